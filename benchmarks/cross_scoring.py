@@ -15,6 +15,9 @@ counts cover the matrix products that a method must compute, padding included. T
 speed ratio of equally efficient code.
 
     python benchmarks/cross_scoring.py --out benchmarks/results/cross_scoring
+    python benchmarks/cross_scoring.py --device cuda --dtype bfloat16 --out benchmarks/results/cross_scoring_gpu
+
+With an accelerator the figures are seconds of the clock, and its memory.
 """
 
 from __future__ import annotations
@@ -35,6 +38,7 @@ from typing import Any
 import numpy as np
 import torch
 import transformers
+from devices import name_of, seconds
 from transformers import PreTrainedModel
 
 from heedful.scorers.cached import plan_rows
@@ -54,7 +58,7 @@ class Shape:
     vocabulary: int
     spread: float
 
-    def build(self) -> PreTrainedModel:
+    def build(self, device: str, dtype: str) -> PreTrainedModel:
         torch.manual_seed(0)
         config = transformers.Qwen2Config(
             vocab_size=self.vocabulary,
@@ -67,12 +71,14 @@ class Shape:
             initializer_range=self.spread,
             tie_word_embeddings=True,
         )
-        return transformers.Qwen2ForCausalLM(config).eval()
+        with torch.device(device):
+            return transformers.Qwen2ForCausalLM(config).to(getattr(torch, dtype)).eval()
 
 
 SHAPES = {
     "small": Shape(256, 6, 4, 4, 1024, 32_000, 0.06),
     "0.5B": Shape(896, 24, 14, 2, 4864, 151_936, 0.04),
+    "1.5B": Shape(1536, 28, 12, 2, 8960, 151_936, 0.03),
 }
 
 
@@ -91,6 +97,8 @@ class Case:
     ragged: bool = False
     shared: float = 0.0
     """The part of every thought that all have in common."""
+    accelerator: bool = False
+    """Too large for a CPU."""
 
     def draw(self) -> tuple[list[int], list[list[int]]]:
         rng = random.Random(0)
@@ -112,6 +120,9 @@ CASES = (
     Case("1000/50", "small", 1000, 50, 32, 8, THEIRS + OURS),
     Case("200/400 ragged", "small", 200, 400, 32, 8, THEIRS + OURS, ragged=True),
     Case("0.5B 400/100", "0.5B", 400, 100, 8, 4, ("full", *OURS)),
+    Case("0.5B 400/100, many", "0.5B", 400, 100, 64, 8, ("full", *OURS), accelerator=True),
+    Case("0.5B 1000/300 ragged", "0.5B", 1000, 300, 64, 8, ("full", *OURS), ragged=True, accelerator=True),
+    Case("1.5B 400/100", "1.5B", 400, 100, 64, 8, ("full", *OURS), accelerator=True),
     Case("shared 0%", "small", 400, 100, 32, 8, ("packed", "trie")),
     Case("shared 30%", "small", 400, 100, 32, 8, ("packed", "trie"), shared=0.3),
     Case("shared 60%", "small", 400, 100, 32, 8, ("packed", "trie"), shared=0.6),
@@ -127,13 +138,13 @@ def score_whole(
     sums: list[float] = []
     for start in range(0, len(thoughts), micro_batch):
         part = thoughts[start : start + micro_batch]
-        ids_BT = torch.tensor([[*prompt, *ids, *[0] * (width - len(ids))] for ids in part])
-        real_BT = torch.tensor([[1] * len(ids) + [0] * (width - len(ids)) for ids in part])
-        filled_BT = torch.cat([torch.ones(len(part), len(prompt), dtype=torch.long), real_BT], dim=1)
+        ids_BT = torch.tensor([[*prompt, *ids, *[0] * (width - len(ids))] for ids in part], device=model.device)
+        real_BT = torch.tensor([[1] * len(ids) + [0] * (width - len(ids)) for ids in part], device=model.device)
+        filled_BT = torch.cat([real_BT.new_ones(len(part), len(prompt)), real_BT], dim=1)
         logits_BTV = model(input_ids=ids_BT, attention_mask=filled_BT, use_cache=False).logits
         if sliced:
             logits_BTV = logits_BTV[:, len(prompt) - 1 :]
-        logprobs_BTV = torch.log_softmax(logits_BTV, dim=-1)
+        logprobs_BTV = torch.log_softmax(logits_BTV.float(), dim=-1)
         chosen_BT = logprobs_BTV[:, -width - 1 : -1].gather(2, ids_BT[:, -width:, None])[..., 0]
         sums += (chosen_BT.double() * real_BT).sum(dim=1).tolist()
         del logits_BTV, logprobs_BTV
@@ -165,10 +176,10 @@ def operations(case: Case, model: PreTrainedModel, method: str) -> float:
     return once + tokens * body + scored * head + pair * rest * (tokens / sum(read))
 
 
-def serve(case: Case, method: str) -> None:
+def serve(case: Case, method: str, device: str, dtype: str) -> None:
     """One method of one case, in this process: scores once for every line on stdin."""
     torch.set_num_threads(1)
-    model = SHAPES[case.shape].build()
+    model = SHAPES[case.shape].build(device, dtype)
     prompt, thoughts = case.draw()
     scorer = None if method in THEIRS else HFScorer(model, method=method)  # type: ignore[arg-type]
 
@@ -178,20 +189,31 @@ def serve(case: Case, method: str) -> None:
         return [row[0] for row in scorer.cross_score([prompt], asked, [0] * len(asked), 1.0).scores_MN]
 
     with torch.no_grad():
-        probe = 0.0 if scorer is None else _timed(lambda: scorer.method)[0]
+        probe = 0.0 if scorer is None else _timed(lambda: scorer.method, device)[0]
         score([ids[:9] for ids in thoughts[:2]])
-        before = _resident("VmRSS")
-        Path("/proc/self/clear_refs").write_text("5")  # the highest resident set counts from here
-        print(json.dumps({"probe_cpu_seconds": round(probe, 3), "gigaflop": operations(case, model, method) / 1e9}))
+        if device != "cpu":
+            score(thoughts)  # kernels are chosen and loaded at their first call
+        extra = _extra_memory(device)
+        print(json.dumps({"probe_seconds": round(probe, 3), "gigaflop": operations(case, model, method) / 1e9}))
         for _ in sys.stdin:
-            cpu, wall, sums = _timed(lambda: score(thoughts))
-            extra = (_resident("VmHWM") - before) / 1024
-            print(json.dumps({"cpu": cpu, "wall": wall, "extra": extra, "sums": sums}), flush=True)
+            spent, wall, sums = _timed(lambda: score(thoughts), device)
+            print(json.dumps({"seconds": spent, "wall": wall, "extra": extra(), "sums": sums}), flush=True)
 
 
-def measure(case: Case, turns: int) -> list[dict[str, object]]:
+def _extra_memory(device: str) -> Callable[[], float]:
+    """A function: the highest memory since now, less that of now, in MB."""
+    if device != "cpu":
+        torch.cuda.reset_peak_memory_stats()
+        held = torch.cuda.memory_allocated()
+        return lambda: (torch.cuda.max_memory_allocated() - held) / 2**20
+    before = _resident("VmRSS")
+    Path("/proc/self/clear_refs").write_text("5")  # the highest resident set counts from here
+    return lambda: (_resident("VmHWM") - before) / 1024
+
+
+def measure(case: Case, turns: int, device: str, dtype: str) -> list[dict[str, object]]:
     """All methods of one case, in turns."""
-    command = [sys.executable, __file__, "--serve", case.name]
+    command = [sys.executable, __file__, "--device", device, "--dtype", dtype, "--serve", case.name]
     surroundings = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONUNBUFFERED": "1"}
     started = {
         method: subprocess.Popen(
@@ -203,20 +225,20 @@ def measure(case: Case, turns: int) -> list[dict[str, object]]:
     heard: dict[str, list[dict[str, Any]]] = {method: [] for method in case.methods}
     for turn in range(turns):
         for method, process in started.items():
-            if turn >= _most_turns(case, method):
+            if device == "cpu" and turn >= _most_turns(case, method):
                 continue
             print("", file=process.stdin, flush=True)
             heard[method].append(json.loads(_line(process)))
-            print(f"{case.name}, {method}: {heard[method][-1]['cpu']:.2f} s", flush=True)
+            print(f"{case.name}, {method}: {heard[method][-1]['seconds']:.3f} s", flush=True)
     for method, process in started.items():
         process.communicate()
-        best = min(heard[method], key=lambda turn: turn["cpu"])
+        best = min(heard[method], key=lambda turn: turn["seconds"])
         rows[method] |= {
             "method": method,
-            "cpu_seconds": round(best["cpu"], 3),
-            "cpu_seconds_of_all_turns": [round(turn["cpu"], 3) for turn in heard[method]],
-            "wall_seconds": round(min(turn["wall"] for turn in heard[method]), 3),
-            "gigaflop_per_cpu_second": round(rows[method]["gigaflop"] / best["cpu"], 1),
+            "seconds": round(best["seconds"], 4),
+            "seconds_of_all_turns": [round(turn["seconds"], 4) for turn in heard[method]],
+            "wall_seconds": round(min(turn["wall"] for turn in heard[method]), 4),
+            "gigaflop_per_second": round(rows[method]["gigaflop"] / best["seconds"], 1),
             "peak_extra_mb": round(heard[method][-1]["extra"]),
             "sums": best["sums"],
         }
@@ -237,10 +259,10 @@ def _line(process: subprocess.Popen[str]) -> str:
     return line
 
 
-def _timed(work: Callable[[], object]) -> tuple[float, float, object]:
-    cpu, wall = time.process_time(), time.perf_counter()
+def _timed(work: Callable[[], object], device: str) -> tuple[float, float, object]:
+    spent, wall = seconds(device), time.perf_counter()
     result = work()
-    return time.process_time() - cpu, time.perf_counter() - wall, result
+    return seconds(device) - spent, time.perf_counter() - wall, result
 
 
 def _resident(field: str) -> int:
@@ -257,7 +279,7 @@ def compare(case: Case, rows: list[dict[str, object]]) -> dict[str, object]:
     truth = np.array(first["sums"])
     for row in rows:
         error = np.abs(np.array(row.pop("sums")) - truth)
-        row["speedup"] = round(first["cpu_seconds"] / row["cpu_seconds"], 2)  # type: ignore[operator]
+        row["speedup"] = round(first["seconds"] / row["seconds"], 2)  # type: ignore[operator]
         row["flop_ratio"] = round(first["gigaflop"] / row["gigaflop"], 2)  # type: ignore[operator]
         row["largest_error_per_token"] = float(f"{(error / lengths).max():.1e}")
         row["largest_relative_error"] = float(f"{(error / np.abs(truth)).max():.1e}")
@@ -270,18 +292,19 @@ def compare(case: Case, rows: list[dict[str, object]]) -> dict[str, object]:
 
 def markdown(result: dict[str, object]) -> str:
     """The figures as a table, one row per method."""
+    unit = "CPU seconds" if result["device"] == "cpu" else f"seconds of the clock on one {result['device']}"
     lines = [
         "# Methods of cross-scoring compared",
         "",
         "Written by `benchmarks/cross_scoring.py`. Do not edit. The script explains the methods at its top.",
         "",
-        "One prompt column, float32, one thread, CPU seconds (best of a method's turns), "
+        f"One prompt column, {result['dtype']}, one thread, {unit} (best of a method's turns), "
         f"torch {torch.__version__}, transformers {transformers.__version__}.",
         "The machine was shared, so differences under 10% mean nothing. Speed and FLOP ratios are relative to the",
         "first method of each case. Memory is the highest amount that scoring added.",
         "",
-        "| case | M | thought tokens (least, mean, most) | method | CPU s | speed | FLOP ratio | GFLOP/s | extra MB | "
-        "largest error per token |",
+        "| case | M | thought tokens (least, mean, most) | method | seconds | speed | FLOP ratio | GFLOP/s | "
+        "extra MB | largest error per token |",
         "|---|---|---|---|---|---|---|---|---|---|",
     ]
     for case in result["cases"]:  # type: ignore[attr-defined]
@@ -289,8 +312,8 @@ def markdown(result: dict[str, object]) -> str:
         for row in case["rows"]:
             batch = f" (micro-batch {case['micro_batch']})" if row["method"] in THEIRS else ""
             lines.append(
-                f"| {case['name']} | {case['thoughts']} | {lengths} | {row['method']}{batch} | {row['cpu_seconds']} | "
-                f"{row['speedup']} | {row['flop_ratio']} | {row['gigaflop_per_cpu_second']} | {row['peak_extra_mb']} | "
+                f"| {case['name']} | {case['thoughts']} | {lengths} | {row['method']}{batch} | {row['seconds']} | "
+                f"{row['speedup']} | {row['flop_ratio']} | {row['gigaflop_per_second']} | {row['peak_extra_mb']} | "
                 f"{row['largest_error_per_token']} |"
             )
     return "\n".join(lines) + "\n"
@@ -299,18 +322,21 @@ def markdown(result: dict[str, object]) -> str:
 def main() -> None:
     arguments = _arguments()
     if arguments.serve:
-        serve(next(case for case in CASES if case.name == arguments.serve[0]), arguments.serve[1])
+        name, method = arguments.serve
+        serve(next(case for case in CASES if case.name == name), method, arguments.device, arguments.dtype)
         return
     file = arguments.out.with_suffix(".json") if arguments.out else None
     known = json.loads(file.read_text())["cases"] if file and file.exists() else []
     measured = {case["name"]: case for case in known}
     for case in CASES:
-        if not arguments.cases or case.name in arguments.cases:
-            measured[case.name] = compare(case, measure(case, arguments.turns))
+        if case.name in arguments.cases if arguments.cases else case.accelerator == (arguments.device != "cpu"):
+            measured[case.name] = compare(case, measure(case, arguments.turns, arguments.device, arguments.dtype))
     result = {
         "benchmark": "cross_scoring",
         "shapes": {name: asdict(shape) for name, shape in SHAPES.items()},
         "threads": 1,
+        "device": name_of(arguments.device),
+        "dtype": arguments.dtype,
         "versions": {"torch": torch.__version__, "transformers": transformers.__version__},
         "machine": platform.machine(),
         "cases": [measured[case.name] for case in CASES if case.name in measured],
@@ -323,7 +349,11 @@ def main() -> None:
 
 def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--cases", nargs="*", help="names of cases (default: all). OUT keeps its figures of the others")
+    parser.add_argument(
+        "--cases", nargs="*", help="names of cases (default: all of this device). OUT keeps its figures of the others"
+    )
+    parser.add_argument("--device", default="cpu")
+    parser.add_argument("--dtype", choices=("float32", "bfloat16"), default="float32")
     parser.add_argument("--turns", type=int, default=5, help="scorings per method (fewer of whole passes)")
     parser.add_argument("--out", type=Path, help="write the figures here, as .json and .md")
     parser.add_argument(

@@ -3,13 +3,15 @@
 Both play the same tasks with the same weights, temperature and stop tokens. They alternate. The baseline has no KV
 cache across turns: it uses left-padded contexts and `generate` with its own dynamic cache, and reads every turn from
 the start. Tokens differ with the noise, so the figure is sampled tokens per second of whole episodes, environments and
-tokenising included. The ratio is one of CPU seconds, since other programs on the machine disturb the wall clock.
+tokenising included. The ratio is one of CPU seconds, since other programs on the machine disturb the wall clock. With
+an accelerator it is one of seconds of the clock.
 
 A loaded model is loaded twice. `generate` gets it as transformers loads it, and the faster one of its dynamic and its
 static cache. heedful gets it as its own runs do.
 
     python benchmarks/sampler.py                       # the FrozenLake seedling (grown if the cache has none)
     python benchmarks/sampler.py --model PATH --batches 32 --tokens 32 --turns 1 --threads 2
+    python benchmarks/sampler.py --model PATH --batches 128 --tokens 64 --turns 1 --device cuda --dtype bfloat16
 """
 
 from __future__ import annotations
@@ -25,6 +27,7 @@ from pathlib import Path
 
 import torch
 import transformers
+from devices import name_of
 from transformers import AutoModelForCausalLM, PreTrainedModel, PreTrainedTokenizerBase
 
 from heedful.envs.common.tasks import evaluation_tasks
@@ -93,6 +96,7 @@ def main() -> None:
     config = preset(arguments.env, arguments.model)
     config = dataclasses.replace(
         config,
+        dtype=arguments.dtype,
         env=dataclasses.replace(config.env, turns=arguments.turns or config.env.turns),
         sampling=dataclasses.replace(
             config.sampling, tokens_per_turn=arguments.tokens or config.sampling.tokens_per_turn
@@ -100,7 +104,9 @@ def main() -> None:
     )
     model, tokenizer = load_policy(config, pick_device(arguments.device), lambda step, steps, loss: None)
     renderer = Renderer(tokenizer, config.tags, config.chat_options, stop_ids(model))
-    plain = model if arguments.model is None else AutoModelForCausalLM.from_pretrained(config.model).eval()
+    plain = model
+    if arguments.model is not None:
+        plain = AutoModelForCausalLM.from_pretrained(config.model, dtype=model.dtype).to(model.device).eval()
     rows = []
     for batch in arguments.batches:
         request = Request(
@@ -109,16 +115,17 @@ def main() -> None:
             arguments.group_size,
             config.env.turns,
         )
+        timed = 0 if arguments.device == "cpu" else 1
         caches = (None, "static") if arguments.model else (None,)
-        pilots = {
-            cache: _played(GeneratePolicy(plain, tokenizer, renderer, config.sampling, cache), request)
-            for cache in caches
-        }
-        fastest = max(pilots, key=lambda cache: pilots[cache][0])
+        pilots = {}
+        for cache in caches * 2:  # the first of each warms up
+            policy: Policy = GeneratePolicy(plain, tokenizer, renderer, config.sampling, cache)
+            pilots[cache] = _played(policy, request)[timed]
+        fastest = max(pilots, key=lambda cache: pilots[cache])
         figures: dict[str, list[tuple[float, float]]] = {"heedful": [], "generate": []}
         for repeat in range(arguments.repeats + 1):
             for name in figures:
-                policy: Policy = (
+                policy = (
                     HFPolicy(model, renderer, config.sampling, seed=repeat)
                     if name == "heedful"
                     else GeneratePolicy(plain, tokenizer, renderer, config.sampling, fastest)
@@ -127,9 +134,9 @@ def main() -> None:
                 if repeat:  # the first of each warms up
                     figures[name].append(figure)
             if repeat:
-                pair = [figures[name][-1][0] for name in ("heedful", "generate")]
+                pair = [figures[name][-1][timed] for name in ("heedful", "generate")]
                 print(f"{batch} episodes, repeat {repeat}: {pair[0] / pair[1]:.2f}", flush=True)
-        rows.append(_row(batch, figures) | {"generate_cache": fastest or "dynamic"})
+        rows.append(_row(batch, figures, timed) | {"generate_cache": fastest or "dynamic"})
         print(json.dumps(rows[-1]), flush=True)
     result = {
         "benchmark": "sampler",
@@ -138,7 +145,8 @@ def main() -> None:
         "turns": config.env.turns,
         "tokens_per_turn": config.sampling.tokens_per_turn,
         "threads": arguments.threads,
-        "device": arguments.device,
+        "device": name_of(arguments.device),
+        "dtype": arguments.dtype,
         "versions": {"torch": torch.__version__, "transformers": transformers.__version__},
         "machine": platform.machine(),
         "rows": rows,
@@ -156,9 +164,9 @@ def _played(policy: Policy, request: Request) -> tuple[float, float]:
     return tokens / cpu, tokens / wall
 
 
-def _row(batch: int, figures: dict[str, list[tuple[float, float]]]) -> dict[str, object]:
-    """Medians over the repeats, and the ratio of each repeat's pair."""
-    ratios = [ours[0] / theirs[0] for ours, theirs in zip(figures["heedful"], figures["generate"], strict=True)]
+def _row(batch: int, figures: dict[str, list[tuple[float, float]]], timed: int) -> dict[str, object]:
+    """Medians over the repeats, and the ratio of each repeat's pair: of CPU time (`timed` 0), or of the clock (1)."""
+    ratios = [ours[timed] / theirs[timed] for ours, theirs in zip(figures["heedful"], figures["generate"], strict=True)]
     row: dict[str, object] = {"episodes": batch, "repeats": len(ratios)}
     for name, pairs in figures.items():
         row[f"{name}_tokens_per_cpu_second"] = round(statistics.median(cpu for cpu, _ in pairs))
@@ -179,6 +187,7 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--repeats", type=int, default=5)
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--device", default="cpu")
+    parser.add_argument("--dtype", default="float32", help="of a loaded model's weights, on both sides")
     parser.add_argument("--out", type=Path, help="write the figures here as JSON")
     return parser.parse_args()
 

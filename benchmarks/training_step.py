@@ -10,7 +10,8 @@ step in one process. Neither filters nor measures.
     python benchmarks/training_step.py --model PATH --prompts 2 --tokens 32 --turns 1 --threads 2 --memory heedful
 
 With `--model` both train a loaded model, with the full instructions of the environment. `--memory` takes two steps of
-one side alone, and prints the peak of the process's memory.
+one side alone, and prints the peak of the process's memory. Figures are CPU seconds, with `--device cuda` those of the
+clock.
 """
 
 from __future__ import annotations
@@ -23,7 +24,6 @@ import platform
 import resource
 import statistics
 import tempfile
-import time
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -36,6 +36,7 @@ import datasets
 import torch
 import transformers
 import trl
+from devices import name_of, seconds
 from transformers import AutoModelForCausalLM, PrinterCallback
 from trl import GRPOConfig, GRPOTrainer
 
@@ -63,9 +64,10 @@ STILL = 1e-9
 
 
 class Clock:
-    """CPU seconds per stage and sampled tokens, step by step."""
+    """Seconds per stage (`devices.seconds`) and sampled tokens, step by step."""
 
-    def __init__(self) -> None:
+    def __init__(self, device: str) -> None:
+        self.device = device
         self.steps: list[dict[str, float]] = []
 
     def begin(self) -> None:
@@ -74,12 +76,12 @@ class Clock:
     @contextmanager
     def stage(self, name: str, within: str | None = None) -> Iterator[None]:
         """Time a stage. If it runs `within` another stage, its time is not counted there."""
-        start = time.process_time()
+        start = seconds(self.device)
         yield
-        seconds = time.process_time() - start
-        self.steps[-1][name] += seconds
+        spent = seconds(self.device) - start
+        self.steps[-1][name] += spent
         if within:
-            self.steps[-1][within] -= seconds
+            self.steps[-1][within] -= spent
 
 
 class Job:
@@ -104,14 +106,13 @@ class Job:
 
 def ours(job: Job) -> tuple[Clock, Callable[[], None]]:
     """A clock, and a function that takes one step."""
-    given, clock = job.given, Clock()
+    given, clock = job.given, Clock(job.given.device)
     if given.model is None:
-        model = AutoModelForCausalLM.from_pretrained(job.folder)
+        model = AutoModelForCausalLM.from_pretrained(job.folder, dtype=given.dtype).to(given.device)
     else:
-        model, _ = load_model(given.model, torch.device("cpu"))
-    learner = Learner(
-        model, Grpo(), OptimizerConfig(lr=STILL), UpdateSettings(micro_batch_tokens=given.micro_batch_tokens)
-    )
+        model, _ = load_model(given.model, torch.device(given.device), given.dtype)
+    settings = UpdateSettings(micro_batch_tokens=given.micro_batch_tokens, device=given.device)
+    learner = Learner(model, Grpo(), OptimizerConfig(lr=STILL), settings)
     renderer = job.renderer(stop_ids(model))
 
     def step() -> None:
@@ -152,7 +153,7 @@ class StepByStep(GRPOTrainer):
 
 def theirs(job: Job, folder: str, parts: int) -> tuple[Clock, Callable[[int], None]]:
     """A clock, and a function that takes a number of steps, each batch in `parts` micro-batches."""
-    given, clock = job.given, Clock()
+    given, clock = job.given, Clock(job.given.device)
     options = GRPOConfig(
         output_dir=folder,
         max_steps=1,
@@ -168,8 +169,9 @@ def theirs(job: Job, folder: str, parts: int) -> tuple[Clock, Callable[[int], No
         logging_steps=10_000,
         save_strategy="no",
         report_to=[],
-        use_cpu=True,
+        use_cpu=given.device == "cpu",
         bf16=False,
+        model_init_kwargs={"dtype": given.dtype},
         disable_tqdm=True,
     )
     named = one_turn(job) if job.env.turns == 1 else several_turns(job)
@@ -195,10 +197,10 @@ class _Stepper(transformers.TrainerCallback):
         self.clock.begin()
 
     def on_pre_optimizer_step(self, args: Any, state: Any, control: Any, **_: Any) -> None:
-        self.after = time.process_time()
+        self.after = seconds(self.clock.device)
 
     def on_step_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
-        self.clock.steps[-1]["update"] += time.process_time() - self.after
+        self.clock.steps[-1]["update"] += seconds(self.clock.device) - self.after
 
 
 def one_turn(job: Job) -> dict[str, Any]:
@@ -251,7 +253,7 @@ def compare(given: argparse.Namespace, turns: int) -> dict[str, Any]:
             name: {stage: round(statistics.median(row[stage] for row in made), 3) for stage in (*STAGES, "tokens")}
             for name, made in rows.items()
         },
-        "cpu_seconds_per_step": {
+        "seconds_per_step": {
             name: {"median": round(statistics.median(made), 3), "range": [round(min(made), 3), round(max(made), 3)]}
             for name, made in totals.items()
         },
@@ -268,14 +270,14 @@ def compare(given: argparse.Namespace, turns: int) -> dict[str, Any]:
 
 
 def _best_parts(job: Job, given: argparse.Namespace) -> tuple[int, dict[int, float]]:
-    """The number of micro-batches with which TRL's update is fastest, and CPU seconds of the update with each."""
-    seconds = {}
+    """The number of micro-batches with which TRL's update is fastest, and seconds of the update with each."""
+    updates = {}
     for parts in given.parts:
         with tempfile.TemporaryDirectory() as folder:
             clock, steps = theirs(job, folder, parts)
             steps(1 + given.pilots)
-        seconds[parts] = round(min(row["update"] for row in clock.steps[1:]), 3)
-    return min(seconds, key=lambda parts: seconds[parts]), seconds
+        updates[parts] = round(min(row["update"] for row in clock.steps[1:]), 3)
+    return min(updates, key=lambda parts: updates[parts]), updates
 
 
 def _peak(given: argparse.Namespace) -> dict[str, Any]:
@@ -330,6 +332,8 @@ def main() -> None:
         "steps": given.steps,
         "repeats": given.repeats,
         "threads": given.threads,
+        "device": name_of(given.device),
+        "dtype": given.dtype,
         "versions": {"torch": torch.__version__, "transformers": transformers.__version__, "trl": trl.__version__},
         "machine": platform.machine(),
         "comparisons": [compare(given, turns) for turns in given.turns],
@@ -353,6 +357,8 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--steps", type=int, default=3, help="steps of each side before the other one's turn")
     parser.add_argument("--repeats", type=int, default=5)
     parser.add_argument("--threads", type=int, default=1)
+    parser.add_argument("--device", default="cpu")
+    parser.add_argument("--dtype", choices=("float32", "bfloat16"), default="float32", help="of the weights")
     parser.add_argument("--micro-batch-tokens", type=int, default=1024, help="heedful's bound, its default")
     parser.add_argument("--out", type=Path, help="write the figures here as JSON")
     return parser.parse_args()
