@@ -109,6 +109,20 @@ def test_gradient_checkpointing_takes_less_memory_for_the_same_gradient() -> Non
     assert float((gradients[0] - gradients[1]).norm() / gradients[0].norm()) < 0.02
 
 
+def test_a_gpu_scores_by_the_method_that_is_faster_there(seedling_folder: Path) -> None:
+    from transformers import AutoModelForCausalLM
+
+    from heedful.scorers.hf import HFScorer
+
+    model = AutoModelForCausalLM.from_pretrained(seedling_folder)
+    prompts, thoughts = [[5, 6, 7, 8], [9, 8, 7, 6, 5]], [[1, 2, 3], [3, 2, 1, 4, 5], [6]]
+    expected = HFScorer(model, method="plain").cross_score(prompts, thoughts, [0, 1, 0], 1.0)
+    found = HFScorer(model.to("cuda")).cross_score(prompts, thoughts, [0, 1, 0], 1.0)
+    assert found.method == "cached"
+    for row, other in zip(found.scores_MN, expected.scores_MN, strict=True):
+        assert row == pytest.approx(other, abs=1e-3)
+
+
 @pytest.mark.skipif(torch.cuda.device_count() < 2, reason="torch sees fewer than two CUDA devices")
 @pytest.mark.parametrize("kind", ["data", "fsdp2"])
 def test_two_gpus_share_a_run(echo_run: TrainConfig, seedling_folder: Path, tmp_path: Path, kind: str) -> None:

@@ -2,8 +2,10 @@ import random
 
 import pytest
 import torch
+from transformers import LlamaConfig, LlamaForCausalLM
 
-from heedful.training.batch import cut_micro_batches
+from heedful.models.forward.shared_prompts import PASS
+from heedful.training.batch import cut_micro_batches, pass_tokens
 from heedful.types import TrainingSample
 
 
@@ -58,3 +60,9 @@ def test_a_trained_first_token_is_refused() -> None:
 def test_a_bound_below_one_is_refused() -> None:
     with pytest.raises(ValueError, match="micro_batch_tokens of at least 1, found 0"):
         cut_micro_batches([sample(2)], [1.0], 0)
+
+
+def test_a_pass_costs_a_gpu_the_time_of_many_tokens_of_a_small_model() -> None:
+    model = LlamaForCausalLM(LlamaConfig(vocab_size=8, hidden_size=16, intermediate_size=16, num_hidden_layers=2))
+    assert pass_tokens(model, "cpu") == PASS
+    assert pass_tokens(model, "cuda:1") == round(2e11 / model.num_parameters())

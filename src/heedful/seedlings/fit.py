@@ -16,7 +16,7 @@ from safetensors.torch import save_file
 from heedful.configuration.open_files import refuse_pipes
 from heedful.models.forward.token_logits import keeps_prompts, token_logits
 from heedful.models.writing import errors_of_the_disk
-from heedful.training.batch import cut_micro_batches
+from heedful.training.batch import cut_micro_batches, pass_tokens
 from heedful.types import TrainingSample
 
 if TYPE_CHECKING:
@@ -77,6 +77,7 @@ class Fit:
         self._micro_batch_tokens = micro_batch_tokens
         self._share = share_beginning and keeps_prompts(model)
         self._half = half
+        self._per_pass = pass_tokens(model, model.device)
         self._logits_at_trained = token_logits(model)
         self._parameters = [parameter for parameter in model.parameters() if parameter.requires_grad]
         self._optimizer = torch.optim.AdamW(self._parameters, lr=schedule.peak, betas=(0.9, 0.95), weight_decay=0.0)
@@ -88,7 +89,12 @@ class Fit:
         tokens = sum(sum(sample.trained) for sample in samples)
         loss_sum = 0.0
         for batch in cut_micro_batches(
-            samples, [1.0] * len(samples), self._micro_batch_tokens, self._model.device, share_beginning=self._share
+            samples,
+            [1.0] * len(samples),
+            self._micro_batch_tokens,
+            self._model.device,
+            share_beginning=self._share,
+            per_pass=self._per_pass,
         ):
             targets_N = batch.ids_BT[:, 1:][batch.trained_BT[:, 1:]]
             with torch.autocast(self._model.device.type, torch.bfloat16, enabled=self._half):

@@ -22,7 +22,7 @@ from heedful.models.forward.shared_prompts import SharedPrompts
 from heedful.models.forward.token_logits import Over, TokenLogits, hidden_before_trained
 from heedful.models.vision import vision_of
 from heedful.protocols import UsesCritic
-from heedful.training.batch import MicroBatch, UpdateSettings, cut_micro_batches
+from heedful.training.batch import MicroBatch, UpdateSettings, cut_micro_batches, pass_tokens
 from heedful.training.critic_config import CriticConfig
 from heedful.training.objective import at_trained
 from heedful.training.optimizer_config import OptimizerConfig
@@ -91,6 +91,7 @@ class Critic:
         self.device = device = settings.device
         self._world = settings.world
         self._shares = settings.shares_prompts(policy)
+        self._per_pass = pass_tokens(policy, device)
         owned = cast(torch.nn.Module, decoder if config.kind == "head" else _copied(policy, decoder)).to(device)
         self._backbone = owned.eval()
         states: TokenLogits = partial(_states, self._backbone)
@@ -130,10 +131,14 @@ class Critic:
             for row in rows
         ]
         values: list[tuple[float, ...]] = [()] * len(rows)
-        most, shares = self.micro_batch_tokens, self._shares
-        weights_B = [0.0] * len(rows)
         for batch in cut_micro_batches(
-            blank, weights_B, most, self.device, share_prompts=shares, share_beginning=shares
+            blank,
+            [0.0] * len(rows),
+            self.micro_batch_tokens,
+            self.device,
+            share_prompts=self._shares,
+            share_beginning=self._shares,
+            per_pass=self._per_pass,
         ):
             values_N = self._read(batch, 0.0).tolist()
             start = 0

@@ -18,7 +18,7 @@ from heedful.algorithms.table import Algorithm
 from heedful.models.forward.token_logits import TokenLogits, token_logits
 from heedful.models.forward.token_scores import WIDE, scores_over
 from heedful.seeds import stream
-from heedful.training.batch import MicroBatch, UpdateSettings, cut_micro_batches
+from heedful.training.batch import MicroBatch, UpdateSettings, cut_micro_batches, pass_tokens
 from heedful.training.correction import Correction, corrected
 from heedful.training.critic import Critic, CriticPass, empty_critic_metrics
 from heedful.training.objective import Scores, at_trained, scores_of, token_terms
@@ -101,6 +101,7 @@ class Learner:
         self._token_logits = recomputed(self.model, rows) if settings.recompute else rows
         self._reference_logits = _rows_of(reference, self.device)
         self._shares = settings.shares_prompts(self.model)
+        self._per_pass = pass_tokens(self.model, self.device)
         self._optimizer_step = OptimizerStep(model.parameters(), optimizer, self.world, sharded=self.sharded)
 
     def update(
@@ -237,6 +238,7 @@ class Learner:
             self.device,
             share_prompts=share_prompts,
             share_beginning=share_prompts,
+            per_pass=self._per_pass,
         )
         return [replace(batch, places_B=tuple(mine[place] for place in batch.places_B)) for batch in cut]
 
@@ -280,6 +282,7 @@ class Learner:
             self.device,
             share_prompts=self._shares,
             share_beginning=self._shares,
+            per_pass=self._per_pass,
         )
         for batch in cut:
             logprobs_N = self._scores(rows, batch).logprobs_N

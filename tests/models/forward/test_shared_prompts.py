@@ -9,7 +9,7 @@ import torch
 from transformers import GPT2Config, GPT2LMHeadModel, LlamaConfig, LlamaForCausalLM, PreTrainedModel
 
 from heedful.algorithms.table import ALGORITHMS
-from heedful.models.forward.shared_prompts import cheapest_plans, plan_by_beginning, plan_micro_batches
+from heedful.models.forward.shared_prompts import Plan, cheapest_plans, plan_by_beginning, plan_micro_batches
 from heedful.models.forward.token_logits import token_logits
 from heedful.protocols import UsesCritic
 from heedful.training.batch import UpdateSettings, _pad
@@ -119,6 +119,39 @@ def of_lengths(*lengths: Sequence[int]) -> list[TrainingSample]:
             zeros = (0.0,) * len(ids)
             samples.append(TrainingSample(ids, trained, zeros, zeros, group=group, member=member, weight=1.0))
     return samples
+
+
+def test_where_a_pass_is_dear_no_more_are_taken_than_the_tokens_are_worth() -> None:
+    samples = [one for length in range(6) for one in of_prompt(40 + length, group=length)]
+    cheap = cheapest_plans(samples, 10_000, prompts=True, beginning=True)
+    assert [plan.passes for plan in cheap] == [2] * 6  # a prompt of each length is a micro-batch
+    dear = cheapest_plans(samples, 10_000, prompts=True, beginning=True, per_pass=20_000)
+    assert [plan.passes for plan in dear] == [1]
+    between = cheapest_plans(samples, 10_000, prompts=True, beginning=True, per_pass=500)
+    assert [(plan.passes, plan.prompts and plan.prompts.length) for plan in between] == [(2, 39)]  # the beginning alone
+    for plans in (cheap, dear, between):
+        assert sorted(place for plan in plans for place in plan.places) == list(range(len(samples)))
+
+
+@pytest.mark.parametrize("per_pass", [101, 300, 1_000, 5_000, 100_000])
+@pytest.mark.parametrize("most_tokens", [400, 1_000, 10_000])
+def test_no_other_way_to_share_costs_less_with_its_passes(per_pass: int, most_tokens: int) -> None:
+    def price(plans: Sequence[Plan]) -> int:
+        return sum(plan.cost + per_pass * plan.passes for plan in plans)
+
+    chosen = cheapest_plans(RULES, most_tokens, prompts=True, beginning=True, per_pass=per_pass)
+    assert all(plan.cost <= most_tokens or len(plan.places) == 1 for plan in chosen)
+    assert price(chosen) <= price(plan_micro_batches(RULES, most_tokens, share=False))
+    assert price(chosen) <= price(plan_micro_batches(RULES, most_tokens, share=True))
+    assert price(chosen) <= price(plan_by_beginning(RULES, most_tokens))
+
+
+def of_prompt(length: int, group: int) -> list[TrainingSample]:
+    """Eight replies of 10 ids behind one prompt of `length` ids, which begins with 39 ids that all prompts share."""
+    ids = (*[1] * 39, *[2 + group] * (length - 39), *[1] * 10)
+    zeros = (0.0,) * len(ids)
+    trained = (False,) * length + (True,) * 10
+    return [TrainingSample(ids, trained, zeros, zeros, group=group, member=member, weight=1.0) for member in range(8)]
 
 
 def test_short_members_are_not_padded_to_the_long_ones_of_their_group() -> None:

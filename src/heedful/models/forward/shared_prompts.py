@@ -21,8 +21,8 @@ from heedful.types import TrainingSample
 
 _WORTH = 16
 """Shorter prompts are computed with their rows: a second pass would cost more than it saves."""
-_PASS = 100
-"""What a forward and backward pass costs beside its tokens, in tokens."""
+PASS = 100
+"""What a forward and backward pass costs beside its tokens, in tokens, on a CPU."""
 _SAVED = 1 / 3
 """The least share of the tokens that a common beginning has to save, for `cheapest_plans` to use it."""
 
@@ -56,17 +56,29 @@ class Plan:
     cost: int
     """Tokens of the forward pass, padding included."""
 
+    @property
+    def passes(self) -> int:
+        """Passes of the model: one over the rows, one over their prompts, and one over what all prompts begin with."""
+        return 1 if self.prompts is None else 2 + (0 < self.prompts.beginning < self.prompts.length)
+
 
 def cheapest_plans(
-    samples: Sequence[TrainingSample], most_tokens: int, *, prompts: bool, beginning: bool
+    samples: Sequence[TrainingSample], most_tokens: int, *, prompts: bool, beginning: bool, per_pass: int = PASS
 ) -> list[Plan]:
     """Micro-batches of at most `most_tokens` tokens each, the most expensive first.
 
     `prompts`: share whole prompts. `beginning`: share the beginning of different prompts too, if this saves at least a
     third of the tokens that would be computed otherwise. The rule keeps small models, whose prompts are short, on one
     path.
+
+    `per_pass`: what a pass costs beside its tokens, in tokens. Where it costs more than on a CPU, the plans of the
+    lowest sum are taken, those that share nothing among them.
     """
-    plans = plan_micro_batches(samples, most_tokens, prompts)
+    plans = plan_micro_batches(samples, most_tokens, prompts, per_pass)
+    if per_pass > PASS and (prompts or beginning):
+        others = [plan_micro_batches(samples, most_tokens, False)]
+        others += [plan_by_beginning(samples, most_tokens, per_pass)] if beginning else []
+        return min(plans, *others, key=lambda found: sum(plan.cost + plan.passes * per_pass for plan in found))
     if not beginning:
         return plans
     shared = plan_by_beginning(samples, most_tokens)
@@ -74,14 +86,17 @@ def cheapest_plans(
     return shared if shared_cost <= (1 - _SAVED) * cost else plans
 
 
-def plan_micro_batches(samples: Sequence[TrainingSample], most_tokens: int, share: bool) -> list[Plan]:
+def plan_micro_batches(
+    samples: Sequence[TrainingSample], most_tokens: int, share: bool, per_pass: int = PASS
+) -> list[Plan]:
     """Micro-batches of at most `most_tokens` tokens each, the most expensive first. `share`: share whole prompts."""
     places = list(range(len(samples)))
-    plans = _behind(samples, places, 0, most_tokens) if share else _pack([places], _lengths(samples), 0, 0, most_tokens)
-    return _dearest_first(plans)
+    if share:
+        return _dearest_first(_behind(samples, places, 0, most_tokens, per_pass))
+    return _dearest_first(_pack([places], _lengths(samples), 0, 0, most_tokens, per_pass))
 
 
-def plan_by_beginning(samples: Sequence[TrainingSample], most_tokens: int) -> list[Plan]:
+def plan_by_beginning(samples: Sequence[TrainingSample], most_tokens: int, per_pass: int = PASS) -> list[Plan]:
     """Micro-batches of at most `most_tokens` tokens each, the most expensive first. Common beginnings are shared.
 
     Samples that begin with the same 16 ids share all that they have in common before their first trained token. Behind
@@ -98,13 +113,15 @@ def plan_by_beginning(samples: Sequence[TrainingSample], most_tokens: int) -> li
             alone += places
             continue
         length = _common([_prompt(samples[place]) for place in places])
-        by_row = _pack([places], _lengths(samples), length, 0, most_tokens)
-        by_prompt = _behind(samples, places, length, most_tokens)
+        by_row = _pack([places], _lengths(samples), length, 0, most_tokens, per_pass)
+        by_prompt = _behind(samples, places, length, most_tokens, per_pass)
         plans += min(by_row, by_prompt, key=lambda found: sum(plan.cost for plan in found))
-    return _dearest_first([*plans, *_pack([sorted(alone)], _lengths(samples), 0, 0, most_tokens)])
+    return _dearest_first([*plans, *_pack([sorted(alone)], _lengths(samples), 0, 0, most_tokens, per_pass)])
 
 
-def _behind(samples: Sequence[TrainingSample], places: Sequence[int], beginning: int, most_tokens: int) -> list[Plan]:
+def _behind(
+    samples: Sequence[TrainingSample], places: Sequence[int], beginning: int, most_tokens: int, per_pass: int
+) -> list[Plan]:
     """Plans for the samples at `places`, in which whole prompts are shared. All begin with `beginning` equal tokens."""
     by_prompt: dict[tuple[int, ...], list[int]] = {}
     for place in places:
@@ -113,10 +130,10 @@ def _behind(samples: Sequence[TrainingSample], places: Sequence[int], beginning:
     plans: list[Plan] = []
     for length in sorted({len(ids) for ids in shared}):
         groups = [members for ids, members in shared.items() if len(ids) == length]
-        plans += _pack(groups, _lengths(samples), length, beginning, most_tokens)
+        plans += _pack(groups, _lengths(samples), length, beginning, most_tokens, per_pass)
     together = {place for members in shared.values() for place in members}
     alone = [place for place in places if place not in together]
-    return plans + _pack([alone], _lengths(samples), beginning, 0, most_tokens)
+    return plans + _pack([alone], _lengths(samples), beginning, 0, most_tokens, per_pass)
 
 
 def _dearest_first(plans: Sequence[Plan]) -> list[Plan]:
@@ -141,7 +158,12 @@ def _common(prompts: Sequence[tuple[int, ...]]) -> int:
 
 
 def _pack(
-    groups: Sequence[Sequence[int]], lengths: Sequence[int], prompt: int, beginning: int, most_tokens: int
+    groups: Sequence[Sequence[int]],
+    lengths: Sequence[int],
+    prompt: int,
+    beginning: int,
+    most_tokens: int,
+    per_pass: int,
 ) -> list[Plan]:
     """Plans for groups of rows, of the fewest tokens that cuts of the rows in the order of their lengths can give.
 
@@ -154,7 +176,10 @@ def _pack(
     own = [lengths[place] - prompt for place in rows]
     numbers = [number_of[place] for place in rows]
     # Where nothing is read again, micro-batches are as full as they can be.
-    cuts = _cheapest(own, numbers, prompt - beginning, beginning, most_tokens) if prompt else _full(own, most_tokens)
+    if prompt:
+        cuts = _cheapest(own, numbers, prompt - beginning, beginning, most_tokens, per_pass)
+    else:
+        cuts = _full(own, most_tokens)
     return [_plan(rows[cut], numbers[cut], lengths, prompt, beginning) for cut in cuts]
 
 
@@ -177,8 +202,10 @@ def _full(own: Sequence[int], most_tokens: int) -> list[slice]:
     return cuts
 
 
-def _cheapest(own: Sequence[int], numbers: Sequence[int], prompt: int, beginning: int, most_tokens: int) -> list[slice]:
-    """The cuts of rows, longest first, with the lowest sum of tokens. `_PASS` more count for each pass.
+def _cheapest(
+    own: Sequence[int], numbers: Sequence[int], prompt: int, beginning: int, most_tokens: int, per_pass: int
+) -> list[slice]:
+    """The cuts of rows, longest first, with the lowest sum of tokens. `per_pass` more count for each cut.
 
     A cut costs `beginning`, `prompt` for each distinct number in it, and its longest row for each of its rows.
     """
@@ -202,7 +229,7 @@ def _cheapest(own: Sequence[int], numbers: Sequence[int], prompt: int, beginning
         whole_B = (best[first : end + 1] + cost_B)[skipped:]
         first += skipped
         place = int(whole_B.argmin())
-        starts[end], best[end + 1] = first + place, whole_B[place] + _PASS
+        starts[end], best[end + 1] = first + place, whole_B[place] + per_pass
     cuts, stop = [], len(own)
     while stop:
         cuts.append(slice(starts[stop - 1], stop))
