@@ -11,7 +11,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from traceback import extract_tb
 from typing import Generic, TypeVar
 
 Answer = TypeVar("Answer")
@@ -43,8 +42,12 @@ class Raised:
     @property
     def place(self) -> str:
         """The innermost line of code that raised the error, as `file.py, line 3`. Empty if that is unknown."""
-        frames = extract_tb(self.error.__traceback__)
-        return f"{Path(frames[-1].filename).name}, line {frames[-1].lineno}" if len(frames) > 1 else ""
+        trace = first = self.error.__traceback__
+        while trace is not None and trace.tb_next is not None:  # one error that is raised often has very many frames
+            trace = trace.tb_next
+        if trace is None or trace is first:
+            return ""
+        return f"{Path(trace.tb_frame.f_code.co_filename).name}, line {trace.tb_lineno}"
 
     @property
     def located(self) -> str:
@@ -68,6 +71,12 @@ def guarded_call(call: Callable[[], Answer]) -> Answered[Answer] | Raised:
         if request is not None:
             raise request from None
         return Raised(error)
+
+
+def in_short(value: object) -> str:
+    """How Python writes a value of someone's class, shortened. Its way to be written may raise."""
+    told = guarded_call(lambda: f"{value!r:.80}")
+    return told.value if isinstance(told, Answered) else f"a {type(value).__name__} that cannot be shown"
 
 
 def request_to_end(error: BaseException | None) -> KeyboardInterrupt | PassesThrough | None:

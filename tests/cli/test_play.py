@@ -224,7 +224,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
 from heedful.envs.toys.echo import Echo, EchoEpisode
-from heedful.types import Ending, Observation, Step
+from heedful.types import Ending, Observation, Step, Task
 
 @dataclass(frozen=True)
 class NoRewards(Echo):
@@ -278,6 +278,53 @@ class Divides(Plain):
 @dataclass(frozen=True)
 class Unknown(Plain):
     knob: "nothing" = 5
+@dataclass(frozen=True)
+class Locked(Plain):
+    @property
+    def tools(self): return {}["key"]
+@dataclass(frozen=True)
+class Blocked(Plain):
+    @property
+    def actions(self): return {}["key"]
+class Round(tuple):
+    def __iter__(self):
+        while True: yield "a"
+@dataclass(frozen=True)
+class Circle(Plain):
+    actions = Round("ab")
+@dataclass(frozen=True)
+class Long(Plain):
+    actions = ("a" * 10**6, "b")
+@dataclass(frozen=True)
+class Tag(Plain):
+    def task(self, seed): return Task(["x"], seed, "val")
+@dataclass(frozen=True)
+class Wide(Plain):
+    def task(self, seed): return Task("x", 2**70, "val")
+@dataclass(frozen=True)
+class Pipe(Plain):
+    def task(self, seed): raise BrokenPipeError(32, "Broken pipe")
+@dataclass(frozen=True)
+class Burst(Plain):
+    def __post_init__(self): raise BrokenPipeError(32, "Broken pipe")
+@dataclass(frozen=True)
+class Role(Plain):
+    def episode(self): return Roles(Echo())
+class Roles(EchoEpisode):
+    def start(self, task, member): return Observation("x", role="y" * 10**6)
+deep = []
+for _ in range(10**5): deep = [deep]
+@dataclass(frozen=True)
+class Deep(Plain):
+    name = deep
+@dataclass(frozen=True)
+class Kinds(Plain):
+    type: str = "x"
+@dataclass(frozen=True)
+class Spoken(Plain):
+    instructions: int = 3
+class Itself:
+    def __getattr__(self, name): return getattr(self, name)
 """
 
 
@@ -320,6 +367,19 @@ class Unknown(Plain):
             "cannot be read: name 'nothing' is not defined. Import the type",
         ),
         ("Texts", ["--by", "random"], 2, "a whole number from 1 to 1,000 as `actions_per_turn`"),
+        ("Locked", [], 2, "as `tools` of the environment plain, found that it raised KeyError: 'key' (odd_members"),
+        ("Blocked", ["--by", "random"], 2, "as `actions` of the environment plain, found that it raised KeyError"),
+        ("Circle", ["--by", "random"], 2, "of at most 10,000 names as `actions` of the environment plain, found more"),
+        ("Long", ["--by", "random"], 2, "as `actions` of the environment plain, found one of 1,000,000. Shorten it."),
+        ("Tag", [], 2, "from the environment plain, found a Task with the id ['x']; a text that names the start state"),
+        ("Wide", [], 2, "found a Task with the seed 1180591620717411303424; files of episodes store 64 bits. Mend"),
+        ("Pipe", [], 2, "found that `task` raised BrokenPipeError: Broken pipe (odd_members"),
+        ("Burst", [], 2, "made without arguments, found BrokenPipeError: Broken pipe"),
+        ("Role", [], 1, "to give a role of user or tool, found 'yyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyy...yyy"),
+        ("Deep", [], 2, "to be a text, found a list that cannot be shown"),
+        ("Kinds", [], 2, "Kinds.type cannot be configured: `type` names the class. Give the field another name."),
+        ("Spoken", ["--by", "random"], 0, "plain, task echo-"),
+        ("Itself", [], 2, "found a Itself without `name`, `turns`, `task`, `episode`; `name` raised RecursionError"),
     ],
 )
 def test_an_own_environment_with_an_odd_member_is_told_which(

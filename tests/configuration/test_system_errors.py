@@ -105,3 +105,11 @@ def test_memory_that_ends_is_a_sentence_in_every_command(
     monkeypatch.setattr(cli, "_command", full)
     assert cli.run(["train"]) == 2
     assert capsys.readouterr().err.startswith("heedful: The memory does not suffice. Choose a smaller model")
+
+
+def test_a_closed_stream_is_told_with_who_may_have_closed_it() -> None:
+    stream = io.StringIO()
+    stream.close()
+    with pytest.raises(ValueError, match="closed file") as raised:
+        stream.write("x")
+    assert sentence_of(raised.value).endswith("found a closed one. An environment must not close standard output.")

@@ -11,7 +11,8 @@ import pytest
 from heedful.guarded import OwnPartFailed
 from heedful.policies import Sampling
 from heedful.policies.scripted import ScriptedPolicy
-from heedful.policies.source import handed_over, opened, policy_of, replies_of, sampling_of
+from heedful.policies.source import handed_over, opened, policy_of, sampling_of
+from heedful.rollout.player import replies_of
 from heedful.types import Conversation
 
 

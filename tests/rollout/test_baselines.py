@@ -13,8 +13,15 @@ from heedful.envs.common.actions import format_reply
 from heedful.envs.common.tasks import evaluation_tasks
 from heedful.envs.frozen_lake.environment import FrozenLake
 from heedful.envs.toys.bandit import Bandit
-from heedful.envs.toys.echo import Echo
-from heedful.rollout.baselines import best_fixed_sequence, fixed_sequence_success, play, random_policy_success
+from heedful.envs.toys.echo import Echo, EchoEpisode
+from heedful.rollout.baselines import (
+    SuccessCount,
+    best_fixed_sequence,
+    fixed_sequence_success,
+    play,
+    random_policy_success,
+)
+from heedful.types import Observation, Step
 
 
 def test_play_hands_each_observation_to_the_script_and_stops_at_the_end() -> None:
@@ -98,3 +105,19 @@ def test_blind_answers_that_are_none_are_named(answers: Any, found: str, monkeyp
     monkeypatch.setattr(Echo, "blind_answers", staticmethod(answers), raising=False)
     with pytest.raises(ValueError, match=f"texts from `blind_answers` of the environment echo, found {found}"):
         best_fixed_sequence(Echo(), evaluation_tasks(Echo(), "train", 4))
+
+
+class Endless(EchoEpisode):
+    def step(self, response: str) -> Step:
+        return Step(Observation("on and on"))
+
+
+class Forever(Echo):
+    def episode(self) -> EchoEpisode:
+        return Endless(self)
+
+
+def test_an_episode_without_an_end_ends_at_its_last_turn() -> None:
+    env = Forever(turns=3)
+    assert len(play(env, env.task(0), 0, lambda observation, turn: "x")) == 3
+    assert random_policy_success(env, [env.task(0)], random.Random(0)) == SuccessCount(0, 1)

@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import difflib
 import sys
-from dataclasses import dataclass, fields, is_dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 from heedful.cli.episode.episodes import ScriptedSettings, drawn_task, ended, named, table_of_turns
 from heedful.cli.episode.human_reply import reply_of, ways_to_answer
@@ -19,11 +19,11 @@ from heedful.envs.common.demonstrated import demonstrated
 from heedful.envs.transport.wire import checked_observation, checked_step
 from heedful.models.chat.replies import Tags
 from heedful.policies import POLICIES, PolicySource, Sampling
-from heedful.policies.source import replies_of, sampling_of
+from heedful.policies.source import sampling_of
 from heedful.protocols import Demonstrates, Environment, Episode
 from heedful.rollout.context import Context
 from heedful.run.evaluation.subjects import LoadedModel, Subject, find_subject, load, shared_fields, with_settings
-from heedful.run.presets import preset, starting_points
+from heedful.run.presets import in_full, preset, starting_points
 from heedful.seedlings.recipe import Seedling
 from heedful.storage import is_run
 from heedful.types import Ending, Image, Observation, Reply, Step, Task
@@ -134,7 +134,7 @@ def main(argv: list[str]) -> int:
         raise ValueError(f"--checkpoint is for --by RUN, but --by is {by}. Leave it out, or name a run.")
     if is_run(Path(str(name))):
         raise ValueError(f"Expected an environment, found the run {name}. To watch it play: heedful play --by {name}")
-    env = _in_full(preset(str(name)).env)
+    env = in_full(preset(str(name)).env)
     return _play_scripted(by, line.settings(ScriptedSettings, ScriptedSettings(env=env)), line.words.picture)
 
 
@@ -147,12 +147,6 @@ def _refuse_misspelt(by: str) -> None:
             f"--by: expected {', '.join(players)}, a run, a checkpoint, a model or the URL of a server, found {by!r}; "
             f"did you mean {close[0]}?"
         )
-
-
-def _in_full(env: Any) -> Any:
-    """The environment with its rules in full: the presets of seedlings leave them out, and people need them."""
-    spoken = is_dataclass(env) and any(field.name == "instructions" for field in fields(env))
-    return replace(env, instructions="full") if spoken else env
 
 
 class _Watched:
@@ -308,7 +302,7 @@ def _play_model(subject: Subject, settings: ModelSettings) -> int:
 
 def _play_loaded(loaded: LoadedModel, task: Task, settings: ModelSettings, console: Console) -> int:
     from heedful.cli.episode.token_information import show_listening
-    from heedful.rollout.player import Player, made
+    from heedful.rollout.player import Player, made, replies_of
     from heedful.run.terminal import episode_text
     from heedful.seeds import derive
 

@@ -226,6 +226,10 @@ def _settings_of(cls: type) -> tuple[Setting, ...]:
         raise TypeError(f"The annotations of {cls.__name__} cannot be read: {told}. {advice}.") from read.error
     hints = read.value
     fields = [field for field in dataclasses.fields(cls) if field.init]
+    if any(field.name == "type" for field in fields):
+        raise TypeError(
+            f"{cls.__name__}.type cannot be configured: `type` names the class. Give the field another name."
+        )
     return tuple(
         Setting(
             field.name,

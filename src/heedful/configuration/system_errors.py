@@ -32,6 +32,7 @@ NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 _NUMBER = re.compile(r"\[Errno -?\d+\] ")
 LONGEST_PATH = 200
 _NO_MEMORY = re.compile(r"(?:can't allocate memory|not enough memory|[Tt]ried to allocate)")
+_CLOSED = "I/O operation on closed file"
 _NO_ROOM_FOR_A_LIBRARY = "failed to map segment from shared object"
 
 
@@ -42,6 +43,8 @@ def sentence_of(error: BaseException) -> str:
     """
     if is_out_of_memory(error) or (isinstance(error, MemoryError) and not str(error)):
         return "The memory does not suffice. Choose a smaller model or smaller batches, or free some memory."
+    if isinstance(error, ValueError) and str(error).startswith(_CLOSED):
+        return "Expected an open file or stream, found a closed one. An environment must not close standard output."
     if not isinstance(error, OSError) or error.errno is None or error.strerror is None:
         return _NUMBER.sub("", str(error)) or type(error).__name__
     if error.filename is None and error.errno in (*NO_ROOM, errno.EMFILE):

@@ -6,7 +6,7 @@ before the first policy of each version is made, and then makes a policy for eve
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
@@ -15,7 +15,7 @@ from heedful.guarded import OwnPartFailed, of_own_part
 from heedful.policies.rows import ReplyRenderer
 from heedful.policies.sampling import Sampling
 from heedful.protocols import Policy
-from heedful.types import Conversation, Metric, Reply
+from heedful.types import Metric
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
@@ -102,23 +102,6 @@ def handed_over(source: OpenPolicySource, weights: Weights) -> list[Metric]:
 def policy_of(source: OpenPolicySource, renderer: ReplyRenderer, sampling: Sampling, seed: int) -> Policy:
     """A policy for one collection."""
     return of_own_part(source, "the sampler", "policy()", lambda: source.policy(renderer, sampling, seed))
-
-
-def replies_of(policy: Policy, conversations: Sequence[Conversation]) -> list[Reply]:
-    """The policy's replies. Raises OwnPartFailed for a class of the user that fails or gives no complete replies."""
-    found: list[object] = of_own_part(policy, "the policy", "respond()", lambda: list(policy.respond(conversations)))
-    replies = [each for each in found if isinstance(each, Reply)]
-    wrong = "" if len(replies) == len(found) == len(conversations) else f"{len(found)} values, {len(replies)} replies"
-    sizes = of_own_part(policy, "the policy", "respond()", lambda: [(len(r.ids), len(r.logprobs)) for r in replies])
-    for ids, logprobs in sizes:
-        if logprobs and ids != logprobs:  # a served model that is only evaluated may tell none
-            wrong = wrong or f"{ids} ids and {logprobs} log-probabilities"
-    if wrong:
-        raise OwnPartFailed(
-            f"Expected {len(conversations)} replies with a log-probability per id from the policy "
-            f"{type(policy).__name__}, found {wrong}. Correct respond()."
-        )
-    return replies
 
 
 @contextmanager

@@ -14,9 +14,8 @@ from queue import Empty, SimpleQueue
 
 from heedful.configuration import MOST_AT_ONCE, refuse_above, refuse_below
 from heedful.policies.sampling import Sampling
-from heedful.policies.source import replies_of
 from heedful.protocols import AnswersSubsets, ContinuousBatching, Policy
-from heedful.rollout.player import Player
+from heedful.rollout.player import Player, replies_of
 from heedful.rollout.request import Request
 from heedful.types import Conversation, Group, Reply
 

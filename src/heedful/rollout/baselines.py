@@ -49,11 +49,12 @@ class _Played:
 
 
 def play(env: Environment, task: Task, member: int, reply: ReplyFunction) -> list[Step]:
-    """Play one episode to its end with scripted replies; returns what the environment answered, turn by turn."""
+    """Play one episode with scripted replies, to its end or to its last turn. Returns the environment's answers."""
     episode = env.episode()
     observation = episode.start(task, member)
     steps: list[Step] = []
-    while not steps or steps[-1].ending is None:
+    most = turns_of(env)
+    while not steps or (steps[-1].ending is None and len(steps) < most):
         steps.append(episode.step(reply(observation.text, len(steps))))
         observation = steps[-1].observation
     return steps

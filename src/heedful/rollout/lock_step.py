@@ -13,8 +13,8 @@ from typing import TypeVar
 
 from heedful.configuration import MOST_AT_ONCE, refuse_above, refuse_below
 from heedful.policies.sampling import Sampling
-from heedful.policies.source import replies_of
 from heedful.protocols import Policy
+from heedful.rollout.player import replies_of
 from heedful.rollout.request import Request
 from heedful.types import Group
 

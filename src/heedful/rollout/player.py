@@ -5,13 +5,13 @@ An episode that raises, or answers against its contract, ends with the error's t
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TypeVar
 
 from heedful.envs.common.contract import turns_of
 from heedful.envs.transport.wire import checked_episode, checked_observation, checked_step
-from heedful.guarded import Raised, RaisedElsewhere, guarded_call
-from heedful.protocols import Environment, Episode
+from heedful.guarded import OwnPartFailed, Raised, RaisedElsewhere, guarded_call, of_own_part
+from heedful.protocols import Environment, Episode, Policy
 from heedful.rollout.context import FULL_HISTORY, Context
 from heedful.types import Conversation, Ending, Message, Observation, Reply, Step, Task, Trajectory, Turn
 
@@ -46,6 +46,23 @@ def first_observation(env: Environment, task: Task) -> Observation:
             f"{player.trajectory(1.0, 0).error}. `heedful check-env` finds the cause."
         )
     return player.observation
+
+
+def replies_of(policy: Policy, conversations: Sequence[Conversation]) -> list[Reply]:
+    """The policy's replies. Raises OwnPartFailed for a class of the user that fails or gives no complete replies."""
+    found: list[object] = of_own_part(policy, "the policy", "respond()", lambda: list(policy.respond(conversations)))
+    replies = [each for each in found if isinstance(each, Reply)]
+    wrong = "" if len(replies) == len(found) == len(conversations) else f"{len(found)} values, {len(replies)} replies"
+    sizes = of_own_part(policy, "the policy", "respond()", lambda: [(len(r.ids), len(r.logprobs)) for r in replies])
+    for ids, logprobs in sizes:
+        if logprobs and ids != logprobs:  # a served model that is only evaluated may tell none
+            wrong = wrong or f"{ids} ids and {logprobs} log-probabilities"
+    if wrong:
+        raise OwnPartFailed(
+            f"Expected {len(conversations)} replies with a log-probability per id from the policy "
+            f"{type(policy).__name__}, found {wrong}. Correct respond()."
+        )
+    return replies
 
 
 class Player:

@@ -254,11 +254,19 @@ def preset(name: str, model: str | None = None) -> TrainConfig:
     return on_two_cores(config) if model == SMOLLM2 else loaded(config, str(model))
 
 
+def in_full(env: Any) -> Any:
+    """The environment with its rules in full. One without such a knob stays as it is.
+
+    The presets of seedlings leave the rules out. People and loaded models need them.
+    """
+    knobs = {knob.name for knob in dataclasses.fields(env) if knob.init} if dataclasses.is_dataclass(env) else set()
+    spoken = "instructions" in knobs and isinstance(env.instructions, str)
+    return dataclasses.replace(env, instructions="full") if spoken else env
+
+
 def loaded(config: TrainConfig, model: str) -> TrainConfig:
     """The configuration for a loaded chat model instead of the seedling. It computes on all cores."""
-    env = config.env
-    if any(knob.name == "instructions" for knob in dataclasses.fields(env)):
-        env = dataclasses.replace(env, instructions="full")
+    env = in_full(config.env)
     if getattr(env, "english", False):
         env = dataclasses.replace(env, thoughts="english")
     return dataclasses.replace(

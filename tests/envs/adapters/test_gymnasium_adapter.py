@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 import random
 from collections.abc import Iterator
 from typing import Any, ClassVar
@@ -168,6 +169,10 @@ def test_what_cannot_be_played_is_refused_in_a_sentence(knobs: dict[str, Any], s
     [
         ({"success": "often"}, "success must be auto"),
         ({"success": "nan"}, "success must be auto"),
+        ({"success": 10**400}, "success must be auto, threshold, terminated or a number, but is 1000"),
+        ({"imperfect": "much"}, "imperfect must lie in .0, 1., but is 'much'"),
+        ({"format_penalty": None}, "format_penalty must be at least 0 .*, but is None"),
+        ({"turns": math.nan}, "turns must be a whole number between 1 and 10000, but is nan"),
         ({"action_names": ("a", "A")}, "action_names must differ"),
         ({"action_names": ("a||b", "c")}, r"that an answer can hold, .* found 'a\|\|b'"),
         ({"action_names": ("a", "</answer>")}, "that an answer can hold"),

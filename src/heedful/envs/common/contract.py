@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from heedful.configuration.trust import import_advice, import_named, trust_typed
-from heedful.guarded import Answered, Raised, guarded_call
+from heedful.guarded import Raised, guarded_call, in_short
 from heedful.protocols import Environment
+from heedful.types import Task
 
 MEMBERS = ("name", "turns", "task", "episode")
 """What an `Environment` consists of."""
@@ -20,6 +21,9 @@ MOST_ACTIONS = 10_000
 MOST_PER_TURN = 1_000
 """Actions that a turn may have."""
 
+LONGEST_NAME = 1_000
+"""Characters of a name, such as that of a tag, a reward or an action. Names go into files."""
+
 
 def missing_from(env: object) -> str:
     """What the object is and which members it has not, as a clause. Empty if it has all."""
@@ -31,7 +35,7 @@ def missing_from(env: object) -> str:
     for name, raised in missing.items():
         if not isinstance(raised.error, AttributeError):
             found += f"; `{name}` raised {raised}"
-    if "episode" in missing and callable(getattr(env, "make", None)):
+    if "episode" in missing and hasattr(type(env), "make"):
         found += "; it has `make()`, the earlier name of `episode()`: rename that method to `episode`"
     return found
 
@@ -51,10 +55,31 @@ def whole_member(env: Environment, name: str, found: object, most: int) -> int:
     )
 
 
-def in_short(value: object) -> str:
-    """How Python writes a value of someone's class, shortened. Its way to be written may raise."""
-    told = guarded_call(lambda: f"{value!r:.80}")
-    return told.value if isinstance(told, Answered) else f"a {type(value).__name__} that cannot be shown"
+def task_misfit(task: Task) -> str:
+    """What is wrong with the fields of a task, as the object of `with`. Empty if nothing is."""
+    if not isinstance(task.id, str) or not task.id:
+        return f"the id {in_short(task.id)}; a text that names the start state was expected"
+    if not isinstance(task.seed, int) or isinstance(task.seed, bool):
+        return f"the seed {in_short(task.seed)}; a whole number was expected"
+    if not -(2**63) <= task.seed < 2**63:
+        return f"the seed {in_short(task.seed)}; files of episodes store 64 bits"
+    if not isinstance(task.split, str):
+        return f"the split {in_short(task.split)}; a text was expected"
+    if not isinstance(task.tags, tuple) or not all(isinstance(tag, str) for tag in task.tags):
+        return f"the tags {in_short(task.tags)}; a tuple of texts was expected"
+    if not isinstance(task.environment, str):
+        return f"the environment {in_short(task.environment)}; its name was expected"
+    return ""
+
+
+def tells_its_user(error: BaseException) -> bool:
+    """Whether an environment's error is a sentence about its knobs, a file or a missing package.
+
+    A broken pipe is none. A command that meets one says nothing, since the reader of its output has ended.
+    """
+    return isinstance(error, ValueError | OSError | ImportError) and not isinstance(
+        error, UnicodeError | BrokenPipeError
+    )
 
 
 def refuse_unless_environment(env: object) -> None:
@@ -72,8 +97,8 @@ def own_environment(name: str) -> Any:
     trust_typed(name)
     made = guarded_call(lambda: import_named(name)())  # a user's code
     if isinstance(made, Raised):
-        if isinstance(made.error, ValueError | OSError) and not isinstance(made.error, UnicodeError):
-            raise made.error  # a sentence about its knobs or its files
+        if tells_its_user(made.error) and not isinstance(made.error, ImportError):
+            raise made.error
         raise ValueError(
             f"Expected {name!r} to name an importable dataclass that can be made without arguments, found {made}. "
             f"{import_advice(name, made.error)}"
@@ -85,5 +110,5 @@ def own_environment(name: str) -> Any:
             f"Expected {name!r} to make an environment (`name`, `turns`, `task(seed)`, `episode()`), found {missing}."
         )
     if not isinstance(env.name, str) or not env.name:
-        raise ValueError(f"Expected the `name` of the environment {name!r} to be a text, found {env.name!r}.")
+        raise ValueError(f"Expected the `name` of the environment {name!r} to be a text, found {in_short(env.name)}.")
     return env

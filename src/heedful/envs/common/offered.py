@@ -6,6 +6,7 @@ import itertools
 import random
 from collections.abc import Sequence
 
+from heedful.envs.common.contract import tells_its_user
 from heedful.guarded import Raised, guarded_call
 from heedful.protocols import AnswersBlindly, AnswersFreely
 from heedful.types import Task
@@ -30,8 +31,8 @@ def random_answer_of(env: AnswersFreely, task: Task, rng: random.Random) -> str:
 def blind_answers_of(env: AnswersBlindly, tasks: Sequence[Task]) -> list[str]:
     """The first answers to try blindly. Raises ValueError where `blind_answers` raises or returns other than texts."""
     answer = guarded_call(lambda: list(itertools.islice(env.blind_answers(tasks), MOST_CANDIDATES)))
-    if isinstance(answer, Raised) and isinstance(answer.error, ValueError | OSError | ImportError):
-        raise answer.error  # a sentence about the knobs, a file or a missing package
+    if isinstance(answer, Raised) and tells_its_user(answer.error):
+        raise answer.error
     other = [] if isinstance(answer, Raised) else [each for each in answer.value if not isinstance(each, str)]
     if isinstance(answer, Raised) or other:
         found = f"that it raised {answer}" if isinstance(answer, Raised) else f"{other[0]!r:.80} among them"

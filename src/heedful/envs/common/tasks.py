@@ -10,6 +10,7 @@ import hashlib
 import random
 from collections.abc import Collection, Sequence
 
+from heedful.envs.common.contract import task_misfit, tells_its_user
 from heedful.guarded import Raised, guarded_call
 from heedful.protocols import Environment
 from heedful.types import Task
@@ -131,13 +132,16 @@ def task_of_seed(env: Environment, seed: int) -> Task:
     """The task of a seed. Raises ValueError, a sentence, where the environment raises or returns no task."""
     answer = guarded_call(lambda: env.task(seed))
     if isinstance(answer, Raised):
-        if isinstance(answer.error, ValueError | OSError | ImportError):
-            raise answer.error  # a sentence about the knobs, a file or a missing package
-        found = f"that `task` raised {answer}" + (f" ({answer.place})" if answer.place else "")
-    elif isinstance(answer.value, Task):
-        return answer.value
-    else:
+        if tells_its_user(answer.error):
+            raise answer.error
+        found = f"that `task` raised {answer.located}"
+    elif not isinstance(answer.value, Task):
         found = f"{type(answer.value).__name__} where a Task was expected"
+    else:
+        misfit = task_misfit(answer.value)
+        if not misfit:
+            return answer.value
+        found = f"a Task with {misfit}"
     raise ValueError(
         f"Expected the task of seed {seed} from the environment {env.name}, found {found}. Mend `task`; "
         "`heedful check-env` tries it on many seeds."

@@ -21,6 +21,7 @@ from numbers import Real
 from typing import Any
 
 from heedful.configuration.limits import LARGEST_REWARD
+from heedful.envs.common.contract import LONGEST_NAME
 from heedful.envs.transport.images import IMAGES_WANTED, image_tree, images_fault, read_images
 from heedful.protocols import Episode
 from heedful.types import Ending, Observation, Step, Task
@@ -37,8 +38,8 @@ LONGEST_TEXT = 4_000_000
 """Characters of an observation. All observations of a batch are held in memory, and a tokenizer reads them."""
 
 
-MOST_NAMES, LONGEST_NAME = 1000, 1000
-"""Names of a task or a step, such as its tags, rewards and actions, and the characters of one. They go into files."""
+MOST_NAMES = 1000
+"""Names of a task or a step, such as its tags, rewards and actions. They go into files."""
 
 
 class WireError(ValueError):
@@ -54,7 +55,7 @@ _PLAIN = (float, int, bool, type(None))
 def checked_episode(episode: Episode) -> Episode:
     """What `episode` returned, if it can start and step. Raises ValueError."""
     if isinstance(episode, type) or not all(callable(getattr(episode, name, None)) for name in ("start", "step")):
-        found = f"the class {episode.__name__}" if isinstance(episode, type) else repr(episode)
+        found = f"the class {episode.__name__}" if isinstance(episode, type) else shown(episode)
         raise ValueError(
             f"the environment was expected to return an episode with the methods `start` and `step`, found {found}"
         )
@@ -64,14 +65,18 @@ def checked_episode(episode: Episode) -> Episode:
 def checked_observation(observation: object) -> Observation:
     """What `start` returned, if it is what the contract says. Raises ValueError."""
     if not isinstance(observation, Observation) or not isinstance(observation.text, str):
-        raise ValueError(f"the environment was expected to return an Observation with a text, found {observation!r}")
+        raise ValueError(
+            f"the environment was expected to return an Observation with a text, found {shown(observation)}"
+        )
     if not isinstance(observation.opening, str):
-        raise ValueError(f"the environment was expected to give an opening as text, found {observation.opening!r}")
+        raise ValueError(f"the environment was expected to give an opening as text, found {shown(observation.opening)}")
     longest = max(len(observation.text), len(observation.opening))
     if longest > LONGEST_TEXT:
         raise ValueError(f"the environment gave a text of {longest:,} characters; expected at most {LONGEST_TEXT:,}")
     if observation.role not in ("user", "tool"):
-        raise ValueError(f"the environment was expected to give a role of user or tool, found {observation.role!r}")
+        raise ValueError(
+            f"the environment was expected to give a role of user or tool, found {shown(observation.role)}"
+        )
     if observation.images != ():
         fault = images_fault(observation.images)
         if fault:
@@ -82,22 +87,25 @@ def checked_observation(observation: object) -> Observation:
 def checked_step(step: object) -> Step:
     """What `step` returned, with its numbers as floats, if it is what the contract says. Raises ValueError."""
     if not isinstance(step, Step):
-        raise ValueError(f"the environment was expected to return a Step, found {step!r}")
+        raise ValueError(f"the environment was expected to return a Step, found {shown(step)}")
     checked_observation(step.observation)
     _check_particulars(step)
     for name, value in step.rewards.items():
         if not is_finite(value):
-            raise ValueError(f"the environment gave the reward {name!r} as {value!r}; expected a finite number")
+            raise ValueError(
+                f"the environment gave the reward {shown(name)} as {shown(value)}; expected a finite number"
+            )
         if abs(value) > LARGEST_REWARD:
             raise ValueError(
-                f"the environment gave the reward {name!r} as {value!r}; expected at most {LARGEST_REWARD:g} in size"
+                f"the environment gave the reward {shown(name)} as {shown(value)}; expected at most "
+                f"{LARGEST_REWARD:g} in size"
             )
     outcome = step.outcome
     if outcome is None and (step.ending is None or step.ending is Ending.ERROR):
         return _in_floats(step)
     if not isinstance(outcome, Real) or not 0.0 <= outcome <= 1.0:
         ended = "ended an episode" if step.ending is not None else "answered a reply"
-        raise ValueError(f"the environment {ended} with outcome {outcome!r}; expected a number in [0, 1]")
+        raise ValueError(f"the environment {ended} with outcome {shown(outcome)}; expected a number in [0, 1]")
     return _in_floats(step)
 
 
@@ -145,11 +153,11 @@ def _check_particulars(step: Step) -> None:
         ("state", step.state, isinstance(step.state, str), "text"),
     ):
         if not fits:
-            raise ValueError(f"the environment gave {name} as {found!r}; expected {wanted}")
+            raise ValueError(f"the environment gave {name} as {shown(found)}; expected {wanted}")
     names = [*step.rewards, *step.actions]
     strange = next((name for name in names if not isinstance(name, str)), None)
     if strange is not None:
-        raise ValueError(f"the environment named a reward or an action {strange!r}; expected text")
+        raise ValueError(f"the environment named a reward or an action {shown(strange)}; expected text")
 
 
 def task_tree(task: Task) -> Tree:

@@ -6,23 +6,27 @@ The returned ids are the sampled ids, and nothing is tokenised twice. Task, memb
 from __future__ import annotations
 
 import copy
+import math
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from numbers import Integral, Real
 from typing import Any, Protocol
 
 import torch
 
 from heedful.configuration import MOST_EPISODES
 from heedful.configuration.foreign_text import encodable
+from heedful.configuration.limits import HOTTEST, refuse_outside
 from heedful.envs.common.contract import missing_from, turns_of
 from heedful.envs.common.tasks import SEEDS_PER_TASK, SPLITS, task_of_seed
+from heedful.guarded import in_short
 from heedful.integrations.trl.compatibility import PRIVATE_OF_ROLLOUTS, check
 from heedful.integrations.trl.pictures import PausedSight, kinds_of, pixels_of, sight_of
 from heedful.models.chat.calls import tools_of
 from heedful.models.chat.render import Renderer
 from heedful.models.chat.replies import Tags
 from heedful.protocols import Environment, Policy
-from heedful.rollout.player import Player, first_observation, made
+from heedful.rollout.player import Player, first_observation, made, replies_of
 from heedful.seeds import derive
 from heedful.types import Conversation, Image, Observation, Prompt, Reply, Span, Task, Trajectory
 
@@ -121,7 +125,9 @@ class EnvironmentRollouts:
         live = [player for player in players if player.ending is None]
         while live:
             self._refuse_late(live)
-            replies = policy.respond([player.conversation for player in live])
+            replies = replies_of(policy, [player.conversation for player in live])
+            if self._sampler is not None:
+                _refuse_odd(replies, _tokens_of(trainer), policy)
             for player, reply in zip(live, replies, strict=True):
                 player.advance(reply)
             live = [player for player in live if player.ending is None]
@@ -174,7 +180,9 @@ class EnvironmentRollouts:
     def _policy(self, trainer: Any) -> Policy:
         self._batches += 1
         if self._sampler is not None:
-            return self._sampler(trainer, self._batches - 1)
+            policy = self._sampler(trainer, self._batches - 1)
+            refuse_outside("temperature of the sampler's policy", getattr(policy, "temperature", None), 0, HOTTEST)
+            return policy
         return _Engine(trainer, self._rendered(trainer), self.tokens_per_turn, self._sight)
 
     def _rendered(self, trainer: Any) -> Renderer:
@@ -222,8 +230,28 @@ def to_trl_rollout_func(
     for name, given, kind in (("tags", tags, Tags), ("chat_options", chat_options, dict)):
         if not isinstance(given, kind | None):
             raise ValueError(f"{name}: expected a {kind.__name__}, found {given!r:.80}")
+    if sampler is not None and not callable(sampler):
+        raise ValueError(f"sampler: expected a function of the trainer and the batch, found {in_short(sampler)}")
     _refuse_unless_whole("tokens_per_turn", tokens_per_turn, 1)
     return EnvironmentRollouts(env, tags or Tags(), tokens_per_turn, dict(chat_options or {}), sampler)
+
+
+def _tokens_of(trainer: Any) -> int:
+    return int(trainer.model.config.get_text_config(decoder=True).vocab_size)
+
+
+def _refuse_odd(replies: Sequence[Reply], tokens: int, policy: Policy) -> None:
+    """Raise ValueError for ids that the model does not have, and for log-probabilities that are no numbers."""
+    for reply in replies:
+        odd: list[object] = [
+            *(id for id in (*reply.prompt.ids, *reply.ids) if not (isinstance(id, Integral) and 0 <= id < tokens)),
+            *(logprob for logprob in reply.logprobs if not (isinstance(logprob, Real) and math.isfinite(logprob))),
+        ]
+        if odd or not isinstance(reply.text, str):
+            raise ValueError(
+                f"Expected from the policy {type(policy).__name__} of the sampler a text, ids from 0 to {tokens - 1:,} "
+                f"and finite log-probabilities, found {in_short(odd[0] if odd else reply.text)}. Correct respond()."
+            )
 
 
 def _refuse_unless_whole(name: str, given: object, least: int | None = None, most: int | None = None) -> None:

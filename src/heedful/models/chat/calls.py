@@ -18,6 +18,7 @@ from dataclasses import dataclass
 from typing import Any, cast
 
 from heedful.configuration.jsontext import parse_json_at
+from heedful.guarded import Raised, guarded_call, in_short
 from heedful.types import CALL_START, Tool
 
 OPEN_CALL = "<tool_call>"
@@ -74,13 +75,14 @@ def tools_of(env: object) -> tuple[Tool, ...]:
 
     Raises ValueError for `tools` of another form, which no template could be written with.
     """
-    found = getattr(env, "tools", ())
-    if found and not _are_tools(found):
+    read = guarded_call(lambda: getattr(env, "tools", ()) or ())
+    if isinstance(read, Raised) or not _are_tools(read.value):
+        found = f"that it raised {read.located}" if isinstance(read, Raised) else in_short(read.value)
         raise ValueError(
             f"Expected a tuple of heedful.types.Tool as `tools` of the environment {getattr(env, 'name', env)}, found "
-            f"{found!r:.100}. Declare each with heedful.envs.common.tools.text_tool; `heedful check-env` tries them."
+            f"{found}. Declare each with heedful.envs.common.tools.text_tool; `heedful check-env` tries them."
         )
-    return tuple(found or ())
+    return tuple(read.value)
 
 
 def fitting_tools(env: object) -> tuple[Tool, ...]:

@@ -28,9 +28,10 @@ from heedful.console import SafeConsole
 from heedful.envs.common.contract import refuse_unless_environment, turns_of
 from heedful.models.chat.replies import Tags
 from heedful.policies import POLICIES, PolicySource, Sampling
-from heedful.policies.source import replies_of, sampling_of
+from heedful.policies.source import sampling_of
 from heedful.protocols import AnswersSubsets, ContinuousBatching, Environment, Policy
 from heedful.rollout import COLLECTORS, Collector, Context, isolated
+from heedful.rollout.player import replies_of
 from heedful.rollout.workers import check_timeout
 from heedful.run.evaluation.subjects import LoadedModel, Subject, find_subject, load, shared_fields, with_settings
 from heedful.seedlings.recipe import Seedling

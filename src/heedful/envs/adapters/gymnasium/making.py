@@ -27,7 +27,7 @@ from heedful.envs.adapters.gymnasium.solver import Solution, solve
 from heedful.envs.adapters.options import read_options, write_options
 from heedful.envs.adapters.start_states import has_one_start
 from heedful.envs.common.contract import MOST_ACTIONS
-from heedful.guarded import Answered, Raised, guarded_call
+from heedful.guarded import Answered, Raised, guarded_call, in_short
 from heedful.seeds import derive
 
 
@@ -187,10 +187,12 @@ def check_success(success: str) -> None:
         return
     try:
         threshold = float(success)
-    except ValueError:
+    except (ValueError, TypeError, OverflowError):
         threshold = math.nan
     if not math.isfinite(threshold):
-        raise ValueError(f"gymnasium: success must be auto, threshold, terminated or a number, but is {success!r}.")
+        raise ValueError(
+            f"gymnasium: success must be auto, threshold, terminated or a number, but is {in_short(success)}."
+        )
 
 
 def success_threshold(env: Knobs, environment: Any) -> float:

@@ -17,10 +17,9 @@ from heedful.configuration import from_json, to_json
 from heedful.envs.checking.evidence import Evidence, seeds_of
 from heedful.envs.checking.play import Bench, Broke, made_anew
 from heedful.envs.checking.report import Finding, absent, broken, holds, in_words, shortened, unchecked
-from heedful.envs.common.contract import MOST_ACTIONS, MOST_PER_TURN, MOST_TURNS, missing_from
+from heedful.envs.common.contract import MOST_ACTIONS, MOST_PER_TURN, MOST_TURNS, missing_from, task_misfit
 from heedful.guarded import Raised, guarded_call
 from heedful.protocols import Summarises
-from heedful.types import Task
 
 _CONTRACT = "an environment has `name`, `turns`, `task(seed)` and `episode()`; see docs/environments.md, The contract"
 
@@ -53,9 +52,9 @@ def _played_misfit(bench: Bench) -> str:
     """What is wrong with the first tasks, or with how episodes are made. Empty if nothing is. Raises Broke."""
     for seed in seeds_of(5):
         task = bench.task(seed)
-        misfit = _task_misfit(task, seed)
+        misfit = task_misfit(task)
         if misfit:
-            return misfit
+            return f"`task({seed})` with {misfit}"
         bench.start(task, 0)
     made = [bench.demand("episode", bench.env.episode, "twice") for _ in range(2)]
     return "`episode` returned the same object twice, not a fresh episode each time" if made[0] is made[1] else ""
@@ -85,21 +84,6 @@ def _attributes(env: Any) -> str:
         return f"turns = {in_words(turns)}; a whole number from 1 to {MOST_TURNS:,} was expected"
     uncallable = [name for name in ("task", "episode") if not callable(getattr(env, name))]
     return f"`{uncallable[0]}`, which cannot be called" if uncallable else ""
-
-
-def _task_misfit(task: Task, seed: int) -> str:
-    where = f"`task({seed})` with"
-    if not isinstance(task.id, str) or not task.id:
-        return f"{where} the id {in_words(task.id)}; a text that names the start state was expected"
-    if not isinstance(task.seed, int) or isinstance(task.seed, bool):
-        return f"{where} the seed {in_words(task.seed)}; a whole number was expected"
-    if not isinstance(task.split, str):
-        return f"{where} the split {in_words(task.split)}; a text was expected"
-    if not isinstance(task.tags, tuple) or not all(isinstance(tag, str) for tag in task.tags):
-        return f"{where} the tags {in_words(task.tags)}; a tuple of texts was expected"
-    if not isinstance(task.environment, str):
-        return f"{where} the environment {in_words(task.environment)}; its name was expected"
-    return ""
 
 
 def protocol(bench: Bench, evidence: Evidence) -> Finding:
