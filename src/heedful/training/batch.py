@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 import torch
 
+from heedful.configuration.limits import COLDEST, HOTTEST, refuse_below, refuse_outside
 from heedful.distributed.sharding import Sharded
 from heedful.distributed.world import World
 from heedful.models.forward.shared_prompts import SharedPrompts, cheapest_plans
@@ -45,6 +46,8 @@ class UpdateSettings:
     def __post_init__(self) -> None:
         if not self.temperature > 0:
             raise ValueError(f"Expected a temperature above 0 (the sampler's), found {self.temperature}.")
+        refuse_outside("temperature", self.temperature, COLDEST, HOTTEST)
+        refuse_below(self, micro_batch_tokens=1)
 
     def shares_prompts(self, model: PreTrainedModel) -> bool:
         """Whether the prompts of `model` are read once per micro-batch."""
