@@ -109,7 +109,7 @@ class ServerScorer:
     def _refuse_what_servers_cannot(self, asked: Pairs, temperature: float) -> None:
         if temperature != 1:
             raise ValueError(
-                f"ServerScorer expects temperature 1, found {temperature:g}: a server reports log-probabilities of "
+                f"ServerScorer expects temperature 1, found {temperature!s:.80}: a server reports log-probabilities of "
                 "prompts at temperature 1, whatever is asked for. Score with a model in this process (HFScorer, "
                 "--model)."
             )
