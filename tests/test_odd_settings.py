@@ -2,11 +2,15 @@
 
 import math
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 
+import heedful
 from heedful.inference import Draw, Limits, read_key
 from heedful.models import Tags
+from heedful.policies import Sampling
+from heedful.run.config import TrainConfig
 from heedful.seedlings.recipe import Seedling, WarmStart
 from heedful.training import CriticConfig, LoraConfig, OptimizerConfig
 
@@ -36,6 +40,14 @@ def test_a_count_is_a_whole_number_that_can_be_reached(kind: Callable[..., objec
         (lambda: OptimizerConfig(gradient_clip=HUGE), "gradient_clip"),
         (lambda: LoraConfig(targets=("",)), "at least one layer"),
         (lambda: WarmStart(micro_batch_tokens=math.nan), "micro_batch_tokens"),  # type: ignore[arg-type]
+        (lambda: WarmStart(seed=math.nan), "warm_start.seed"),  # type: ignore[arg-type]
+        (lambda: Seedling(seed=1.5), "seed"),  # type: ignore[arg-type]
+        (lambda: Sampling(temperature=10**5000), "temperature must be a number of at most 4,200 digits"),
+        (lambda: Sampling(tokens_per_turn=10**5000), "tokens_per_turn must be a number of at most 4,200 digits"),
+        (lambda: TrainConfig(seed=10**5000), "seed must be a number of at most 4,200 digits"),
+        (lambda: TrainConfig(seed=math.nan), "seed must be a whole number"),  # type: ignore[arg-type]
+        (lambda: TrainConfig(collect=None), "as collect, found a NoneType"),  # type: ignore[arg-type]
+        (lambda: TrainConfig(parallel=None), "as parallel, found a NoneType"),  # type: ignore[arg-type]
         (lambda: Limits(connections=0), "connections"),
         (lambda: Limits(timeout=0.0), "timeout"),
         (lambda: Limits(patience=math.nan), "patience"),
@@ -67,3 +79,36 @@ def test_an_update_has_a_temperature_and_a_budget(field: str, odd: object) -> No
         return  # no batch reaches it
     with pytest.raises(ValueError, match=field):
         UpdateSettings(**{field: odd})  # type: ignore[arg-type]
+
+
+def test_models_and_their_tokenizers_have_known_types_and_sizes() -> None:
+    torch = pytest.importorskip("torch")
+    from heedful.models import load_model, pick_device
+    from heedful.scorers import HFScorer
+    from heedful.seedlings import grow_tokenizer
+
+    for make, found in (
+        (lambda: load_model("nowhere", torch.device("cpu"), "float64"), "Expected a dtype of float32 or bfloat16"),
+        (lambda: pick_device(3), "--device 3 was asked for"),  # type: ignore[arg-type]
+        (lambda: grow_tokenizer(["a"], -1, 10, ["<a>"]), "vocabulary must be from 262"),
+        (lambda: grow_tokenizer(["a"], 300, 0, ["<a>"]), "context must be from 1"),
+        (lambda: HFScorer(None, max_tokens=math.nan), "must be a whole number"),  # type: ignore[arg-type]
+        (lambda: HFScorer(None, method="fast"), "expects a method of auto"),  # type: ignore[arg-type]
+    ):
+        with pytest.raises(ValueError, match=found):
+            make()
+
+
+def test_a_sample_of_unequal_lengths_is_named() -> None:
+    pytest.importorskip("torch")
+    from heedful.training.batch import cut_micro_batches
+    from heedful.types import TrainingSample
+
+    sample = TrainingSample((1, 2), (False, True), (0.0, -1.0), (0.0,), 3, 4, 1.0)
+    with pytest.raises(ValueError, match=r"found \(2, 2, 2, 1\) in that of member 4 of group 3"):
+        cut_micro_batches([sample], [1.0], 10)
+
+
+def test_a_change_of_a_run_is_a_configuration(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match=r"Expected a heedful.TrainConfig as `changed`, found a dict"):
+        heedful.resume(tmp_path, changed={})  # type: ignore[arg-type]

@@ -23,7 +23,7 @@ _VISION_HEADS = 2
 _MOST_LAYERS = 1_000
 """As in folders of loaded models. Each layer is built before the first step."""
 
-_WIDEST, _MOST_ENTRIES = 100_000, 1_000_000
+_WIDEST, MOST_ENTRIES = 100_000, 1_000_000
 """Of a layer and of a vocabulary: above those of every model that is known."""
 
 _MOST_STEPS = 10**15
@@ -90,7 +90,8 @@ class Seedling:
                 f"{LEAST_VOCABULARY} entries in all, found {self.vocabulary}"
             )
         refuse_above(self, layers=_MOST_LAYERS, vision_layers=_MOST_LAYERS, patch=_WIDEST)
-        refuse_above(self, hidden=_WIDEST, ffn=_WIDEST, vision_width=_WIDEST, vocabulary=_MOST_ENTRIES)
+        refuse_above(self, hidden=_WIDEST, ffn=_WIDEST, vision_width=_WIDEST, vocabulary=MOST_ENTRIES)
+        whole_number("seed", self.seed)
         refuse_above(self, context=MOST_TOKENS, episodes=MOST_EPISODES, steps=_MOST_STEPS)
         refuse_below(self, steps=0)
         if not 0 < self.init <= 1:
@@ -141,6 +142,7 @@ class WarmStart:
         for name, least in (("steps", 0), ("episodes", 1), ("micro_batch_tokens", 1)):
             if whole_number(f"warm_start.{name}", getattr(self, name)) < least:
                 raise ValueError(f"warm_start.{name} must be {least} or more, found {getattr(self, name)}")
+        whole_number("warm_start.seed", self.seed)
         refuse_above(self, steps=_MOST_STEPS, episodes=MOST_EPISODES)
         if not 0 < self.lr <= LARGEST_LR:
             raise ValueError(f"warm_start.lr must be a number above 0 and at most {LARGEST_LR:g}, found {self.lr}")
