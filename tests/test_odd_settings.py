@@ -1,4 +1,4 @@
-"""Settings that no part can work with are refused where they are made, and not where a library first computes with them."""
+"""Settings that no part can work with are refused where they are made, and not where a library computes with them."""
 
 import math
 from collections.abc import Callable

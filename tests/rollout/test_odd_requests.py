@@ -46,7 +46,7 @@ def test_an_episode_in_a_process_begins_with_start() -> None:
 
 @pytest.mark.parametrize(("workers", "timeout"), [(1.5, 60.0), (None, 60.0), (math.nan, 60.0), (1, None), (1, "x")])
 def test_workers_are_counted_and_waits_are_seconds(workers, timeout) -> None:
-    with pytest.raises(ValueError, match="workers|env_timeout"), isolated(ECHO, workers, timeout):
+    with pytest.raises(ValueError, match=r"workers|env_timeout"), isolated(ECHO, workers, timeout):
         pass
 
 

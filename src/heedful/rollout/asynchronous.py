@@ -65,8 +65,8 @@ class Asynchronous:
             )
         if len({task.id for task in request.tasks}) < len(request.tasks):
             raise ValueError(
-                "Expected tasks of different ids, since replies come back by them, found one twice. Raise group_size to "
-                "play a task more often."
+                "Expected tasks of different ids, since replies come back by them, found one twice. Raise "
+                "group_size to play a task more often."
             )
         parallel = 1 if subsets is None else subsets.parallel
         environments = ThreadPoolExecutor(self.threads, thread_name_prefix="environment")

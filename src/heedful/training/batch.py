@@ -104,8 +104,8 @@ def cut_micro_batches(
         lengths = tuple(map(len, (sample.ids, sample.trained, sample.logprobs, sample.advantages)))
         if len(set(lengths)) > 1:
             raise ValueError(
-                f"Expected as many ids, marks, log-probabilities and advantages in each sample, found {lengths} in that "
-                f"of member {sample.member} of group {sample.group}."
+                f"Expected as many ids, marks, log-probabilities and advantages in each sample, found {lengths} in "
+                f"that of member {sample.member} of group {sample.group}."
             )
         if sample.trained[:1] == (True,):
             raise ValueError(
