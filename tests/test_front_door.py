@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import importlib
 import inspect
 import json
+import pkgutil
 import subprocess
 import sys
 from collections.abc import Mapping
@@ -78,6 +80,16 @@ def test_every_package_says_what_is_public() -> None:
         package = getattr(heedful, name)
         missing = [public for public in package.__all__ if not hasattr(package, public)]
         assert missing == [], f"heedful.{name}"
+
+
+def test_no_public_name_is_that_of_a_module_which_would_take_its_place() -> None:
+    # Python sets a package's attribute to the module as soon as anything imports it.
+    for name in sorted(heedful._PACKAGES - {"types", "protocols"}):
+        package = getattr(heedful, name)
+        modules = {found.name for found in pkgutil.iter_modules(package.__path__)}
+        for public in modules & set(package.__all__):
+            importlib.import_module(f"{package.__name__}.{public}")
+            assert not inspect.ismodule(getattr(package, public)), f"{package.__name__}.{public}"
 
 
 @pytest.fixture(scope="module")

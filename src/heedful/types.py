@@ -107,7 +107,7 @@ class Span:
     end: int
 
     def __len__(self) -> int:
-        return self.end - self.start
+        return max(0, self.end - self.start)
 
 
 @dataclass(frozen=True, slots=True)

@@ -170,3 +170,38 @@ def test_three_clusters_count_as_two_at_most_and_few_among_many_as_few() -> None
     assert effective_clusters([0.0, 0.5, 0.7]) == effective_clusters([0.0, 0.0, 1.0]) == 2.0
     for few in (1, 2, 3):
         assert effective_clusters([1.0] * few + [0.0] * 997) == pytest.approx(few, rel=0.01)
+
+
+@pytest.mark.parametrize("odd", [math.nan, math.inf, -math.inf])
+def test_values_that_are_not_finite_give_no_interval_and_no_variance(odd) -> None:
+    for made in (
+        lambda: mean_interval([odd, 1.0]),
+        lambda: cluster_interval([1.0, 2.0], [odd, 1.0]),
+        lambda: cluster_rate_interval([odd, 1.0], [1.0, 1.0]),
+        lambda: jackknife_interval(odd, np.array([1.0, 2.0])),
+        lambda: jackknife_interval(0.0, np.array([odd, 2.0])),
+        lambda: is_constant([1.0, odd]),
+        lambda: sample_variance([1.0, odd]),
+        lambda: wilson(odd, odd),
+    ):
+        with pytest.raises(ValueError, match=r"Expected .*finite"):
+            made()
+
+
+def test_degrees_counts_rates_and_shapes_that_cannot_be_are_refused() -> None:
+    for made, found in (
+        (lambda: jackknife_interval(0.0, np.array([1.0, 2.0]), -1.0), "degrees above 0"),
+        (lambda: jackknife_interval(0.0, np.ones((2, 2))), r"an array of the shape \(2, 2\)"),
+        (lambda: jackknife_interval(10**400, np.ones(2)), "that no float holds"),
+        (lambda: mean_interval(np.ones((2, 2))), "Expected a list of finite numbers"),
+        (lambda: cluster_interval([1.0, 2.0], [-1.0, 2.0]), "finite numbers from 0"),
+        (lambda: cluster_rate_interval([5.0, 1.0], [2.0, 2.0]), "found 5.0 of 2.0"),
+        (lambda: cluster_rate_interval([-1.0, 1.0], [2.0, 2.0]), "found -1.0 of 2.0"),
+        (lambda: sample_variance(np.array([1e200, -1e200])), "whose square overflows"),
+    ):
+        with pytest.raises(ValueError, match=found):
+            made()
+
+
+def test_clusters_that_are_nothing_beside_one_leave_a_single_cluster() -> None:
+    assert cluster_interval([1.0, 1e20], [1.0, 1e20]) is None

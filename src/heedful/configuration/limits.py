@@ -20,6 +20,9 @@ MOST_TOKENS = 2**31
 MOST_SECONDS = 10**6
 """Seconds that anything is waited for: 11 days. Very long waits do not fit into the clocks of the system."""
 
+_MOST_BITS = 13_950
+"""A number of 4,300 decimal digits has 14,285."""
+
 COLDEST = 1e-6
 """The lowest temperature. Logits divided by a much smaller number overflow in float32."""
 
@@ -74,6 +77,7 @@ def whole_number(name: str, value: Any) -> Any:
     """The whole number that a field holds. Raises ValueError for anything else."""
     if not isinstance(value, Integral):
         raise ValueError(f"{name} must be a whole number, found {value!r:.100}")
+    _refuse_digits(name, value)
     return value
 
 
@@ -81,4 +85,11 @@ def number_of(name: str, value: Any) -> Any:
     """The number that a field holds. Raises ValueError for anything else: Python's error would not name the field."""
     if not isinstance(value, Real):
         raise ValueError(f"{name} must be a number, found {value!r:.100}")
+    _refuse_digits(name, value)
     return value
+
+
+def _refuse_digits(name: str, value: Any) -> None:
+    """Python writes no whole number of more digits, neither into files nor into messages."""
+    if isinstance(value, int) and value.bit_length() > _MOST_BITS:
+        raise ValueError(f"{name} must be a number of at most 4,200 digits, found one of {value.bit_length():,} bits")

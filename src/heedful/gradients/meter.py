@@ -18,6 +18,7 @@ import torch
 
 from heedful.algorithms.advantages import GroupRelative, LeaveOneOut
 from heedful.algorithms.table import Algorithm
+from heedful.configuration.limits import COLDEST, HOTTEST, refuse_outside
 from heedful.diagnostics.gradient.metrics import GRAMS, PARTS
 from heedful.diagnostics.gradient.scope import GradientNoise, Side
 from heedful.gradients.projection import Projection, dimensions_within, inner_products
@@ -70,6 +71,9 @@ class GradientMeter:
     ) -> None:
         """`reference`: what the KL penalty pulls towards. `memory_mb` bounds what is kept of all gradients together;
         vectors that would take more are projected, as `seed` decides."""
+        refuse_outside("temperature", temperature, COLDEST, HOTTEST)
+        refuse_outside("token_budget", token_budget, 1, math.inf, whole=True)
+        refuse_outside("memory_mb", memory_mb, 1, math.inf, whole=True)
         self.algorithm = algorithm
         self.critic = critic
         self.token_budget = token_budget

@@ -23,6 +23,7 @@ from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field
 from typing import TypeVar
 
+from heedful.configuration.limits import MOST_AT_ONCE, refuse_above, refuse_below, refuse_seconds
 from heedful.inference.connection import Connections, Failed, ServerRefused, ServerUnreachable, check_urls
 from heedful.inference.dialects import HEALTH, Call, ForeignAnswer, OtherWeights, Tree
 
@@ -54,6 +55,11 @@ class Limits:
     """Seconds of the first pause. Each further one is twice as long, up to 30 s."""
     tell_after: float = 30.0
     """Seconds of waiting after which a line tells of it."""
+
+    def __post_init__(self) -> None:
+        refuse_below(self, connections=1)
+        refuse_above(self, connections=MOST_AT_ONCE)
+        refuse_seconds(self, "timeout", least=("patience", "pause", "tell_after"))
 
 
 @dataclass(slots=True, eq=False)
@@ -338,6 +344,8 @@ def read_key(variable: str) -> str:
     """
     if not variable:
         return ""
+    if not variable.isprintable() or "=" in variable:
+        raise ValueError(f"Expected the name of an environment variable with an API key, found {variable!r:.80}.")
     key = os.environ.get(variable, "").strip()
     if not key or not (key.isascii() and key.isprintable()) or " " in key:
         found = "characters that no header can carry" if key else "nothing"

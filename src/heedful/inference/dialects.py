@@ -12,6 +12,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, NoReturn, Protocol, TypeAlias
 
+from heedful.configuration.limits import HOTTEST, MOST_TOKENS
+
 Tree: TypeAlias = Any
 """A JSON value."""
 
@@ -58,6 +60,13 @@ class Draw:
     salt: str = ""
     """Entries of a prefix cache are shared only under the same salt. vLLM takes at most 128 characters, and none of
     `@`, `/` and a backslash."""
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.temperature <= HOTTEST or not 1 <= self.most <= MOST_TOKENS:
+            raise ValueError(
+                f"Expected a temperature from 0 to {HOTTEST:,} and 1 to {MOST_TOKENS:,} tokens, found a temperature of "
+                f"{self.temperature!s:.80} and {self.most!s:.80} tokens."
+            )
 
     @property
     def sent_temperature(self) -> float:

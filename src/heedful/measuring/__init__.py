@@ -9,9 +9,8 @@ from heedful.exports import lazily
 if TYPE_CHECKING:
     from heedful.measuring.diagnostician import Diagnosis, Diagnostician
     from heedful.measuring.diagnostics_config import DiagnosticsConfig
-    from heedful.measuring.measure import measure
 
-__all__ = ["Diagnosis", "Diagnostician", "DiagnosticsConfig", "measure"]
+__all__ = ["Diagnosis", "Diagnostician", "DiagnosticsConfig"]
 
 __getattr__ = lazily(
     __name__,
@@ -19,6 +18,5 @@ __getattr__ = lazily(
         "Diagnosis": "heedful.measuring.diagnostician",
         "Diagnostician": "heedful.measuring.diagnostician",
         "DiagnosticsConfig": "heedful.measuring.diagnostics_config",
-        "measure": "heedful.measuring.measure",
     },
 )

@@ -35,6 +35,8 @@ def load_model(
         ImportError: a model with a vision tower needs Pillow.
     """
     remedy = "Give a folder with config.json, weights and tokenizer files, or let heedful's own seedling play."
+    if dtype not in _DTYPES:
+        raise ValueError(f"Expected a dtype of {' or '.join(_DTYPES)}, found {dtype!r:.80}.")
     model = read_model(name, _DTYPES[dtype], remedy)
     refuse_unless_plain_causal(model)
     longest_context(model)
@@ -101,5 +103,5 @@ def pick_device(name: str) -> torch.device:
     there = {"cpu": True, "cuda": torch.cuda.is_available(), "mps": torch.backends.mps.is_available()}
     if not there.get(name):
         have = ", ".join(device for device, available in there.items() if available)
-        raise ValueError(f"--device {name:.80} was asked for, but torch sees only: {have}. Choose one, or auto.")
+        raise ValueError(f"--device {name!s:.80} was asked for, but torch sees only: {have}. Choose one, or auto.")
     return torch.device(name)

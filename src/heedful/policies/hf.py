@@ -16,6 +16,7 @@ import torch
 from torch import Tensor
 from transformers import PreTrainedModel
 
+from heedful.configuration.limits import whole_number
 from heedful.models.forward.attention import longest_context, refuse_unless_plain_causal
 from heedful.policies.beginning import Beginning
 from heedful.policies.drawing import draw
@@ -63,7 +64,7 @@ class HFPolicy:
         version: int = 0,
         decode: Decode | None = None,
     ) -> None:
-        if not -(2**63) <= seed < 2**64:
+        if not -(2**63) <= whole_number("seed", seed) < 2**64:
             raise ValueError(f"Expected a seed of 64 bits, found {seed!r:.40}.")
         refuse_unless_plain_causal(model)
         if model.config._attn_implementation != "sdpa" and model._supports_sdpa:

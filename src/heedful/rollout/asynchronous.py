@@ -52,7 +52,8 @@ class Asynchronous:
         at a time, not always the same one. `start` runs in such a thread, too.
 
         If replies do not depend on which conversations are answered together, the same policy and request give the
-        same episodes, however long any call took. Raises ValueError for a policy that says they do.
+        same episodes, however long any call took. Raises ValueError for a policy that says they do, and
+        for a task that the request has twice.
         """
         subsets = policy if isinstance(policy, AnswersSubsets) else None
         if subsets is not None and subsets.draws_together:
@@ -60,6 +61,11 @@ class Asynchronous:
                 "Expected a policy whose replies do not depend on which conversations are asked together, since here "
                 "that is a matter of time; found one that draws one stream of noise for all of them. Sample with "
                 "Sampling(noise='conversation')."
+            )
+        if len({task.id for task in request.tasks}) < len(request.tasks):
+            raise ValueError(
+                "Expected tasks of different ids, since replies come back by them, found one twice. Raise "
+                "group_size to play a task more often."
             )
         parallel = 1 if subsets is None else subsets.parallel
         environments = ThreadPoolExecutor(self.threads, thread_name_prefix="environment")

@@ -97,12 +97,15 @@ class Player:
 
     @property
     def observation(self) -> Observation:
-        """The newest observation."""
+        """The newest observation. Raises RuntimeError, with the error, where the episode could not start."""
+        if not self._shown:
+            raise RuntimeError(f"Expected an episode that has started, found {self._error}.")
         return self._shown[-1]
 
     @property
     def conversation(self) -> Conversation:
         """The conversation for the policy: the turns that the context keeps, and the newest observation."""
+        _ = self.observation  # raises where there is none
         newest = len(self._shown) - 1
         first = self._context.first(newest)
         begin, *later = self._shown[first:]
@@ -118,6 +121,8 @@ class Player:
         A reply without tokens ends the episode, since the model had no room for one. A turn in which the episode raised
         is not recorded, since nothing is known about it.
         """
+        if self.ending is not None:
+            raise RuntimeError(f"Expected an episode that goes on, found one that has ended ({self.ending.value}).")
         if not reply.ids:
             self._end(Ending.OUT_OF_TOKENS, 0.0)
             return
@@ -143,7 +148,8 @@ class Player:
 
     def trajectory(self, temperature: float, policy_version: int) -> Trajectory:
         """The finished episode as data."""
-        assert self.ending is not None, "the episode has not ended"
+        if self.ending is None:
+            raise RuntimeError("Expected an episode that has ended, found one that goes on. Call advance, or stop.")
         return Trajectory(
             task=self.task,
             member=self.member,

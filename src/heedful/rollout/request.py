@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from heedful.configuration import refuse_below
+from heedful.configuration import MOST_EPISODES, refuse_above, refuse_below
 from heedful.policies.sampling import Sampling
 from heedful.protocols import Episode, Policy
 from heedful.rollout.context import FULL_HISTORY, Context
@@ -33,6 +33,7 @@ class Request:
 
     def __post_init__(self) -> None:
         refuse_below(self, group_size=1, max_turns=1, first_member=0)
+        refuse_above(self, group_size=MOST_EPISODES)
 
     def seats(self) -> Iterator[tuple[Episode, Task, int]]:
         """An episode, its task and its member number for each player, in order. Episodes are made on demand."""

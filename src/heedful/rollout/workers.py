@@ -25,7 +25,7 @@ from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
-from heedful.configuration.limits import MOST_AT_ONCE, MOST_SECONDS
+from heedful.configuration.limits import MOST_AT_ONCE, MOST_SECONDS, number_of, whole_number
 from heedful.envs.transport.wire import Line, Tree, WireError, decode, encode, read_observation, read_step, task_tree
 from heedful.guarded import RaisedElsewhere
 from heedful.protocols import Environment, Episode
@@ -67,7 +67,7 @@ class WorkerPool:
     """
 
     def __init__(self, env: Environment, workers: int, timeout: float = DEFAULT_TIMEOUT) -> None:
-        if not 1 <= workers <= MOST_AT_ONCE:
+        if not 1 <= whole_number("workers", workers) <= MOST_AT_ONCE:
             raise ValueError(f"A pool has 1 to {MOST_AT_ONCE} worker processes, found {workers}.")
         check_timeout(timeout)
         self._choosing = threading.Lock()
@@ -145,7 +145,7 @@ def isolated(env: Environment, workers: int, timeout: float = DEFAULT_TIMEOUT) -
 
 def check_timeout(timeout: float) -> None:
     """Raise unless it is a number of seconds, or 0 for no limit."""
-    if not 0.0 <= timeout <= MOST_SECONDS:
+    if not 0.0 <= number_of("env_timeout", timeout) <= MOST_SECONDS:
         raise ValueError(
             f"env_timeout must be a number of seconds of at least 0 (0 = no limit) and at most {MOST_SECONDS:,}, "
             f"found {timeout}."
@@ -181,7 +181,8 @@ class _HeldEpisode:
             )
 
     def step(self, response: str) -> Step:
-        assert self._place is not None, "the episode has not started"
+        if self._place is None:
+            raise RuntimeError("Expected an episode that has started, found one that has not. Call start first.")
         with self._place.lock:
             try:
                 answer = self._worker.ask({"episode": self._number, "response": response}, "step")

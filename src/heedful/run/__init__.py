@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from heedful.run.loop import train_steps
     from heedful.run.parts import Parts, assemble
     from heedful.run.presets import PRESETS, preset
-    from heedful.run.train import Run, resume, train
+    from heedful.run.train import Run, resume
 
 __all__ = [
     "PRESETS",
@@ -33,7 +33,6 @@ __all__ = [
     "play_tasks",
     "preset",
     "resume",
-    "train",
     "train_steps",
 ]
 
@@ -56,7 +55,6 @@ __getattr__ = lazily(
         "play_tasks": "heedful.run.evaluation.held_out",
         "preset": "heedful.run.presets",
         "resume": "heedful.run.train",
-        "train": "heedful.run.train",
         "train_steps": "heedful.run.loop",
     },
 )

@@ -14,6 +14,7 @@ from heedful.algorithms.loss_scale import LossScale, check_loss_scale
 from heedful.algorithms.table import ALGORITHMS, Algorithm, Grpo
 from heedful.configuration import MOST_AT_ONCE, MOST_EPISODES, Choice, from_json, refuse_above, refuse_below
 from heedful.configuration.jsontext import read_json
+from heedful.configuration.limits import whole_number
 from heedful.distributed.parallel import PARALLEL, DataParallel, Parallel
 from heedful.envs.common.contract import refuse_unless_environment
 from heedful.envs.frozen_lake.environment import FrozenLake
@@ -193,6 +194,10 @@ class TrainConfig:
                 raise ValueError(
                     f"Expected a {kind.__name__} as {name}, found a {type(found).__name__}, {found!r:.40}."
                 )
+        for name, wanted in (("collect", "sampling"), ("parallel", "sharded")):
+            if not hasattr(found := getattr(self, name), wanted):
+                raise ValueError(f"Expected a choice with `{wanted}` as {name}, found a {type(found).__name__}.")
+        whole_number("seed", self.seed)
         refuse_below(self, steps=1, groups=1, checkpoint_every=1, threads=1, micro_batch_tokens=1, env_workers=0)
         refuse_above(self, steps=MOST_STEP, threads=MOST_AT_ONCE, env_workers=MOST_AT_ONCE)
         refuse_above(self, groups=MOST_EPISODES, group_size=MOST_EPISODES, tasks=MOST_POOL)

@@ -186,6 +186,8 @@ def resume(
         typed: dotted names of the settings in which it differs, such as `optimizer.lr`. A difference in any other
             setting from those of the checkpoint is refused.
     """
+    if changed is not None and not isinstance(changed, TrainConfig):
+        raise ValueError(f"Expected a heedful.TrainConfig as `changed`, found a {type(changed).__name__}.")
     with trusting(trust):
         run = Run.open(path)
 

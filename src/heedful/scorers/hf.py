@@ -7,12 +7,13 @@ model is refused if a shared prompt cache would not be exact for it.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Literal, cast
+from typing import Any, Literal, cast, get_args
 
 import numpy as np
 import torch
 from transformers import PreTrainedModel
 
+from heedful.configuration.limits import whole_number
 from heedful.models.forward.attention import longest_context, refuse_unless_plain_causal
 from heedful.models.forward.exactness import Probe, evaluating, rounding_error
 from heedful.models.vision import vision_of
@@ -70,6 +71,10 @@ class HFScorer:
         head_tokens: Sequence[int] = (16, 32),
         method: Method = "auto",
     ) -> None:
+        for count in (max_tokens, *head_tokens):
+            whole_number("max_tokens, and each of head_tokens,", count)
+        if method not in get_args(Method):
+            raise ValueError(f"HFScorer expects a method of {', '.join(get_args(Method))}, found {method!r:.80}.")
         if min((max_tokens, *head_tokens)) < 1:
             raise ValueError(
                 "HFScorer expects max_tokens and every k of head_tokens to be at least 1, found "

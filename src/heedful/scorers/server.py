@@ -13,6 +13,7 @@ from typing import Any, Literal, cast
 
 import numpy as np
 
+from heedful.configuration.limits import MOST_TOKENS, refuse_outside
 from heedful.inference import Client, OpenAITokens, TokenDialect
 from heedful.inference.examination import ServerFacts
 from heedful.models.forward.rounding import EPS, rounding_of
@@ -56,6 +57,8 @@ class ServerScorer:
         self._client, self._model, self._name = client, model, name
         self._window = facts.windows.get(model)
         self._eps = EPS.get(str(facts.setting("dtype")), EPS["bfloat16"])
+        for count in head_tokens:
+            refuse_outside("each of head_tokens", count, 1, MOST_TOKENS, whole=True)
         self._head_tokens = tuple(head_tokens)
         self._dialect = dialect or OpenAITokens()
 
@@ -109,7 +112,7 @@ class ServerScorer:
     def _refuse_what_servers_cannot(self, asked: Pairs, temperature: float) -> None:
         if temperature != 1:
             raise ValueError(
-                f"ServerScorer expects temperature 1, found {temperature:g}: a server reports log-probabilities of "
+                f"ServerScorer expects temperature 1, found {temperature!s:.80}: a server reports log-probabilities of "
                 "prompts at temperature 1, whatever is asked for. Score with a model in this process (HFScorer, "
                 "--model)."
             )

@@ -7,17 +7,16 @@ from typing import TYPE_CHECKING
 from heedful.exports import lazily
 
 if TYPE_CHECKING:
-    from heedful.seedlings.grow import grow, load_seedling
+    from heedful.seedlings.grow import load_seedling
     from heedful.seedlings.recipe import Seedling, nano
     from heedful.seedlings.tokenizer import grow_tokenizer
 
-__all__ = ["Seedling", "grow", "grow_tokenizer", "load_seedling", "nano"]
+__all__ = ["Seedling", "grow_tokenizer", "load_seedling", "nano"]
 
 __getattr__ = lazily(
     __name__,
     {
         "Seedling": "heedful.seedlings.recipe",
-        "grow": "heedful.seedlings.grow",
         "grow_tokenizer": "heedful.seedlings.tokenizer",
         "load_seedling": "heedful.seedlings.grow",
         "nano": "heedful.seedlings.recipe",

@@ -12,6 +12,8 @@ from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, pre_token
 from transformers import PreTrainedTokenizerFast
 
 from heedful.configuration.foreign_text import encodable
+from heedful.configuration.limits import MOST_TOKENS, refuse_outside
+from heedful.seedlings.recipe import LEAST_VOCABULARY, MOST_ENTRIES
 
 PAD, END, SYSTEM, USER, ASSISTANT = "<|pad|>", "<|end|>", "<|system|>", "<|user|>", "<|assistant|>"
 
@@ -31,11 +33,20 @@ _WITH_PICTURES = CHAT_TEMPLATE.replace(
     "{% if part['type'] == 'image' %}<image>{% else %}{{ part['text'] }}{% endif %}{% endfor %}{% endif %}",
 )
 
+_TAGS = 4
+"""Tags that `LEAST_VOCABULARY` counts."""
+
 _PIECES = r" ?\|\|| ?[A-Za-z][a-z]*| ?[0-9]|\n| ?[^A-Za-z0-9\s]|\s"
 
 
 def grow_tokenizer(texts: Iterable[str], vocabulary: int, context: int, tags: Iterable[str]) -> PreTrainedTokenizerFast:
-    """Learn the merges from `texts`. `tags` become ordinary single tokens that decoding keeps."""
+    """Learn the merges from `texts`. `tags` become ordinary single tokens that decoding keeps.
+
+    Raises ValueError for a vocabulary that cannot hold every byte, the tokens of the chat template and the tags.
+    """
+    plain = list(map(encodable, tags))
+    refuse_outside("vocabulary", vocabulary, LEAST_VOCABULARY - _TAGS + len(plain), MOST_ENTRIES, whole=True)
+    refuse_outside("context", context, 1, MOST_TOKENS, whole=True)
     tokenizer = Tokenizer(models.BPE())
     tokenizer.pre_tokenizer = pre_tokenizers.Sequence(
         [
@@ -45,7 +56,6 @@ def grow_tokenizer(texts: Iterable[str], vocabulary: int, context: int, tags: It
     )
     tokenizer.decoder = decoders.ByteLevel()
     specials = [PAD, END, SYSTEM, USER, ASSISTANT]
-    plain = list(tags)
     tokenizer.train_from_iterator(
         map(encodable, texts),
         trainers.BpeTrainer(

@@ -131,6 +131,8 @@ def largest_shift(points: Sequence[Point], design: Design) -> Shift | None:
     if count < design.baseline + design.confirm:
         return None
     value = np.array([point.value for point in points])
+    if not (np.abs(value) <= LARGEST).all():
+        raise ValueError(f"Expected finite values of at most {LARGEST:g} in size, found others. Leave out such points.")
     total = np.concatenate([[0.0], np.cumsum(value)])
     split = np.arange(design.baseline, count - design.confirm + 1)[:, None]
     start = np.arange(split.max() - design.baseline + 1)[None, :]

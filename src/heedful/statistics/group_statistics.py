@@ -63,8 +63,11 @@ def is_measurable(value: float) -> bool:
 def is_constant(values: Sequence[float]) -> bool:
     """True if the range of scored values is at most 1e-6 max(1, largest absolute value); so for fewer than two.
 
-    Raises ValueError for a whole number that no float holds.
+    Raises ValueError for NaN and infinite values, and for a whole number that no float holds.
     """
+    if not all(map(math.isfinite, values)):
+        found = next(value for value in values if not math.isfinite(value))
+        raise ValueError(f"Expected finite values, found {found}. Leave out values that are missing, as `scored` does.")
     if len(values) < 2:
         return True
     return max(values) - min(values) <= TOLERANCE * max(1.0, max(abs(value) for value in values))
@@ -74,12 +77,15 @@ def is_constant(values: Sequence[float]) -> bool:
 def sample_variance(values: Sequence[float]) -> float:
     """The unbiased variance, 1/(G - 1); exactly 0 for a constant group and for fewer than two values.
 
-    Raises ValueError for a value whose square no float holds.
+    Raises ValueError for NaN and infinite values, and for a value whose square no float holds.
     """
     if is_constant(values):
         return 0.0
     mean = fmean(values)
-    return math.fsum((value - mean) ** 2 for value in values) / (len(values) - 1)
+    squares = math.fsum((value - mean) ** 2 for value in values)
+    if squares == math.inf:
+        raise OverflowError("squares of NumPy's numbers overflow without an error")
+    return squares / (len(values) - 1)
 
 
 def values_on(groups: Sequence[Group], on: str) -> list[list[float | None]]:

@@ -13,9 +13,12 @@ import numpy as np
 import numpy.typing as npt
 from scipy.special import ndtri, stdtrit
 
-from heedful.statistics.group_statistics import within_floats
+from heedful.statistics.group_statistics import LARGEST, within_floats
 
 LEVEL = 0.95
+
+_ROUNDING = 1e-6
+"""Sums of successes are whole numbers but for rounding."""
 
 
 class Interval(NamedTuple):
@@ -33,8 +36,8 @@ def wilson(successes: float, n: int) -> Interval:
 
     Source: Wilson 1927, without continuity correction. Raises ValueError unless 0 <= successes <= n and n >= 1.
     """
-    if not (n >= 1 and 0 <= successes <= n):
-        raise ValueError(f"Expected 0 <= successes <= n with n >= 1, found {successes} successes of {n}.")
+    if not (1 <= n < math.inf and 0 <= successes <= n):
+        raise ValueError(f"Expected 0 <= successes <= n with a finite n >= 1, found {successes} successes of {n}.")
     return _wilson(successes, n, float(ndtri((1 + LEVEL) / 2)))
 
 
@@ -67,7 +70,10 @@ def effective_clusters(values_C: Sequence[float] | npt.NDArray[np.float64]) -> f
 
 
 def mean_interval(values: Sequence[float]) -> Interval | None:
-    """Student's interval for the mean of independent values; `None` for fewer than two."""
+    """Student's interval for the mean of independent values; `None` for fewer than two.
+
+    Raises ValueError for NaN, and for values that are infinite or above 1e150 in size.
+    """
     return cluster_interval(values, [1.0] * len(values))
 
 
@@ -75,7 +81,9 @@ def cluster_interval(sums_C: Sequence[float], counts_C: Sequence[float]) -> Inte
     """Interval of the mean of all values, sum(sums) / sum(counts), where values of one cluster are correlated.
 
     Delete-one-cluster jackknife with Student's t at C - 1 degrees of freedom. With clusters of equal size exactly the
-    t interval over the cluster means. Clusters without values are left out; `None` for fewer than two clusters.
+    t interval over the cluster means. Clusters without values are left out; `None` for fewer than two clusters, and
+    where all others are nothing beside one. Raises ValueError for NaN, for sums and counts that are infinite or above
+    1e150 in size, and for negative counts.
     """
     value, deleted_C = _pooled(sums_C, counts_C)
     return None if len(deleted_C) < 2 else jackknife_interval(value, deleted_C)
@@ -84,9 +92,15 @@ def cluster_interval(sums_C: Sequence[float], counts_C: Sequence[float]) -> Inte
 def cluster_rate_interval(sums_C: Sequence[float], counts_C: Sequence[float]) -> Interval | None:
     """Interval of a rate, sum(sums) / sum(counts), where the trials of one cluster are correlated (`rate_interval`).
 
-    Clusters without trials are left out; `None` for fewer than two clusters.
+    Clusters without trials are left out; `None` for fewer than two clusters. Raises ValueError as `cluster_interval`
+    does, and for a cluster with more successes than trials.
     """
     rate, deleted_C = _pooled(sums_C, counts_C)
+    for successes, trials in zip(sums_C, counts_C, strict=True):
+        if trials and not (-_ROUNDING <= successes <= trials + _ROUNDING and trials >= 1):
+            raise ValueError(
+                f"Expected from 0 successes to as many as trials in each cluster, found {successes} of {trials}."
+            )
     return None if len(deleted_C) < 2 else rate_interval(rate, deleted_C, math.fsum(counts_C))
 
 
@@ -102,29 +116,54 @@ def _pooled(sums_C: Sequence[float], counts_C: Sequence[float]) -> tuple[float, 
         raise ValueError(
             f"Expected a sum and a count per cluster, found {len(sums_C)} sums and {len(counts_C)} counts."
         )
-    counts = np.asarray(counts_C, dtype=np.float64)
+    counts = _finite(counts_C, least=0.0)
     filled = counts > 0
-    counts, sums = counts[filled], np.asarray(sums_C, dtype=np.float64)[filled]
+    counts, sums = counts[filled], _finite(sums_C)[filled]
     total, count = math.fsum(sums), math.fsum(counts)
     if len(counts) < 2:
         return (total / count if count else math.nan), np.empty(0)
-    return total / count, (total - sums) / (count - counts)
+    with np.errstate(all="ignore"):
+        deleted_C = (total - sums) / (count - counts)
+    # Beside a count of 1e20 a count of 1 is nothing: there is one cluster.
+    return total / count, deleted_C if np.isfinite(deleted_C).all() else np.empty(0)
 
 
+def _finite(numbers_C: Sequence[float], least: float = -LARGEST) -> npt.NDArray[np.float64]:
+    """Numbers, one per cluster, as an array. Raises ValueError for others than finite ones of at least `least`."""
+    try:
+        numbers = np.asarray(numbers_C, dtype=np.float64)
+    except (TypeError, ValueError):
+        numbers = np.empty((0, 0))
+    if numbers.ndim != 1 or not ((numbers >= least) & (numbers <= LARGEST)).all():
+        raise ValueError(
+            f"Expected a list of finite numbers from {least:g} to {LARGEST:g}, one per value or cluster, found "
+            f"{numbers_C!r:.100}. Leave out what is missing."
+        )
+    return numbers
+
+
+@within_floats()
 def jackknife_interval(value: float, deleted_C: npt.NDArray[np.float64], degrees: float | None = None) -> Interval:
     """Interval of a statistic, from its C >= 2 values with one cluster deleted each.
 
     Student's t with `degrees` of freedom; `None`: C - 1. The statistic itself is the centre: no correction of bias.
     Source: Tukey 1958. The standard error is sqrt((C - 1) / C sum (deleted - mean deleted)^2). Raises ValueError for
-    fewer than two clusters.
+    fewer than two clusters, for numbers that are not finite or too large, and for degrees that are not above 0.
     """
     clusters = _several(deleted_C)
-    off_C = deleted_C - deleted_C.mean()
-    largest = float(np.abs(off_C).max())
-    unit = largest if largest > 1e150 else 1.0  # a larger number has no square
-    error = unit * math.sqrt((clusters - 1) / clusters * float(np.sum((off_C / unit) ** 2)))
+    with np.errstate(all="ignore"):
+        off_C = deleted_C - deleted_C.mean()
+        largest = float(np.abs(off_C).max())
+        unit = largest if largest > LARGEST else 1.0  # a larger number has no square
+        error = unit * math.sqrt((clusters - 1) / clusters * float(np.sum((off_C / unit) ** 2)))
     half = _quantile(degrees or clusters - 1) * error
-    return Interval(value - half, value + half)
+    interval = Interval(value - half, value + half)
+    if not all(map(math.isfinite, interval)):
+        raise ValueError(
+            f"Expected a finite value, finite values without each cluster and degrees above 0, found {value!s:.80}, "
+            f"{deleted_C!s:.80} and {degrees!s:.80}."
+        )
+    return interval
 
 
 def rate_interval(rate: float, deleted_C: npt.NDArray[np.float64], trials: float) -> Interval:
@@ -173,9 +212,11 @@ def ratio_interval(
 
 def _several(deleted_C: npt.NDArray[np.float64]) -> int:
     """The number of clusters."""
-    if len(deleted_C) < 2:
-        raise ValueError(f"Expected the statistic without each of at least 2 clusters, found {len(deleted_C)} of them.")
-    return len(deleted_C)
+    shape = np.shape(deleted_C)
+    if len(shape) != 1 or shape[0] < 2:
+        found = f"{shape[0]} of them" if len(shape) == 1 else f"an array of the shape {shape}"
+        raise ValueError(f"Expected the statistic without each of at least 2 clusters, found {found}.")
+    return shape[0]
 
 
 def _quantile(degrees: float) -> float:

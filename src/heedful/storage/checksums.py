@@ -11,7 +11,7 @@ from pathlib import Path
 
 from heedful.configuration.folders import files_below
 from heedful.configuration.jsontext import read_json
-from heedful.configuration.open_files import open_file
+from heedful.configuration.open_files import open_file, path_of
 from heedful.storage.files import write_whole
 
 CHECKSUMS = "checksums.json"
@@ -21,6 +21,7 @@ LISTED = "checksums"
 
 def write_checksums(folder: Path) -> None:
     """List size and SHA-256 of every file in `folder`, those in its folders included, in `checksums.json`."""
+    folder = path_of(folder, "the folder of a list of checksums")
     tree = {"files": {name: _described(folder / name) for name in _files(folder)}}
     write_whole(folder / CHECKSUMS, json.dumps(tree, indent=1, sort_keys=True) + "\n")
 
@@ -57,7 +58,7 @@ def check_folder(folder: Path, remedy: str, *, listed: bool = False) -> None:
 
 def check_model(source: str | Path) -> None:
     """The same for a model that the user named, if it is a checkpoint of a run. Other models have no such list."""
-    state = Path(source) / "state.json"
+    state = path_of(source, "the folder of a model") / "state.json"
     if state.is_file():
         try:
             tree = read_json(state)

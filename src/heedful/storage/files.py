@@ -68,6 +68,7 @@ def create(path: Path) -> BinaryIO:
     Raises:
         OSError: a folder is at `path`, or another process makes the same file at the same time.
     """
+    path = path_of(path, "a file to write")
     path.unlink(missing_ok=True)
     return os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | _NO_LINK, 0o666), "wb")
 
@@ -78,6 +79,7 @@ def append(path: Path) -> BinaryIO:
     Raises:
         ValueError: a symbolic link, a folder, a pipe or a device is at `path`.
     """
+    path = path_of(path, "a file to write")
     flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NONBLOCK | _NO_LINK  # a pipe is not waited for
     try:
         descriptor = os.open(path, flags, 0o666)
@@ -149,6 +151,7 @@ def _is_being_written(partial: Path) -> bool:
 
 def refuse_unwritable(path: Path) -> None:
     """Raise now what `write_whole` would raise for `path` after a long measurement, which would be lost."""
+    path = path_of(path, "a file to write")
     _refuse_no_file(path)
     make_folder(path.parent)
     try:

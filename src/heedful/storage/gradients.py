@@ -9,7 +9,7 @@ from pathlib import Path
 
 from heedful.configuration.jsontext import read_json
 from heedful.storage.files import write_whole
-from heedful.storage.measurements import SIZES, metric_from_json
+from heedful.storage.measurements import SIZES, check_step, metric_from_json
 from heedful.types import Metric
 
 _FIELDS = ("value", "low", "high", "n", "why", "clusters")
@@ -32,9 +32,19 @@ class StoredGradients:
 def write_gradients(
     path: Path, step: int, facts: Mapping[str, str | int | float | None], metrics: Sequence[Metric]
 ) -> None:
-    """Write one measurement. `facts` are shown unchanged."""
+    """Write one measurement. `facts` are shown unchanged.
+
+    Raises ValueError for a step, a fact or a reading that `read_gradients` would refuse.
+    """
+    check_step(step)
     readings = {metric.name: {field: getattr(metric, field) for field in _FIELDS} for metric in metrics}
-    write_whole(path, json.dumps({"step": step, **facts, "metrics": readings}, indent=1) + "\n")
+    try:
+        for name, value in facts.items():
+            _check_fact(name, value)
+        content = json.dumps({"step": int(step), **facts, "metrics": readings}, indent=1)
+    except (TypeError, ValueError) as error:
+        raise ValueError(f"Expected texts and numbers of Python to write into {path}, found {error}.") from error
+    write_whole(path, content + "\n")
 
 
 def read_gradients(path: Path) -> StoredGradients:
@@ -46,8 +56,7 @@ def read_gradients(path: Path) -> StoredGradients:
         if type(step) is not int or path.name != f"gradients_{step:06d}.json":
             raise ValueError(f"a `step` of {step!r:.80}, which is not that of the file's name")
         for name, value in tree.items():
-            if not isinstance(value, str | None) and not (isinstance(value, int | float) and abs(value) <= SIZES[1]):
-                raise ValueError(f"neither a text nor a number of usual size in {name!r:.80}")
+            _check_fact(name, value)
     except (OSError, ValueError, TypeError, KeyError) as error:
         found = f"no {error}" if isinstance(error, KeyError) else error
         raise ValueError(
@@ -55,3 +64,8 @@ def read_gradients(path: Path) -> StoredGradients:
             "heedful gradients RUN."
         ) from error
     return StoredGradients(step, tree, metrics)
+
+
+def _check_fact(name: str, value: object) -> None:
+    if not isinstance(value, str | None) and not (isinstance(value, int | float) and abs(value) <= SIZES[1]):
+        raise ValueError(f"neither a text nor a number of usual size in {name!r:.80}: {value!r:.80}")

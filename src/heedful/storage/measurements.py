@@ -11,6 +11,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from heedful.configuration.jsontext import parse_json
+from heedful.configuration.limits import refuse_outside
+from heedful.configuration.open_files import path_of
 from heedful.types import Metric
 
 _FIELDS = frozenset({"value", "low", "high", "n", "why", "clusters"})
@@ -21,6 +23,11 @@ SIZES = 1e-150, 1e150
 
 MOST_STEP = 10**15
 """Charts and slopes hold a step as a float, which is exact up to here."""
+
+
+def check_step(step: int) -> None:
+    """Raise ValueError for what no file names as a step."""
+    refuse_outside("step", step, 0, MOST_STEP, whole=True)
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +50,7 @@ def read_metrics(path: Path | str) -> list[StepMetrics]:
     Raises:
         ValueError: there is no such file, or a whole line is malformed. The message gives its number.
     """
-    path = Path(path)
+    path = path_of(path, "a file of measurements")
     if not path.is_file():
         found = "a folder" if path.is_dir() else "a pipe or a device" if path.exists() else "no such file"
         raise ValueError(f"Expected measurements in {path}, found {found}. Give the folder of a run that has begun.")

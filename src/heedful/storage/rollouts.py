@@ -21,6 +21,7 @@ from heedful.configuration.foreign_text import encodable
 from heedful.configuration.open_files import existing_file
 from heedful.storage.column_types import arrow_types, read_table
 from heedful.storage.files import write_whole
+from heedful.storage.measurements import check_step
 from heedful.storage.picture_columns import IMAGES, add_files, find_pictures, picture_columns, pictures_of
 from heedful.types import Ending, Group, Prompt, Reply, Span, Task, Trajectory, Turn, Verdict
 
@@ -124,12 +125,14 @@ def write_rollouts(
     """Write the groups of one step to a parquet file, in full or not at all.
 
     Raises:
-        ValueError: the groups contradict `split` or `verdicts`, or hold values that the format cannot store.
+        ValueError: the groups contradict `split` or `verdicts`, or hold values that the format cannot store, or `step`
+            is no step.
         DiskFull: there was no room. Nothing was changed.
     """
     import pyarrow
     import pyarrow.parquet
 
+    check_step(step)
     rollouts = Rollouts(step, split, environment, tuple(groups), None if verdicts is None else tuple(verdicts))
     rows = rollout_rows(rollouts)
     add_files(rows, pictures_of(groups))
@@ -293,7 +296,7 @@ def _schema(rollouts: Rollouts, pictures: bool) -> pyarrow.Schema:
     of_file = {
         "heedful.schema_version": str(SCHEMA_VERSION),
         "heedful.step": str(rollouts.step),
-        "heedful.split": rollouts.split,
+        "heedful.split": encodable(rollouts.split),
         "heedful.environment": encodable(rollouts.environment),
         "heedful.filtered": str(rollouts.verdicts is not None),
     }

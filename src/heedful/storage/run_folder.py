@@ -19,6 +19,7 @@ from pathlib import Path
 
 from heedful.configuration.folders import make_folder
 from heedful.configuration.jsontext import parse_json, read_json
+from heedful.configuration.limits import whole_number
 from heedful.configuration.open_files import open_file, path_of, refuse_other_bytes
 from heedful.storage.files import claim_folder, write_whole
 from heedful.storage.locks import LOCK
@@ -51,8 +52,10 @@ class RunFolder:
     @classmethod
     def create(cls, root: Path | str, environment: str, algorithm: str, seed: int) -> RunFolder:
         """Claim `<root>/<environment>-<algorithm>-s<seed>-<n>` with the first free n from 1. Process-safe."""
-        refuse_other_bytes(Path(root))
-        path = claim_folder(Path(root) / f"{environment}-{algorithm}-s{seed}-{number}" for number in count(1))
+        name = f"{environment}-{algorithm}-s{seed}"
+        first = path_of(path_of(root, "the folder of runs") / name, "the folder of a run")
+        refuse_other_bytes(first.parent)
+        path = claim_folder(first.with_name(f"{first.name}-{number}") for number in count(1))
         return cls(path, path.stat())
 
     @classmethod
@@ -132,7 +135,7 @@ class RunFolder:
 
     def gradients(self, step: int) -> Path:
         """Signal and noise of the gradient at the checkpoint of a step."""
-        return self.path / f"gradients_{step:06d}.json"
+        return self.path / f"{_step_name(step).replace('step', 'gradients')}.json"
 
     def gradient_steps(self) -> list[int]:
         """The steps with stored gradient measurements, ascending."""
@@ -183,8 +186,10 @@ class RunFolder:
             One phrase per removed item, for the user.
 
         Raises:
-            ValueError: a line of the measurements other than the last cannot be read. Nothing was removed.
+            ValueError: a line of the measurements other than the last cannot be read, or `step` is no whole number.
+                Nothing was removed.
         """
+        whole_number("step", step)
         kept, cut = self._lines_up_to(step)
         removed = []
         for folder in ("rollouts", "scores"):

@@ -80,9 +80,9 @@ def write_scores(
     """
     import numpy as np
 
-    matrix = np.asarray(scores.scores_MN, dtype=np.float64)
-    if matrix.ndim != 2:
-        matrix = matrix.reshape(len(thoughts_M), -1)
+    matrix = _numbers(scores.scores_MN, f"log-probabilities for {path}")
+    if not matrix.size and not (thoughts_M and prompts_N):
+        matrix = matrix.reshape(len(thoughts_M), len(prompts_N))
     for word in words:
         if not all(abs(value) <= LARGEST_REWARD for value in word.values_T):
             raise ValueError(
@@ -91,8 +91,8 @@ def write_scores(
             )
     stored = StoredScores(
         matrix,
-        np.asarray(scores.lengths_M, dtype=np.int64),
-        np.asarray(scores.own_M, dtype=np.int64),
+        _whole(scores.lengths_M, f"lengths of thoughts for {path}"),
+        _whole(scores.own_M, f"columns of own prompts for {path}"),
         tuple(thoughts_M),
         tuple(prompts_N),
         tuple(words),
@@ -111,6 +111,24 @@ def write_scores(
         **_picture_arrays(stored.images_N),
     )
     write_whole(path, content.getvalue())
+
+
+def _numbers(values: object, what: str) -> npt.NDArray[np.float64]:
+    import numpy as np
+
+    try:
+        return np.asarray(values, dtype=np.float64)
+    except (TypeError, ValueError, OverflowError) as error:
+        raise ValueError(f"Expected numbers, in rows of equal length, as {what}, found others: {error}.") from error
+
+
+def _whole(values: object, what: str) -> npt.NDArray[np.int64]:
+    import numpy as np
+
+    numbers = _numbers(values, what)
+    if not (numbers == np.rint(numbers)).all() or not (abs(numbers) < 2**53).all():
+        raise ValueError(f"Expected whole numbers as {what}, found {values!r:.100}.")
+    return numbers.astype(np.int64)
 
 
 def read_scores(path: Path | str) -> StoredScores:

@@ -64,7 +64,7 @@ class Lead:
         if self.drift_free > MOST_SIMULATED:
             raise ValueError(f"drift_free must be at most {MOST_SIMULATED:,}, found {self.drift_free}")
         if not 0 <= self.correlation < 1:
-            raise ValueError(f"correlation must be at least 0 and below 1, found {self.correlation:g}")
+            raise ValueError(f"correlation must be at least 0 and below 1, found {self.correlation!s:.80}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,7 +89,7 @@ class Hunt:
     def __post_init__(self) -> None:
         refuse_sizes(self, "errors", "least_valid")
         if not self.metrics or not 0 < self.fall < 1:
-            raise ValueError(f"{self.title!r}: expected metrics, and a fall between 0 and 1, found {self.fall:g}")
+            raise ValueError(f"{self.title!r}: expected metrics, and a fall between 0 and 1, found {self.fall!s:.80}")
         refuse_below(self, window=1)
 
 

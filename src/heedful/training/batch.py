@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 import torch
 
+from heedful.configuration.limits import COLDEST, HOTTEST, refuse_below, refuse_outside
 from heedful.distributed.sharding import Sharded
 from heedful.distributed.world import World
 from heedful.models.forward.shared_prompts import PASS, SharedPrompts, cheapest_plans
@@ -45,6 +46,8 @@ class UpdateSettings:
     def __post_init__(self) -> None:
         if not self.temperature > 0:
             raise ValueError(f"Expected a temperature above 0 (the sampler's), found {self.temperature}.")
+        refuse_outside("temperature", self.temperature, COLDEST, HOTTEST)
+        refuse_below(self, micro_batch_tokens=1)
 
     def shares_prompts(self, model: PreTrainedModel) -> bool:
         """Whether the prompts of `model` are read once per micro-batch."""
@@ -93,12 +96,18 @@ def cut_micro_batches(
     Largest first: if memory does not suffice, the first micro-batch shows it. A single sample longer than the bound is
     a micro-batch by itself, since it cannot be split. `share_prompts`: a prompt that several samples begin with counts
     once. `share_beginning`: so does the beginning that different prompts have in common, if that saves at least a third
-    of all tokens. `per_pass`: see `pass_tokens`. Raises ValueError for a bound below 1, and for a sample whose first
-    token is trained (no token comes before it to predict it from).
+    of all tokens. `per_pass`: see `pass_tokens`. Raises ValueError for a bound below 1, for a sample of unequal lengths,
+    and for one whose first token is trained (no token comes before it to predict it from).
     """
     if micro_batch_tokens < 1:
         raise ValueError(f"Expected micro_batch_tokens of at least 1, found {micro_batch_tokens}.")
     for sample in samples:
+        lengths = tuple(map(len, (sample.ids, sample.trained, sample.logprobs, sample.advantages)))
+        if len(set(lengths)) > 1:
+            raise ValueError(
+                f"Expected as many ids, marks, log-probabilities and advantages in each sample, found {lengths} in "
+                f"that of member {sample.member} of group {sample.group}."
+            )
         if sample.trained[:1] == (True,):
             raise ValueError(
                 f"The first token of member {sample.member} of group {sample.group} is marked as trained, but no token "

@@ -6,6 +6,8 @@ from dataclasses import dataclass
 from typing import Literal, get_args
 
 from heedful.algorithms.entropy_control import LARGEST_COEFFICIENT
+from heedful.configuration.limits import refuse_outside
+from heedful.training.optimizer_config import MOST_WARMUP
 
 Kind = Literal["model", "head"]
 
@@ -43,5 +45,4 @@ class CriticConfig:
                 f"The critic's trunk ({self.trunk}) is the share of the value loss that reaches the policy's layers, "
                 "but a critic of kind model has layers of its own; choose --critic.kind head, or leave trunk at 0."
             )
-        if self.warmup_steps < 0:
-            raise ValueError(f"Expected the critic's warmup_steps to be at least 0, found {self.warmup_steps}.")
+        refuse_outside("the critic's warmup_steps", self.warmup_steps, 0, MOST_WARMUP, whole=True)

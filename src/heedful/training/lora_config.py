@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from heedful.configuration.limits import whole_number
+
 LARGEST_RANK = 100_000
 """Above the width of every layer, where an addition is no longer of low rank."""
 
@@ -24,13 +26,13 @@ class LoraConfig:
     for instance q_proj v_proj."""
 
     def __post_init__(self) -> None:
-        if not 0 <= self.rank <= LARGEST_RANK:
+        if not 0 <= whole_number("lora.rank", self.rank) <= LARGEST_RANK:
             raise ValueError(f"Expected lora.rank between 0 (no LoRA) and {LARGEST_RANK:,}, found {self.rank}.")
-        if self.alpha is not None and not 0 < self.alpha <= LARGEST_RANK:
+        if self.alpha is not None and not 0 < whole_number("lora.alpha", self.alpha) <= LARGEST_RANK:
             raise ValueError(
                 f"Expected lora.alpha above 0 and at most {LARGEST_RANK:,} (none = twice the rank), found {self.alpha}."
             )
-        if not self.targets:
+        if not self.targets or not all(target.strip() for target in self.targets):
             raise ValueError("Expected lora.targets to name at least one layer, or all-linear; found none.")
 
     @property

@@ -48,7 +48,8 @@ def merge_rows(groups: Sequence[Group], verdicts: Sequence[Verdict]) -> list[Row
     """The rows of every trajectory of every kept group, in order: one, or more where its contexts do not extend.
 
     Left out: dropped groups, trajectories that were never scored (`reward` is `None` or NaN), and turns without a
-    sampled token. Raises ValueError where a reply lacks the log-probabilities of its tokens.
+    sampled token. Raises ValueError where a reply lacks the log-probabilities of its tokens, and for a weight that is
+    too large for a loss.
     """
     if len(groups) != len(verdicts):
         raise ValueError(f"Expected one verdict per group, found {len(verdicts)} verdicts for {len(groups)} groups.")
@@ -56,6 +57,11 @@ def merge_rows(groups: Sequence[Group], verdicts: Sequence[Verdict]) -> list[Row
     for index, (group, verdict) in enumerate(zip(groups, verdicts, strict=True)):
         if not verdict.kept:
             continue
+        if not verdict.weight <= LARGEST_REWARD:
+            raise ValueError(
+                f"Expected weights of at most {LARGEST_REWARD:g}, found {verdict.weight} in verdict {index}. Correct "
+                "the filter."
+            )
         for trajectory in group.trajectories:
             if _scored(trajectory):
                 rows += _merge(trajectory, index, verdict.weight)

@@ -161,3 +161,5 @@ def test_a_hunt_is_written_and_read_back_and_needs_a_part_to_lose() -> None:
     assert study_from_json(study_to_json(declared("a"))) == declared("a")
     with pytest.raises(ValueError, match="a fall between 0 and 1, found 1"):
         Hunt("Hunt", ("mi",), fall=1.0)
+    with pytest.raises(ValueError, match="a fall between 0 and 1, found 10000"):
+        Hunt("Hunt", ("mi",), fall=10**400)
