@@ -68,8 +68,15 @@ def test_gzipped_lines_and_lists_are_the_same_corpus(tmp_path: Path) -> None:
 
 def test_a_gzip_file_that_was_cut_is_refused(tmp_path: Path) -> None:
     text = "".join(json.dumps({"text": f"passage {place} {place**7}"}) + "\n" for place in range(500))
-    (tmp_path / "a.jsonl.gz").write_bytes(gzip.compress(text.encode())[:-200])
-    with pytest.raises(ValueError, match=r"a\.jsonl\.gz: expected a whole gzip file"):
+    whole = gzip.compress(text.encode())
+    flipped = bytearray(whole)
+    flipped[len(whole) // 2] ^= 0xFF
+    for damaged in (whole[:-200], bytes(flipped)):
+        (tmp_path / "a.jsonl.gz").write_bytes(damaged)
+        with pytest.raises(ValueError, match=r"a\.jsonl\.gz: expected a whole gzip file"):
+            list(read_corpus(tmp_path / "a.jsonl.gz"))
+    (tmp_path / "a.jsonl.gz").write_bytes(gzip.compress(b'{"text": 1\n' + text.encode()))
+    with pytest.raises(ValueError, match=r"a\.jsonl\.gz:1: expected one JSON object"):
         list(read_corpus(tmp_path / "a.jsonl.gz"))
 
 

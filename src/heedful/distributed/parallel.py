@@ -76,12 +76,12 @@ class ProcessRank:
         except ValueError as error:
             raise ValueError(
                 f"Expected whole numbers in {', '.join(numbers)}, found "
-                f"{', '.join(environment[name] for name in numbers)}: start several processes with torchrun."
+                f"{', '.join(repr(environment[name]) for name in numbers)}: start several processes with torchrun."
             ) from error
-        if size > MOST_PROCESSES:
+        if not 1 <= size <= MOST_PROCESSES:
             raise ValueError(
-                f"Expected at most {MOST_PROCESSES:,} processes in WORLD_SIZE, found {size}: start several processes "
-                "with torchrun."
+                f"Expected 1 to {MOST_PROCESSES:,} processes in WORLD_SIZE, found {size}: start several processes with "
+                "torchrun."
             )
         if not 0 <= rank < size or local_rank < 0:
             raise ValueError(

@@ -79,6 +79,8 @@ def read_lines(path: Path) -> Iterator[tuple[int, Any]]:
                 try:
                     yield number, parse_json(line)
                 except ValueError as error:
+                    while opened is gzip.open and file.read(_HASHED_AT_ONCE):
+                        pass  # its end tells whether it came whole
                     raise ValueError(f"{path}:{number}: expected one JSON object, found {error}.") from None
     except (gzip.BadGzipFile, EOFError, zlib.error) as error:
         raise ValueError(f"{path}: expected a whole gzip file, found {error}. Download it again.") from None

@@ -13,6 +13,7 @@ from typing import Any
 from heedful.envs.common.contract import turns_of
 from heedful.envs.common.demonstrated import answer_to, demonstrated
 from heedful.envs.common.tasks import TaskStream
+from heedful.envs.transport.wire import checked_observation
 from heedful.guarded import Raised, guarded_call
 from heedful.models.chat.render import Renderer
 from heedful.protocols import Demonstrates, Environment
@@ -20,7 +21,7 @@ from heedful.rollout.context import Context
 from heedful.rollout.player import Player, made
 from heedful.seeds import derive, stream
 from heedful.training.samples import merge_rows
-from heedful.types import Ending, Group, Image, Message, Task, TrainingSample, Verdict
+from heedful.types import Ending, Group, Image, Message, Observation, Task, TrainingSample, Verdict
 
 TOKENIZER_EPISODES = 200
 
@@ -42,17 +43,20 @@ def teacher(env: Environment, imperfect: float, template: float) -> Demonstrates
 
 
 def first_images(env: Environment, tasks: int = 1) -> list[Image]:
-    """The pictures of the first observations of a few tasks. Empty for an environment that raises."""
+    """The pictures of the first observations of a few tasks. Empty for an environment that raises.
+
+    Raises ValueError, a sentence, for what is no observation.
+    """
     found: list[Image] = []
     for seed in range(tasks):
-        first = guarded_call(partial(_first_images, env, seed))
+        first = guarded_call(partial(_first, env, seed))
         # One that raises is told of with its task, where it is demonstrated.
-        found += [] if isinstance(first, Raised) else first.value
+        found += [] if isinstance(first, Raised) else checked_observation(first.value).images
     return found
 
 
-def _first_images(env: Environment, seed: int) -> tuple[Image, ...]:
-    return env.episode().start(env.task(seed), 0).images
+def _first(env: Environment, seed: int) -> Observation:
+    return env.episode().start(env.task(seed), 0)
 
 
 def corpus(env: Demonstrates, seed: int) -> Iterator[str]:

@@ -335,7 +335,7 @@ class _Handler(BaseHTTPRequestHandler):
             return {}
         if self.headers.get_content_type() != "application/json":
             # This also excludes web pages: a browser asks for permission before it sends this type to another site.
-            raise Refusal(415, f"Expected Content-Type: application/json, found {self.headers.get_content_type()}.")
+            raise Refusal(415, f"Expected application/json as Content-Type, found {self.headers['Content-Type']}.")
         try:
             return parse_json(body)
         except ValueError as error:

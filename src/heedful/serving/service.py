@@ -31,7 +31,7 @@ from heedful.envs.common.offered import blind_answers_of, random_answer_of
 from heedful.envs.common.tasks import task_of_seed
 from heedful.envs.common.tools import tools_of
 from heedful.envs.remote.answers import PROTOCOL
-from heedful.envs.transport.wire import Tree, WireError, generator_tree, read_generator, read_task, task_tree
+from heedful.envs.transport.wire import Tree, WireError, generator_tree, read_generator, read_seed, read_task, task_tree
 from heedful.guarded import Raised, guarded_call
 from heedful.protocols import AnswersBlindly, AnswersFreely, Demonstrates, Environment, Summarises
 from heedful.serving.sessions import Refusal, Sessions
@@ -83,6 +83,7 @@ class Service:
             raise Refusal(400, 'Expected "seeds" as a list of whole numbers, not empty.')
         if len(seeds) > MOST_SEEDS:
             raise Refusal(400, f"Expected at most {MOST_SEEDS} seeds in one request, found {len(seeds)}.")
+        seeds = [read_seed(seed) for seed in seeds]
         tasks: list[Task] = self._foreign(lambda: [task_of_seed(self._env, seed) for seed in seeds])
         return 200, {"tasks": [task_tree(task) for task in tasks]}
 
@@ -103,7 +104,7 @@ class Service:
         if "task" in body:
             task = read_task(body["task"])
         else:
-            seed = _whole(body, "seed")
+            seed = read_seed(_whole(body, "seed"))
             task = self._foreign(lambda: task_of_seed(self._env, seed))
         return 201, self._sessions.start(task, member, key)
 

@@ -300,6 +300,18 @@ def read_study(path: Path) -> Study:
         raise ValueError(f"The study in {path} cannot be used. {error}") from error
 
 
+_NO_SETTINGS = {
+    ("help",): "",
+    ("print_config",): "",
+    ("config",): "Write its settings as the job's `config`.",
+    ("seed",): "The `seeds` of the study decide.",
+    ("seeds",): "The `seeds` of the study decide.",
+    ("trust",): "Type it on the command line of heedful study.",
+    ("trust_model_code",): "Type it on the command line of heedful study.",
+}
+"""Flags that mean nothing within an arm -> what to do."""
+
+
 def _resolved(arm: Any) -> Any:
     """The arm with its job's preset and flags turned into a whole configuration."""
     job = arm.get("job") if isinstance(arm, dict) else None
@@ -317,11 +329,12 @@ def _resolved(arm: Any) -> Any:
         words = shlex.split(flags)
     except ValueError as error:
         raise ValueError(f"Expected the flags of arm {arm.get('name')!r} as on a command line: {error}.") from error
-    no_settings = (("help",), ("print_config",), ("config",))
-    asking = [given.flag for given in split(words, {})[0] if given.path in no_settings]
-    if asking:
-        advice = " Write its settings as the job's `config`." if asking[0].startswith("--config") else ""
-        raise ValueError(f"Expected settings as the flags of arm {arm.get('name')!r}, found {asking[0]}.{advice}")
+    asking = [given for given in split(words, {})[0] if given.path in _NO_SETTINGS]
+    if asking or "seed" in partial:
+        found, path = (asking[0].flag, asking[0].path) if asking else ("`seed` in its config", ("seed",))
+        raise ValueError(
+            f"Expected settings as the flags of arm {arm.get('name')!r}, found {found}. {_NO_SETTINGS[path]}".rstrip()
+        )
     base = from_json(TrainConfig, partial, preset(name))
     line = f"heedful train {name}"
     config = parse(TrainConfig, base, words, f"arm {arm.get('name')} ({line})", "", line)

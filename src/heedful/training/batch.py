@@ -96,8 +96,8 @@ def cut_micro_batches(
     Largest first: if memory does not suffice, the first micro-batch shows it. A single sample longer than the bound is
     a micro-batch by itself, since it cannot be split. `share_prompts`: a prompt that several samples begin with counts
     once. `share_beginning`: so does the beginning that different prompts have in common, if that saves at least a third
-    of all tokens. `per_pass`: see `pass_tokens`. Raises ValueError for a bound below 1, for a sample of unequal lengths,
-    and for one whose first token is trained (no token comes before it to predict it from).
+    of all tokens. `per_pass`: see `pass_tokens`. Raises ValueError for a bound below 1, for a sample of unequal
+    lengths, and for one whose first token is trained (no token comes before it to predict it from).
     """
     if micro_batch_tokens < 1:
         raise ValueError(f"Expected micro_batch_tokens of at least 1, found {micro_batch_tokens}.")

@@ -173,9 +173,11 @@ class Adapters:
         shapes = {name: tuple(parameter.shape) for name, parameter in expected.items()}
         found = {name: tuple(tensor.shape) for name, tensor in tensors.items()}
         if shapes != found:
+            first = min(name for name in {*shapes, *found} if shapes.get(name) != found.get(name))
             raise ValueError(
-                f"Expected the additions in {path} to fit the model and lora.rank of this run ({len(shapes)} tensors), "
-                f"found others ({len(found)} tensors); resume with the run's own configuration."
+                f"Expected the additions in {path} to fit the model and lora.rank of this run: {len(shapes)} tensors, "
+                f"with {first} {_of_shape(shapes.get(first))}. Found {len(found)}, with it "
+                f"{_of_shape(found.get(first))}. Resume with the run's own configuration, or {otherwise}"
             )
         for name, parameter in expected.items():
             if tensors[name].dtype != parameter.dtype or not bool(tensors[name].isfinite().all()):
@@ -186,6 +188,10 @@ class Adapters:
                 )
         for name, parameter in expected.items():
             parameter.copy_(tensors[name])
+
+
+def _of_shape(shape: tuple[int, ...] | None) -> str:
+    return "missing" if shape is None else "x".join(map(str, shape))
 
 
 def _linear_layers_that_see(model: PreTrainedModel) -> list[str]:

@@ -169,9 +169,14 @@ def read_task(tree: Tree) -> Task:
     fields = _fields(tree, "a task", {"id": str, "seed": int, "split": str, "tags": list}, {"environment": str})
     tags = _names(fields["tags"], "a task's tags")
     _names([fields["id"], fields["split"], fields["environment"] or ""], "a task's id, split and environment")
-    if not -(2**63) <= fields["seed"] < 2**63:
-        raise WireError(f"Expected the seed of a task in 64 bits, found {shown(fields['seed'])}.")
-    return Task(fields["id"], fields["seed"], fields["split"], tags, fields["environment"] or "")
+    return Task(fields["id"], read_seed(fields["seed"]), fields["split"], tags, fields["environment"] or "")
+
+
+def read_seed(seed: int) -> int:
+    """The seed of a task, which files of episodes store in 64 bits. Raises WireError."""
+    if not -(2**63) <= seed < 2**63:
+        raise WireError(f"Expected the seed of a task in 64 bits, found {shown(seed)}.")
+    return seed
 
 
 def observation_tree(observation: Observation) -> Tree:
