@@ -174,7 +174,7 @@ def test_a_request_of_any_other_form_is_refused_and_the_server_goes_on() -> None
             (b"GET\x0b/health\x0bHTTP/1.1\r\n\r\n", b"400"),
             (b"GET\xa0/health\xa0HTTP/1.1\r\n\r\n", b"400"),
             (b"GET /health HTTP/9.9\r\n\r\n", b"505"),
-            (b'POST /tasks HTTP/1.1\r\nContent-Length: 10\r\n\r\n{"seed":1}', b"415"),
+            (b'POST /tasks HTTP/1.1\r\nConnection: close\r\nContent-Length: 10\r\n\r\n{"seed":1}', b"415"),
             (b"POST /tasks HTTP/1.1\r\nContent-Length: -3\r\n\r\n", b"411"),
             (b"POST /tasks HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n", b"411"),
             (b"GET /" + b"x" * 70_000 + b" HTTP/1.1\r\n\r\n", b"414"),

@@ -48,7 +48,7 @@ class HFScorer:
     - `plain`: one forward pass per pair, without a KV cache. It is slow, and works for any causal language model.
     - `auto`: on a CPU `trie` if it leaves less than 3/4 of the tokens, else `packed`. If a model cannot be read in
       packs, `cached`. If its KV cache is not exact either, `plain`. On an accelerator `cached` comes before `packed`,
-      since it is 1.4 to 4 times as fast there (`benchmarks/cross_scoring.py`).
+      since it is 1.4 to 3.2 times as fast there (`benchmarks/cross_scoring.py`).
 
     Every method is tried on a few short sequences before it is used. It must give the log-probabilities of plain
     forward passes, up to 4 times the stated rounding error. The probe runs once per scorer.
