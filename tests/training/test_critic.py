@@ -461,7 +461,7 @@ def test_samples_without_values_are_refused_with_a_sentence() -> None:
         ({"coefficient": math.inf}, "coefficient to be above 0 and at most"),
         ({"trunk": 0.5}, "layers of its own; choose --critic.kind head"),
         ({"kind": "head", "trunk": -1.0}, "trunk between 0 and 1e\\+06"),
-        ({"warmup_steps": -1}, "warmup_steps to be at least 0"),
+        ({"warmup_steps": -1}, "warmup_steps must be from 0"),
     ],
 )
 def test_knobs_that_make_no_critic_are_refused_with_a_sentence(knobs: dict[str, Any], sentence: str) -> None:

@@ -63,6 +63,6 @@ def test_a_bound_below_one_is_refused() -> None:
 
 
 def test_a_pass_costs_a_gpu_the_time_of_many_tokens_of_a_small_model() -> None:
-    model = LlamaForCausalLM(LlamaConfig(vocab_size=8, hidden_size=16, intermediate_size=16, num_hidden_layers=2))
+    model = LlamaForCausalLM(LlamaConfig(vocab_size=8, hidden_size=64, intermediate_size=16, num_hidden_layers=2))
     assert pass_tokens(model, "cpu") == PASS
     assert pass_tokens(model, "cuda:1") == round(2e11 / model.num_parameters())
