@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from heedful.diagnostics.alarms.watch import Alarms, replay
 from heedful.types import Metric
 
@@ -43,3 +45,12 @@ def test_an_update_that_follows_groups_with_one_outcome_is_an_alarm_after_five_s
     assert told == [None, None, None, None, 0.0, 0.0, 1.0, 1.0, 1.0, 1.0, 1.0, 1.0, 0.0]
     (raised,) = (alarm for step in steps for alarm in step.raised)
     assert "--filter drop_constant --filter.on outcome" in raised.sentence()
+
+
+@pytest.mark.parametrize(("solved", "raised"), [(0.0, True), (0.25, True), (0.3, False), (0.9, False)])
+def test_groups_that_are_solved_and_differ_in_attempts_are_no_alarm(solved: float, raised: bool) -> None:
+    share, of_solved = "policy/advantage_without_outcome", "signal/solved"
+    readings = {share: Metric(share, 0.9, n=16), of_solved: Metric(of_solved, solved, n=16)}
+    steps = replay([(step, readings) for step in range(8)])
+    last = {each.name: each.value for each in steps[-1].metrics}
+    assert last["alarm/shaping_dominates"] == float(raised)

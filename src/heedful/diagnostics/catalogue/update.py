@@ -166,9 +166,9 @@ ALARMS = read_entries(
     errors above .1.
 
     shaping_dominates
-    Much of the update comes from groups whose episodes all failed, or were all solved, and that differ in other parts
-    of the reward alone. `policy/advantage_without_outcome` is above .35 at five steps in a row. Judged after the
-    update, and written only where heedful gives the advantages.
+    Much of the update comes from groups whose episodes have one outcome, and that differ in other parts of the reward
+    alone. `policy/advantage_without_outcome` is above .35 at five steps in a row. Not while more than a quarter of the
+    groups are solved at these steps. Judged after the update, and written only where heedful gives the advantages.
 
     sampler_mismatch
     The sampler is not the policy that learns. `policy/importance_kl` is above .01 at two steps in a row. Judged after
