@@ -9,6 +9,7 @@ from stored_groups import group
 
 from heedful.storage import (
     RunFolder,
+    TokenValues,
     append,
     check_model,
     create,
@@ -21,7 +22,7 @@ from heedful.storage import (
     write_rollouts,
     write_scores,
 )
-from heedful.types import CrossScores, Metric, Task, Trajectory
+from heedful.types import CrossScores, Image, Metric, Task, Trajectory
 
 HALF = "\ud800"
 """Half of a surrogate pair: text that JSON can hold, and no path."""
@@ -103,3 +104,26 @@ def test_scores_of_no_thought_survive_the_round_trip(tmp_path: Path) -> None:
     for prompts in ([], ["p"]):
         write_scores(tmp_path / "s.npz", CrossScores([], [], []), [], prompts)
         assert read_scores(tmp_path / "s.npz").scores_MN.shape == (0, len(prompts))
+
+
+@pytest.mark.parametrize("dtype", ["complex128", "datetime64[s]", "timedelta64[s]", "V8", "S5", "U5", "f8", "b1", "i8"])
+def test_an_array_of_another_type_is_named_when_scores_are_read(dtype: str, tmp_path: Path) -> None:
+    scores = CrossScores([[-1.0, -2.0]], [2], [0])
+    words, images = [TokenValues(0, ("a", "b"), (0.5, 0.25))], [(Image(b"file", 1, 1, "red"),), ()]
+    write_scores(tmp_path / "s.npz", scores, ["a b"], ["p", "q"], words, images)
+    with np.load(tmp_path / "s.npz") as archive:
+        whole = {name: archive[name] for name in archive.files}
+    assert len(read_scores(tmp_path / "s.npz").words) == 1
+    for name, array in whole.items():
+        fits = np.dtype(dtype).kind in {"f": "fiu", "i": "iu", "u": "iu", "U": "U"}[array.dtype.kind]
+        if not fits:
+            np.savez(tmp_path / "odd.npz", **{**whole, name: np.zeros(array.shape, dtype)})
+            with pytest.raises(ValueError, match=rf"in the array {name}\. Delete the file"):
+                read_scores(tmp_path / "odd.npz")
+        np.savez(tmp_path / "odd.npz", **{**whole, name: array[None]})
+        with pytest.raises(ValueError, match=rf"dimensions in the array {name}\. Delete the file"):
+            read_scores(tmp_path / "odd.npz")
+        if array.dtype.kind == "i":
+            np.savez(tmp_path / "odd.npz", **{**whole, name: array - 9})
+            with pytest.raises(ValueError, match=rf"found a number below 0 in the array {name}\."):
+                read_scores(tmp_path / "odd.npz")

@@ -33,6 +33,11 @@ _PICTURES = ("picture_column", "picture_bytes", "picture_size", "picture_width",
 """Arrays that files of text lack: a number for each picture in all columns, and the files one after another."""
 _WORDS = ("words_row", "words_length", "words_text", "words_value")
 """Arrays that a file may lack, if the thoughts were stored without their tokens."""
+_REAL, _TEXT, _COUNT = "fiu", "U", "iu"
+_KINDS = {"scores": _REAL, "words_value": _REAL} | dict.fromkeys(
+    ("thoughts", "prompts", "words_text", "picture_alt"), _TEXT
+)
+"""Array -> numpy's letters for the types it may have. All others hold numbers of at least 0."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,6 +154,7 @@ def read_scores(path: Path | str) -> StoredScores:
             if missing:
                 raise ValueError(f"no array {', '.join(missing)}")
             arrays = {name: archive[name] for name in (*_ARRAYS, *_WORDS, *_PICTURES) if name in archive.files}
+            _check_types(arrays)
     except (OSError, EOFError, ValueError, TypeError, AttributeError, *_DAMAGED) as error:
         # numpy calls whatever it does not know a pickle, and advises to run it.
         found = "no .npz archive of plain arrays" if "pickle" in str(error) else error
@@ -166,6 +172,16 @@ def read_scores(path: Path | str) -> StoredScores:
     )
     _check(stored, str(path))
     return stored
+
+
+def _check_types(arrays: Mapping[str, npt.NDArray[Any]]) -> None:
+    """Raise ValueError for an array that `write_scores` would not write, by its type or dimensions."""
+    for name, array in arrays.items():
+        kinds = _KINDS.get(name, _COUNT)
+        negative = kinds == _COUNT and array.dtype.kind in "i" and array.size and array.min() < 0
+        if array.ndim != (2 if name == "scores" else 1) or array.dtype.kind not in kinds or negative:
+            found = "a number below 0" if negative else f"{array.dtype} in {array.ndim} dimensions"
+            raise ValueError(f"{found} in the array {name}")
 
 
 def _word_arrays(words: Sequence[TokenValues]) -> dict[str, Any]:

@@ -300,7 +300,7 @@ def read_study(path: Path) -> Study:
         raise ValueError(f"The study in {path} cannot be used. {error}") from error
 
 
-_NO_SETTINGS = {
+_NO_SETTINGS: dict[tuple[str, ...], str] = {
     ("help",): "",
     ("print_config",): "",
     ("config",): "Write its settings as the job's `config`.",
