@@ -120,7 +120,7 @@ def test_a_file_never_decides_what_is_imported(
     said = capsys.readouterr().err
     assert not (tmp_path / "ran.txt").exists()
     if command == "study with flags of trust":
-        assert "--trust: unknown flag" in said
+        assert "found --trust. Type it on the command line of heedful study" in said
     else:
         assert f"add --trust {module}" in said
         assert "Traceback" not in said

@@ -456,6 +456,20 @@ def edit_of(**fields: Any) -> Callable[[Path], None]:
     return damage
 
 
+def tensor_at(*names: Any) -> Callable[[Path], None]:
+    """A tensor in the place of a part of the learner's state."""
+
+    def damage(folder: Path) -> None:
+        state = torch.load(folder / "learner.pt", weights_only=True)
+        place = state
+        for name in names[:-1]:
+            place = place[name]
+        place[names[-1]] = torch.zeros(2, 2)
+        torch.save(state, folder / "learner.pt")
+
+    return damage
+
+
 DAMAGES: dict[str, Callable[[Path], None]] = {
     "half the weights": damage_of("model.safetensors"),
     "half the optimizer": damage_of("learner.pt"),
@@ -466,6 +480,10 @@ DAMAGES: dict[str, Callable[[Path], None]] = {
     "a negative place among the tasks": edit_of(tasks=-1),
     "a place among the tasks without a seed": edit_of(tasks=10**30),
     "a success that is none": edit_of(scores={"2": 7}),
+    "a tensor for the moments of a weight": tensor_at("descent", "optimizer", "state", 0),
+    "a tensor for all moments": tensor_at("descent", "optimizer", "state"),
+    "a tensor for the optimizer": tensor_at("descent"),
+    "a tensor for a count": tensor_at("updates"),
 }
 
 

@@ -333,6 +333,6 @@ def _restore(parts: Parts, start: Checkpoint) -> None:
             parts.selection.memory.load_state(state["memory"])
         parts.diagnostician.load_state(state["diagnostics"])
         parts.scores = {int(version): score for version, score in scores.items()}
-    except (ValueError, TypeError, KeyError, AttributeError, RuntimeError) as error:
+    except (ValueError, TypeError, LookupError, AttributeError, ArithmeticError, RuntimeError) as error:
         raise ValueError(start.unfitting(error)) from error
     parts.version = start.version

@@ -28,9 +28,15 @@ class MasterWeights:
         return [copy.detach() for parameter, copy in self._pairs()]
 
     def load_copies(self, copies: Sequence[torch.Tensor]) -> None:
-        """Load the copies that `copies` gave."""
+        """Load the copies that `copies` gave. Raises ValueError for others."""
+        own = [copy for _, copy in self._pairs()]
+        of_floats = isinstance(copies, list) and all(
+            isinstance(saved, torch.Tensor) and saved.is_floating_point() for saved in copies
+        )
+        if not of_floats or [saved.shape for saved in copies] != [copy.shape for copy in own]:
+            raise ValueError(f"Expected the float32 copies of {len(own)} tensors of weights, found others.")
         with torch.no_grad():
-            for (_, copy), saved in zip(self._pairs(), copies, strict=True):
+            for copy, saved in zip(own, copies, strict=True):
                 copy.copy_(saved)
 
     def take_gradients(self) -> None:

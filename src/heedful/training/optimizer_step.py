@@ -81,7 +81,7 @@ class OptimizerStep:
 
         Raises ValueError for what is no state of these parameters.
         """
-        saved, own = state["optimizer"], self._optimizer.state_dict()
+        saved, own = _tree_of(state), self._optimizer.state_dict()
         steps = a_count(state["steps"], "optimizer steps")
         if [group["params"] for group in saved["param_groups"]] != [group["params"] for group in own["param_groups"]]:
             raise ValueError(f"Expected the optimizer's state of {len(self._weights.optimized)} tensors, found others.")
@@ -100,6 +100,19 @@ class OptimizerStep:
         self.steps = steps
 
 
+def _tree_of(state: object) -> dict[str, Any]:
+    """The optimizer's part of a state, if it has the form of one. Raises ValueError."""
+    saved = state.get("optimizer") if isinstance(state, dict) else None
+    moments, groups = (saved.get("state"), saved.get("param_groups")) if isinstance(saved, dict) else (None, None)
+    if (
+        not isinstance(moments, dict)
+        or not isinstance(groups, list)
+        or not all(isinstance(one, dict) for one in groups)
+    ):
+        raise ValueError("Expected the optimizer's state with `state` and `param_groups` by their names, found others.")
+    return saved
+
+
 def a_count(value: object, of: str) -> int:
     """A number of steps as a checkpoint gave it. Raises ValueError for what is none."""
     if type(value) is not int or not 0 <= value < 2**53:
@@ -107,10 +120,12 @@ def a_count(value: object, of: str) -> int:
     return value
 
 
-def _check_moments(number: object, moments: dict[str, Any], parameters: Sequence[torch.Tensor]) -> None:
+def _check_moments(number: object, moments: object, parameters: Sequence[torch.Tensor]) -> None:
     """Raises ValueError unless these are AdamW's moments of the parameter with this number."""
     if type(number) is not int or not 0 <= number < len(parameters):
         raise ValueError(f"Expected the number of a parameter below {len(parameters)}, found {number!r:.80}.")
+    if not isinstance(moments, dict):
+        raise ValueError(f"Expected the moments of parameter {number} by their names, found {_kind(moments)}.")
     shape = parameters[number].shape
     for name, wanted in (("step", torch.Size()), ("exp_avg", shape), ("exp_avg_sq", shape)):
         found = moments[name]

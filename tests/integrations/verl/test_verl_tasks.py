@@ -168,9 +168,9 @@ def test_slips_of_ones_own_environment_are_sentences(
     monkeypatch.syspath_prepend(str(tmp_path))
     out = tmp_path / "train.parquet"
     for name, sentence in (
-        ("NumberAsId", "Expected 'id' of a task as text, found 5"),
-        ("TextAsSeed", "Expected 'seed' of a task as a whole number, found 'x'"),
-        ("SeedTooLarge", "Expected the seed of a task in 64 bits"),
+        ("NumberAsId", "a Task with the id 5; a text that names the start state was expected"),
+        ("TextAsSeed", "a Task with the seed 'x'; a whole number was expected"),
+        ("SeedTooLarge", "; files of episodes store 64 bits"),
         ("NoTurns", "1 to 1,000,000 as `turns` of the environment echo, found None"),
     ):
         assert _run([f"verl_slips:{name}", "--tasks", "1", "--out", str(out)]) == 2
