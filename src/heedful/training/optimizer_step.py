@@ -103,14 +103,11 @@ class OptimizerStep:
 def _tree_of(state: object) -> dict[str, Any]:
     """The optimizer's part of a state, if it has the form of one. Raises ValueError."""
     saved = state.get("optimizer") if isinstance(state, dict) else None
-    moments, groups = (saved.get("state"), saved.get("param_groups")) if isinstance(saved, dict) else (None, None)
-    if (
-        not isinstance(moments, dict)
-        or not isinstance(groups, list)
-        or not all(isinstance(one, dict) for one in groups)
-    ):
-        raise ValueError("Expected the optimizer's state with `state` and `param_groups` by their names, found others.")
-    return saved
+    if isinstance(saved, dict) and isinstance(saved.get("state"), dict):
+        groups = saved.get("param_groups")
+        if isinstance(groups, list) and all(isinstance(group, dict) for group in groups):
+            return saved
+    raise ValueError("Expected the optimizer's state with `state` and `param_groups` by their names, found others.")
 
 
 def a_count(value: object, of: str) -> int:
