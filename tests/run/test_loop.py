@@ -12,6 +12,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from statistics import fmean
+from types import SimpleNamespace
 from typing import Any, Literal
 
 import pytest
@@ -25,7 +26,7 @@ from heedful.configuration import to_json  # noqa: E402
 from heedful.filters import KeepAll, RandomSubset, TopP  # noqa: E402
 from heedful.models.load import load_model  # noqa: E402
 from heedful.rollout import LockStep  # noqa: E402
-from heedful.run import checkpoint  # noqa: E402
+from heedful.run import checkpoint, loop  # noqa: E402
 from heedful.run.config import DiagnosticsConfig, EvaluationConfig, TrainConfig  # noqa: E402
 from heedful.run.loop import Outcome, train_steps  # noqa: E402
 from heedful.run.parts import Parts, assemble  # noqa: E402
@@ -625,3 +626,23 @@ def test_the_folder_of_a_run_that_was_refused_is_removed_and_that_of_a_full_disk
     with pytest.raises(ValueError, match=str(error)):
         train(echo_run, out=tmp_path / "run", show=False)
     assert (tmp_path / "run" / "config.json").exists() == kept
+
+
+@pytest.mark.parametrize(
+    ("on", "told"),
+    [
+        ("outcome", ""),
+        ("solved", ""),
+        ("reward", "of which format, solved are parts"),
+        (
+            "nonsense",
+            "the part of the reward 'nonsense' (--filter.on); parts: format, solved.",
+        ),
+    ],
+)
+def test_a_filter_that_looks_at_what_no_episode_has_is_told(on: str, told: str) -> None:
+    turn = SimpleNamespace(rewards={"solved": 1.0, "format": 0.0})
+    groups: Any = [SimpleNamespace(trajectories=[SimpleNamespace(turns=[turn])])]
+    found = loop._about(on, groups)
+    assert told in found
+    assert bool(found) == bool(told)

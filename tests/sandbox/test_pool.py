@@ -280,3 +280,9 @@ def test_an_unknown_level_and_a_program_of_another_kind_are_refused(sandbox: San
         opened("FULL")  # type: ignore[arg-type]
     with pytest.raises(ValueError, match="as text or bytes, found 5"):
         sandbox.run("print(1)", 5)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("cpu", [0, 0.5, 10**7, "6"])
+def test_cpu_is_whole_seconds_within_one_bound(cpu: object) -> None:
+    with pytest.raises(ValueError, match=r"cpu must be (from 1 to 1,000,000|a whole number), found"):
+        Limits(cpu=cpu)  # type: ignore[arg-type]

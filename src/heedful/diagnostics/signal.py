@@ -137,7 +137,12 @@ def _mass_kept(values_PG: Sequence[Sequence[float | None]], verdicts: Sequence[V
     masses = [sample_variance(scored(values_G)) for values_G in values_PG]
     total = math.fsum(masses)
     if total == 0:
-        return Metric("filter/mass_kept", None, len(masses), why="no group has any variance")
+        why = (
+            "no group has any variance"
+            if any(map(scored, values_PG))
+            else "no episode has the value the filter looks at"
+        )
+        return Metric("filter/mass_kept", None, len(masses), why=why)
     kept = math.fsum(mass for mass, verdict in zip(masses, verdicts, strict=True) if verdict.kept)
     return Metric("filter/mass_kept", kept / total, len(masses))
 

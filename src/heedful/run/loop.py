@@ -136,11 +136,8 @@ def _train(run: _Run, watch: Watcher, stop: Callable[[], bool]) -> Outcome:
             metrics += [*collection.metrics(), *parts.selection.metrics(verdicts)]
             if step == 0:
                 watch.first_rollout(groups[0].trajectories[0])
-                if shaped := _shaping(groups) if config.filter.on == "reward" else ():
-                    watch.note(
-                        f"The filter looks at the whole reward, of which {', '.join(shaped)} are parts: groups that "
-                        "differ in one of them alone count as if they told of the task; --filter.on outcome ignores it."
-                    )
+                if told := _about(config.filter.on, groups):
+                    watch.note(told)
             with clock.stage("diagnose"):  # before the update: the scorer must be the policy that sampled
                 diagnosis = run.diagnose(step, groups, verdicts)
             metrics += run.measure_gradients(step, groups, clock)
@@ -389,8 +386,15 @@ class _Run:
             checkpoint.prune(folder, keep_last=2, best=parts.best)
 
 
-def _shaping(groups: Sequence[Group]) -> tuple[str, ...]:
-    """The reward's components, if there are several."""
+def _about(on: str, groups: Sequence[Group]) -> str:
+    """What to know about a filter that looks at `on`. Empty if nothing."""
     turns = [turn for group in groups for trajectory in group.trajectories for turn in trajectory.turns]
     names = sorted({name for turn in turns for name in turn.rewards})
-    return tuple(names) if len(names) > 1 else ()
+    if on == "reward" and len(names) > 1:
+        return (
+            f"The filter looks at the whole reward, of which {', '.join(names)} are parts: groups that differ in one "
+            "of them alone count as if they told of the task; --filter.on outcome ignores it."
+        )
+    if on in ("reward", "outcome", *names):
+        return ""
+    return f"No episode of this step has the part of the reward {on!r} (--filter.on); parts: {', '.join(names)}."

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from heedful.configuration import refuse_below, refuse_seconds
+from heedful.configuration.limits import MOST_SECONDS, refuse_outside
 from heedful.sandbox.messages import NOT_STARTED, STARTED, UNCAUGHT, NotPlain, Report, decode_value
 
 Ending = Literal["ended", "error", "cpu", "waited", "output", "forbidden", "crashed"]
@@ -47,10 +48,11 @@ class Limits:
     """Bytes that it may write to standard output, and to each other descriptor."""
 
     def __post_init__(self) -> None:
-        for name in ("cpu", "memory", "output"):
+        for name in ("memory", "output"):
             if not isinstance(getattr(self, name), int):
                 raise ValueError(f"{name} must be a whole number, found {getattr(self, name)!r:.100}")
-        refuse_seconds(self, "cpu", "wall")
+        refuse_outside("cpu", self.cpu, 1, MOST_SECONDS, whole=True)
+        refuse_seconds(self, "wall")
         refuse_below(self, output=1)
         if not _LEAST_MEMORY <= self.memory <= _MOST_MEMORY:
             raise ValueError(
