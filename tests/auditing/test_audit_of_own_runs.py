@@ -156,3 +156,16 @@ def test_an_audit_of_a_run_with_an_unreadable_configuration_does_not_guess_its_t
     RunFolder(tmp_path / "run").config.write_text('{"env"')
     with pytest.raises(ValueError, match=r"Expected JSON in \S+config\.json, found .* Restore the file"):
         open_log(rollouts, AuditSettings())
+
+
+def test_a_folder_of_heedful_without_episodes_is_named_as_what_it_is(own_run: Path, tmp_path: Path) -> None:
+    run = Path(shutil.copytree(own_run, tmp_path / "run"))
+    shutil.rmtree(run / "rollouts")
+    with pytest.raises(ValueError, match=r"stored episodes in the run .*run, found none: .*--keep-rollouts all"):
+        open_log(run, AuditSettings())
+    for name, told in (("evaluation.json", "an evaluation without finished episodes"), ("audit.json", "an audit")):
+        folder = tmp_path / name.removesuffix(".json")
+        folder.mkdir()
+        (folder / name).write_text('{\n "a": 1\n}\n')
+        with pytest.raises(ValueError, match=f"Expected a log in {folder}, found {told}"):
+            open_log(folder, AuditSettings())

@@ -17,6 +17,7 @@ from heedful.auditing.settings import AuditSettings, OwnRun, refuse_unreadable_r
 from heedful.configuration import listed
 from heedful.diagnostics.cross_scores.thoughts import ThoughtTags
 from heedful.diagnostics.unavailable import SPREAD_METRICS, SUCCESS_METRICS
+from heedful.storage import is_run
 
 SAMPLE = 64
 """Rows from which a log's format and columns are understood."""
@@ -112,6 +113,7 @@ def _one_format(source: Path, files: LogFiles) -> tuple[str, list[Row], LogFiles
         shown = " and ".join(f"{name} ({counted(len(of), 'file')}: {of[0].name})" for name, of in formats.items())
         raise ValueError(f"Expected one log in {source}, found {shown}. Name one file, or a folder that holds one log.")
     if not formats:
+        _refuse_ours(source)
         file, rows = strangers[0]
         found = f"columns {listed(rows[0])}" if rows else "; ".join(map(str, faults.kept[:2])) or "no rows"
         raise ValueError(
@@ -123,6 +125,23 @@ def _one_format(source: Path, files: LogFiles) -> tuple[str, list[Row], LogFiles
     aside = (*files.aside, *(file.name for file, _ in strangers))
     sample[0] = sample[0] | {column: None for column in columns if not any(column in row for row in sample)}
     return name, sample, replace(files, files=tuple(known), aside=aside)
+
+
+def _refuse_ours(source: Path) -> None:
+    """Raise ValueError for a folder that heedful wrote and that holds no episodes."""
+    if not source.is_dir():
+        return
+    if is_run(source):
+        raise ValueError(
+            f"Expected stored episodes in the run {source}, found none. It kept none, or has not "
+            "finished a step. Train with --keep-rollouts all to audit a run."
+        )
+    for name, told in (
+        ("evaluation.json", "an evaluation without finished episodes. Go on with the same command of heedful eval"),
+        ("audit.json", "an audit. Name the log that it measured"),
+    ):
+        if (source / name).is_file():
+            raise ValueError(f"Expected a log in {source}, found {told}.")
 
 
 def counted(number: int, noun: str) -> str:
