@@ -12,6 +12,7 @@ from heedful.storage import (
     TokenValues,
     append,
     check_model,
+    claim_folder,
     create,
     read_gradients,
     read_metrics,
@@ -37,6 +38,8 @@ def test_a_path_that_no_system_holds_is_named(call, name: str) -> None:
 
 @pytest.mark.parametrize("name", [HALF, "a\0b"])
 def test_a_run_is_not_named_after_what_no_path_holds(tmp_path: Path, name: str) -> None:
+    with pytest.raises(ValueError, match="which no path holds"):
+        claim_folder([tmp_path / name])
     for root, environment in ((Path(name), "echo"), (tmp_path, name)):
         with pytest.raises(ValueError, match="which no path holds"):
             RunFolder.create(root, environment, "grpo", 0)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import math
 import random
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -436,12 +436,16 @@ def test_a_state_with_a_critic_is_not_taken_for_one_without() -> None:
         Learner(tiny(), Grpo(), STEADY).load_state_dict(with_critic.state_dict())
 
 
-def test_a_critic_whose_weights_are_not_finite_is_refused_by_name() -> None:
+@pytest.mark.parametrize(
+    "odd",
+    [lambda one: one * torch.nan, torch.Tensor.to_sparse, lambda one: one.to(torch.complex64), torch.Tensor.tolist],
+)
+def test_a_critic_whose_weights_are_no_finite_floats_is_refused_by_name(odd: Callable[[torch.Tensor], object]) -> None:
     learner = Learner(tiny(), Ppo(), STEADY, critic=Critic(tiny(), CriticConfig(), STEADY))
     state = copy.deepcopy(learner.state_dict())
     name = next(iter(state["critic"]["weights"]))
-    state["critic"]["weights"][name] = state["critic"]["weights"][name] * torch.nan
-    with pytest.raises(ValueError, match=f"Expected finite weights of the critic, found others in {name}"):
+    state["critic"]["weights"][name] = odd(state["critic"]["weights"][name])
+    with pytest.raises(ValueError, match=f"Expected finite weights of the critic, found others in .{name}"):
         learner.load_state_dict(state)
 
 

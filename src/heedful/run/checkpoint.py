@@ -94,7 +94,7 @@ class Checkpoint:
 
     def unfitting(self, error: Exception) -> str:
         """The sentence about a state that is read and does not fit the run."""
-        said = str(error) if isinstance(error, ValueError) else f"{type(error).__name__}: {error}"
+        said = str(error) if isinstance(error, ValueError) else f"{type(error).__name__}: {str(error).strip():.200}"
         return (
             f"Expected the state of a run in {self.path}, found one that does not fit it ({said.rstrip('.')}). "
             f"Leave out the settings that you typed beside --resume. If you typed none: {self._remedy}"

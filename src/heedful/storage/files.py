@@ -189,9 +189,9 @@ def _refuse_no_file(path: Path) -> None:
 def claim_folder(candidates: Iterable[Path]) -> Path:
     """Make the first of these folders that does not exist yet, and return it. Safe among processes.
 
-    Raises ValueError if all exist.
+    Raises ValueError if all exist, or for a path that no system holds.
     """
-    claimed = next((folder for folder in candidates if _made(folder)), None)
+    claimed = next((folder for folder in candidates if _made(path_of(folder, "a new folder"))), None)
     if claimed is None:
         raise ValueError("Expected the name of a folder that is not there yet, found that all are taken. Give others.")
     return claimed

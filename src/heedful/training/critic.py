@@ -204,11 +204,11 @@ class Critic:
         }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Load a state that `state_dict` gave. Raises ValueError for weights that are not finite."""
-        weights = state["weights"].items()
-        endless = next((name for name, each in weights if not bool(each.isfinite().all())), None)
-        if endless is not None:
-            raise ValueError(f"Expected finite weights of the critic, found others in {endless}.")
+        """Load a state that `state_dict` gave. Raises ValueError for weights that are no finite floats."""
+        for name, each in state["weights"].items():
+            of_floats = isinstance(each, torch.Tensor) and each.layout is torch.strided and each.is_floating_point()
+            if not of_floats or not bool(each.isfinite().all()):
+                raise ValueError(f"Expected finite weights of the critic, found others in {name!r:.80}.")
         self._own.load_state_dict(state["weights"])
         self._optimizer_step.load_state_dict(state["descent"])
         self.updates = a_count(state["updates"], "updates of the critic")
