@@ -341,6 +341,18 @@ def test_a_resumed_learner_goes_on_as_if_it_had_never_stopped() -> None:
     assert resumed.updates == 2
 
 
+def test_moments_whose_places_share_memory_are_taken_as_numbers() -> None:
+    samples = random_samples()
+    learner = Learner(tiny(), Grpo(), STEADY)
+    learner.update(samples)
+    state = copy.deepcopy(learner.state_dict())
+    moments = state["descent"]["optimizer"]["state"][0]
+    moments["exp_avg"] = torch.zeros(()).expand(moments["exp_avg"].shape)
+    learner.load_state_dict(state)
+    learner.update(samples)  # torch refuses to change a tensor in place of which several places are one
+    assert learner.updates == 2
+
+
 def test_a_foreign_state_is_refused() -> None:
     with pytest.raises(ValueError, match="learner's state"):
         Learner(tiny(), Grpo(), STEADY).load_state_dict({"optimizer": {}})

@@ -93,8 +93,12 @@ class OptimizerStep:
             )
         for number, moments in saved["state"].items():
             _check_moments(number, moments, self._weights.optimized)
-        # Copied, because this optimizer would otherwise change the caller's tensors in place.
-        loaded = deepcopy(saved) | {"param_groups": own["param_groups"]}
+        # Copied, because this optimizer changes its tensors in place: the caller's, and all places of an expanded one.
+        copied = {
+            number: {name: _copied(value) for name, value in moments.items()}
+            for number, moments in saved["state"].items()
+        }
+        loaded = {"state": copied, "param_groups": own["param_groups"]}
         self._optimizer.load_state_dict(split_state(loaded, self._weights.optimized))
         self._weights.load_copies(state["masters"])
         self.steps = steps
@@ -132,6 +136,11 @@ def _check_moments(number: object, moments: object, parameters: Sequence[torch.T
             raise ValueError(f"Expected {name} of parameter {number} in {tuple(wanted)}, found {tuple(found.shape)}.")
         if not bool(found.isfinite().all()) or (name != "exp_avg" and bool((found < 0).any())):
             raise ValueError(f"Expected {name} of parameter {number} as possible numbers, found others.")
+
+
+def _copied(value: object) -> object:
+    plain = isinstance(value, torch.Tensor) and value.layout is torch.strided
+    return value.clone(memory_format=torch.contiguous_format) if plain else deepcopy(value)
 
 
 def _kind(value: object) -> str:
