@@ -347,7 +347,7 @@ def test_moments_whose_places_share_memory_are_taken_as_numbers() -> None:
     learner.update(samples)
     state = copy.deepcopy(learner.state_dict())
     moments = state["descent"]["optimizer"]["state"][0]
-    moments["exp_avg"] = torch.zeros(()).expand(moments["exp_avg"].shape)
+    moments["exp_avg"] = moments["exp_avg"].new_zeros(()).expand(moments["exp_avg"].shape)
     learner.load_state_dict(state)
     learner.update(samples)  # torch refuses to change a tensor in place of which several places are one
     assert learner.updates == 2
