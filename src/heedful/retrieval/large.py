@@ -124,6 +124,9 @@ class LargeFiles:
         import tantivy
 
         self._index = tantivy.Index.open(str(folder / FOLDER))
+        # Nobody writes to it any more. A reader that follows commits reads its files in a thread of its own, and files that
+        # have become shorter by then end the process.
+        self._index.config_reader("manual")
         self._schema = self._index.schema
         self._searcher = self._index.searcher()
         self._passages, self._means = passages, means
