@@ -124,8 +124,8 @@ class LargeFiles:
         import tantivy
 
         self._index = tantivy.Index.open(str(folder / FOLDER))
-        # Nobody writes to it any more. A reader that follows commits reads its files in a thread of its own, at any time,
-        # and a file that has become shorter by then ends the process.
+        # Nobody writes to it any more. A reader that follows commits reads its files in a thread of its own.
+        # A file that has become shorter by then ends the process.
         self._index.config_reader("manual")
         self._schema = self._index.schema
         self._searcher = self._index.searcher()

@@ -139,8 +139,10 @@ def _check_moments(number: object, moments: object, parameters: Sequence[torch.T
 
 
 def _copied(value: object) -> object:
-    plain = isinstance(value, torch.Tensor) and value.layout is torch.strided
-    return value.clone(memory_format=torch.contiguous_format) if plain else deepcopy(value)
+    """A copy in memory of its own, whose places are apart."""
+    if isinstance(value, torch.Tensor) and value.layout is torch.strided:
+        return value.clone(memory_format=torch.contiguous_format)
+    return deepcopy(value)
 
 
 def _kind(value: object) -> str:
