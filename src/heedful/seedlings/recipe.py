@@ -12,6 +12,7 @@ from typing import Literal
 
 from heedful.configuration import MOST_EPISODES, refuse_above, refuse_below
 from heedful.configuration.limits import MOST_TOKENS, whole_number
+from heedful.storage.measurements import MOST_STEP
 from heedful.training.lora_config import LoraConfig
 from heedful.training.optimizer_config import LARGEST_LR
 
@@ -25,9 +26,6 @@ _MOST_LAYERS = 1_000
 
 _WIDEST, MOST_ENTRIES = 100_000, 1_000_000
 """Of a layer and of a vocabulary: above those of every model that is known."""
-
-_MOST_STEPS = 10**15
-"""As many as a run may have. Schedules hold a step as a float, which is exact up to here."""
 
 LEAST_VOCABULARY = 265
 """256 bytes, 5 tokens of the chat template and 4 tags. A tokenizer needs them to write every text."""
@@ -92,7 +90,7 @@ class Seedling:
         refuse_above(self, layers=_MOST_LAYERS, vision_layers=_MOST_LAYERS, patch=_WIDEST)
         refuse_above(self, hidden=_WIDEST, ffn=_WIDEST, vision_width=_WIDEST, vocabulary=MOST_ENTRIES)
         whole_number("seed", self.seed)
-        refuse_above(self, context=MOST_TOKENS, episodes=MOST_EPISODES, steps=_MOST_STEPS)
+        refuse_above(self, context=MOST_TOKENS, episodes=MOST_EPISODES, steps=MOST_STEP)
         refuse_below(self, steps=0)
         if not 0 < self.init <= 1:
             raise ValueError(f"init must be a number above 0 and at most 1, found {self.init}")
@@ -143,7 +141,7 @@ class WarmStart:
             if whole_number(f"warm_start.{name}", getattr(self, name)) < least:
                 raise ValueError(f"warm_start.{name} must be {least} or more, found {getattr(self, name)}")
         whole_number("warm_start.seed", self.seed)
-        refuse_above(self, steps=_MOST_STEPS, episodes=MOST_EPISODES)
+        refuse_above(self, steps=MOST_STEP, episodes=MOST_EPISODES)
         if not 0 < self.lr <= LARGEST_LR:
             raise ValueError(f"warm_start.lr must be a number above 0 and at most {LARGEST_LR:g}, found {self.lr}")
         for name in ("imperfect", "template"):
