@@ -1,8 +1,11 @@
-"""The built-in small models: a lossless tokenizer, the same bytes from one recipe, a cache that holds nothing half."""
+"""The built-in small models: a lossless tokenizer, the same bytes from one recipe, and growth that goes on."""
 
 from __future__ import annotations
 
+import os
 import random
+import shutil
+import signal
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -25,7 +28,8 @@ from heedful.seedlings.demonstrations import encode, encode_replayed  # noqa: E4
 from heedful.seedlings.grow import load_seedling, seedling_path  # noqa: E402
 from heedful.seedlings.recipe import LEAST_VOCABULARY, Seedling, nano  # noqa: E402
 from heedful.seedlings.tokenizer import grow_tokenizer  # noqa: E402
-from heedful.storage import DiskFull  # noqa: E402
+from heedful.stopping import StoppedBySignal  # noqa: E402
+from heedful.storage import DiskFull, held  # noqa: E402
 
 ECHO = Echo(instructions="brief")
 LAKE = FrozenLake(instructions="brief")
@@ -183,8 +187,64 @@ def test_a_seedling_is_grown_once_and_then_taken_from_the_cache(cache: Path) -> 
         assert torch.equal(one, other)
 
 
+def weights_of(path: Path) -> bytes:
+    return (path / "model.safetensors").read_bytes()
+
+
+def stop_at_2(step: int, steps: int, loss: float) -> None:
+    if step == 2:
+        os.kill(os.getpid(), signal.SIGTERM)
+
+
+def test_a_growth_that_a_signal_stops_goes_on_to_the_same_bytes(cache: Path) -> None:
+    path = load()[2]
+    whole = weights_of(path)
+    shutil.rmtree(path)
+    with pytest.raises(StoppedBySignal):
+        load(progress=stop_at_2)
+    assert not path.exists()
+    steps: list[int] = []
+    load(progress=lambda step, total, loss: steps.append(step))
+    assert steps == [3, 4]
+    assert weights_of(path) == whole
+    assert list((cache / "seedlings").iterdir()) == [path]
+
+
+def test_a_growth_that_is_killed_goes_on_from_its_last_copy(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def killed(step: int, steps: int, loss: float) -> None:
+        if step == 3:
+            raise ValueError("killed")
+
+    monkeypatch.setattr("heedful.seedlings.resumable.SAVED_EVERY", -1.0)
+    with pytest.raises(ValueError, match="killed"):
+        load(progress=killed)
+    steps: list[int] = []
+    load(progress=lambda step, total, loss: steps.append(step))
+    assert steps == [3, 4]
+
+
+def test_a_damaged_copy_of_an_unfinished_seedling_is_refused_in_a_sentence(cache: Path) -> None:
+    with pytest.raises(StoppedBySignal):
+        load(progress=stop_at_2)
+    copy = place().with_name(f"{place().name}.unfinished") / "fit.safetensors"
+    copy.write_bytes(copy.read_bytes()[:-8])
+    with pytest.raises(
+        ValueError,
+        match=r"^Expected the copy of an unfinished seedling in .* Delete the folder .*\.unfinished to begin",
+    ):
+        load()
+
+
+def test_a_second_process_grows_the_same_seedling_and_saves_no_copy(cache: Path) -> None:
+    held_by_another = place().with_name(f"{place().name}.unfinished")
+    with held(held_by_another):
+        path = load()[2]
+        assert [file.name for file in held_by_another.iterdir()] == [".lock"]
+    assert path.exists()
+
+
 @pytest.mark.parametrize("error", [KeyboardInterrupt, ValueError])
-def test_an_interrupted_growth_leaves_nothing(cache: Path, error: type[BaseException]) -> None:
+def test_a_growth_that_fails_before_a_copy_leaves_nothing(cache: Path, error: type[BaseException]) -> None:
     def stop(step: int, steps: int, loss: float) -> None:
         if step == 2:
             raise error

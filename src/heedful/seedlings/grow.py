@@ -1,13 +1,13 @@
 """Grow a seedling: tokenizer and weights from a solver's demonstrations, cached on disk.
 
-The same recipe gives the same bytes on one machine and thread count. An interrupted growth leaves nothing behind.
+The same recipe gives the same bytes on one machine and thread count, after an interruption, too.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import ExitStack
 from dataclasses import asdict
-from itertools import islice
 from pathlib import Path
 
 import tokenizers
@@ -28,9 +28,10 @@ from heedful.seedlings.demonstrations import batches, corpus, first_images, teac
 from heedful.seedlings.eyes import give_sight, seeing, side_of
 from heedful.seedlings.fit import Fit, Progress, Schedule
 from heedful.seedlings.recipe import Seedling
+from heedful.seedlings.resumable import Copy, learn, unfinished
 from heedful.seedlings.tokenizer import add_pictures, grow_tokenizer
 from heedful.seeds import derive
-from heedful.storage import naming_a_full_disk, refuse_unwritable
+from heedful.storage import InUse, naming_a_full_disk, refuse_unwritable
 from heedful.types import Image
 
 MICRO_BATCH_TOKENS = 1024
@@ -81,16 +82,25 @@ def load_seedling(
 ) -> tuple[PreTrainedModel, PreTrainedTokenizerBase, Path]:
     """The seedling of this recipe, from the cache or grown now. It reads its episodes as `context` shows them.
 
+    A first Ctrl-C, or a scheduler's signal, saves what is learned and ends the program. A process that finds another
+    one growing the same seedling grows it, too, and saves nothing before the end.
+
     Raises:
-        ValueError: the environment cannot demonstrate (or not in windows), or the cached copy is damaged.
-        DiskFull: there is no room for the grown seedling.
+        ValueError: the environment cannot demonstrate (or not in windows), or a copy in the cache is damaged.
+        DiskFull: there is no room. A copy that was saved before stays.
     """
     path = seedling_path(recipe, env, knobs, tags, context)
     if not is_kept(path, "to grow the seedling again"):
-        with naming_a_full_disk(path, kept="nothing of this seedling"):
-            refuse_unwritable(path)
-            grown = grow(recipe, env, tags, progress, context)
-            keep(path, lambda folder: write_pretrained(folder, *grown))
+        refuse_unwritable(path)
+        with ExitStack() as learning:
+            try:
+                copy = learning.enter_context(unfinished(path, "seedling"))
+            except InUse:
+                copy = None
+                learning.enter_context(naming_a_full_disk(path, kept="nothing of this seedling"))
+            if not path.exists():
+                grown = grow(recipe, env, tags, progress, context, copy)
+                keep(path, lambda folder: write_pretrained(folder, *grown))
     remedy = f"Delete the folder {path} to grow the seedling again."
     model, tokenizer = read_model(path, torch.float32, remedy), read_tokenizer(path, remedy)
     open_eyes(model, tokenizer, path, remedy)
@@ -98,9 +108,16 @@ def load_seedling(
 
 
 def grow(
-    recipe: Seedling, env: Demonstrates, tags: Tags, progress: Progress, context: Context = FULL_HISTORY
+    recipe: Seedling,
+    env: Demonstrates,
+    tags: Tags,
+    progress: Progress,
+    context: Context = FULL_HISTORY,
+    copy: Copy | None = None,
 ) -> tuple[PreTrainedModel, PreTrainedTokenizerBase]:
     """Learn tokenizer and weights from demonstrations of training tasks, read as `context` shows them.
+
+    `copy`: where an interrupted growth is saved, and goes on.
 
     Raises ValueError for an environment without `demonstrate` and the knobs `imperfect` and `template`, and for
     pictures that the recipe has no eyes for.
@@ -128,9 +145,8 @@ def grow(
     model = _initial_model(recipe, tokenizer, images)
     renderer = Renderer(tokenizer, tags, sight=vision_of(model))
     fit = Fit(model, Schedule(recipe.steps, recipe.lr), MICRO_BATCH_TOKENS)
-    for samples in islice(batches(solver, recipe.episodes, recipe.seed, renderer, context), recipe.steps):
-        loss = fit.learn(samples)
-        progress(fit.step, recipe.steps, loss)
+    rows = batches(solver, recipe.episodes, recipe.seed, renderer, context)
+    learn(fit, rows, recipe.steps, progress, copy)
     model.eval()
     return model, tokenizer
 

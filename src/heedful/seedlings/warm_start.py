@@ -6,11 +6,8 @@ The result is an ordinary model folder in float32. An interrupted warm start goe
 from __future__ import annotations
 
 import hashlib
-import shutil
-import time
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
-from itertools import islice
 from pathlib import Path
 
 import torch
@@ -33,19 +30,14 @@ from heedful.seedlings.demonstrations import batches, teacher
 from heedful.seedlings.fit import Fit, Progress, Schedule, half_is_fast
 from heedful.seedlings.grow import shown_to_a_learner, versions
 from heedful.seedlings.recipe import WarmStart, key_of
+from heedful.seedlings.resumable import Copy, learn, unfinished
 from heedful.seeds import derive
-from heedful.stopping import StoppedBySignal, finish_the_step_first
-from heedful.storage import check_model, held, naming_a_full_disk
+from heedful.storage import check_model
 from heedful.training.lora import Adapters
 from heedful.types import TrainingSample
 
 FORMAT = 1
 """Version of the learning code. It increases when the weights of a recipe change."""
-
-SAVED_EVERY = 180.0
-"""Seconds between two copies of an unfinished warm start."""
-
-_COPY = "fit.safetensors"
 
 _READ = (".json", ".safetensors", ".bin", ".jinja", ".txt", ".model", ".tiktoken", ".py")
 """Suffixes of the files of a model folder that decide what is learned: settings, weights, tokenizer and code."""
@@ -90,22 +82,21 @@ def warm_started(recipe: WarmStart, beginner: Beginner, progress: Progress) -> P
     A first Ctrl-C, or a scheduler's signal, saves what is learned and ends the program.
 
     Raises:
-        ValueError: the environment cannot demonstrate, an episode is longer than the model's window, another process
-            is learning the same, or the copy of an interrupted warm start is damaged.
+        ValueError: the environment cannot demonstrate, an episode is longer than the model's window, or the copy of an
+            interrupted warm start is damaged.
+        InUse: another process is learning the same.
         DiskFull: there is no room. A copy that was saved before stays.
     """
     path = warm_folder(recipe, beginner)
     if is_kept(path, "to learn the warm start again"):
         return path
-    unfinished = path.with_name(f"{path.name}.unfinished")
-    with naming_a_full_disk(path, kept=f"what {unfinished} holds of this warm start"), held(unfinished):
+    with unfinished(path, "warm start") as copy:
         if not path.exists():
-            _learn(recipe, beginner, path, unfinished / _COPY, progress)
-    shutil.rmtree(unfinished, ignore_errors=True)
+            _learn(recipe, beginner, path, copy, progress)
     return path
 
 
-def _learn(recipe: WarmStart, beginner: Beginner, path: Path, copy: Path, progress: Progress) -> None:
+def _learn(recipe: WarmStart, beginner: Beginner, path: Path, copy: Copy, progress: Progress) -> None:
     solver = teacher(beginner.env, recipe.imperfect, recipe.template)
     check_model(beginner.model)
     model, tokenizer = load_model(beginner.model, beginner.device, vision=beginner.vision)
@@ -119,34 +110,11 @@ def _learn(recipe: WarmStart, beginner: Beginner, path: Path, copy: Path, progre
         share_beginning=True,
         half=_half(recipe, beginner.device),
     )
-    if copy.exists():
-        _go_on(fit, copy)
     window = longest_context(model)
-    saved = time.monotonic()
-    with finish_the_step_first() as request:
-        for samples in islice(
-            batches(solver, recipe.episodes, recipe.seed, renderer, beginner.context), fit.step, recipe.steps
-        ):
-            _refuse_too_long(samples, window, beginner)
-            loss = fit.learn(samples)
-            progress(fit.step, recipe.steps, loss)
-            if request.asked or time.monotonic() > saved + SAVED_EVERY:
-                fit.save(copy)
-                saved = time.monotonic()
-            if request.asked:
-                raise StoppedBySignal(request.signal)
+    rows = batches(solver, recipe.episodes, recipe.seed, renderer, beginner.context)
+    learn(fit, (_within(samples, window, beginner) for samples in rows), recipe.steps, progress, copy)
     learned = WholeWeights(model, adapters.merged()) if adapters else model
     keep(path, lambda folder: write_pretrained(folder, learned, tokenizer))
-
-
-def _go_on(fit: Fit, copy: Path) -> None:
-    try:
-        fit.load(copy)
-    except ValueError as error:
-        raise ValueError(
-            f"Expected the copy of an unfinished warm start in {copy}, found {error}. Delete the folder {copy.parent} "
-            "to begin the warm start again."
-        ) from error
 
 
 def _half(recipe: WarmStart, device: torch.device) -> bool:
@@ -154,13 +122,15 @@ def _half(recipe: WarmStart, device: torch.device) -> bool:
     return half_is_fast(device) if recipe.precision == "auto" else recipe.precision == "bfloat16"
 
 
-def _refuse_too_long(samples: list[TrainingSample], window: int | None, beginner: Beginner) -> None:
+def _within(samples: list[TrainingSample], window: int | None, beginner: Beginner) -> list[TrainingSample]:
+    """The same rows. Raises ValueError, a sentence, for one that is longer than the model's window."""
     longest = max(len(sample.ids) for sample in samples)
     if window is not None and longest > window:
         raise ValueError(
             f"Expected demonstrated episodes of {beginner.env.name} within the window of {beginner.model}, {window:,} "
             f"tokens, found one of {longest:,}. Shorten the history (--context.turns) or the episodes (--env.turns)."
         )
+    return samples
 
 
 def _fingerprint(name: str) -> str:

@@ -17,7 +17,7 @@ from heedful.storage.files import (
     write_whole,
 )
 from heedful.storage.gradients import StoredGradients, read_gradients, write_gradients
-from heedful.storage.locks import LOCK, held
+from heedful.storage.locks import LOCK, InUse, held
 from heedful.storage.measurements import MOST_STEP, StepMetrics, metric_from_json, read_metrics
 from heedful.storage.rollouts import Rollouts, read_rollouts, rollout_rows, write_rollouts
 from heedful.storage.run_folder import RunFolder, describe_environment, is_run
@@ -29,6 +29,7 @@ __all__ = [
     "LOCK",
     "MOST_STEP",
     "DiskFull",
+    "InUse",
     "Rollouts",
     "RunFolder",
     "StepMetrics",

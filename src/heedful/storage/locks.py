@@ -29,6 +29,10 @@ _NO_LOCKS = (errno.ENOTSUP, errno.ENOSYS, errno.ENOLCK, errno.EINVAL)
 _LONGEST = 4096
 
 
+class InUse(ValueError):
+    """Another process works in a folder. The sentence names both."""
+
+
 @dataclass(frozen=True, slots=True)
 class Holder:
     """The process that has a folder."""
@@ -64,7 +68,7 @@ def held(folder: Path, note: Callable[[str], None] | None = None, take_over: boo
     taken over only with `take_over`. If the work fails and the folder is empty, it is removed.
 
     Raises:
-        ValueError: another process has the folder. The sentence names it.
+        InUse: another process has the folder.
     """
     make_folder(path_of(folder, "a folder to work in"))
     path = folder / LOCK
@@ -130,20 +134,20 @@ def _refuse_living(folder: Path, holder: Holder, take_over: bool) -> None:
     if holder.is_alive and holder != Holder.here():  # on a file system without locks
         raise _in_use(folder, holder)
     if not holder.is_here and not take_over:
-        raise ValueError(
+        raise InUse(
             f"Expected that no other process works in {folder}, found that {holder} has not released it. Wait until it "
-            "is done. If it has ended, take the folder over with --take-over."
+            f"is done. If it has ended, take the folder over with --take-over, or delete {folder / LOCK}."
         )
 
 
-def _in_use(folder: Path, holder: Holder | None) -> ValueError:
+def _in_use(folder: Path, holder: Holder | None) -> InUse:
     if holder is None:
         found = "one that is just beginning or ending"
     elif holder.is_here and not holder.is_alive:
         found = f"one that {holder} started and that outlived it"
     else:
         found = str(holder)
-    return ValueError(f"Another process is at work in {folder}: {found}. Wait until it is done, or end it.")
+    return InUse(f"Another process is at work in {folder}: {found}. Wait until it is done, or end it.")
 
 
 def _write(descriptor: int, path: Path) -> None:
