@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import replace
-from itertools import combinations
+from itertools import combinations, pairwise
 from pathlib import Path
 
 import pytest
@@ -13,6 +13,7 @@ from heedful.algorithms.advantages import GroupRelative
 from heedful.filters import KeepAll, RandomSubset, TopP
 from heedful.run.config import TrainConfig
 from heedful.studies import STUDIES, find_study
+from heedful.studies.correlations.report import FEWEST_EVALUATIONS
 from heedful.studies.declaration import Arm, Pair, Study, train
 from heedful.studies.running.runner import growth
 
@@ -150,3 +151,16 @@ def test_natural_is_half_of_a_grid_in_which_all_pairs_of_settings_meet_equally_o
     for config in configs(study).values():
         assert (config.seedling.template, config.algorithm.kl) == (0.0, 0.0)
         assert getattr(config.env, "unrewarded", 0.0) == getattr(config.env, "fluency", 0.0) == 0.0
+
+
+def test_early_warning_evaluates_often_enough_for_the_next_evaluation_to_be_told() -> None:
+    study = find_study("early_warning")
+    for config in configs(study).values():
+        steps = sorted(config.evaluation.at(config.steps))
+        assert len(steps) >= FEWEST_EVALUATIONS
+        # Each evaluation has readings of its own, so that the one before it is never read twice.
+        assert config.diagnostics.every == 1
+        assert config.diagnostics.full_every <= min(later - step for step, later in pairwise(steps))
+    losing, learning = study.leads[0].induced, study.leads[0].healthy
+    assert {*losing, *learning} == {arm.name for arm in study.arms}
+    assert not set(losing) & set(learning)

@@ -11,6 +11,7 @@ from pathlib import Path
 
 from heedful.studies.catalogue.collapse import detector, filter_on_collapse, planted
 from heedful.studies.catalogue.paper.anatomy import gradients
+from heedful.studies.catalogue.paper.early_warning import early_warning
 from heedful.studies.catalogue.paper.filters import selection, selection_sokoban
 from heedful.studies.catalogue.paper.hunt import natural, natural_causes, natural_repeated
 from heedful.studies.catalogue.paper.parts_of_a_pool import quartiles, quartiles_sokoban
@@ -39,6 +40,7 @@ STUDIES: Mapping[str, Callable[[], Study]] = {
     "natural": natural,
     "natural_repeated": natural_repeated,
     "natural_causes": natural_causes,
+    "early_warning": early_warning,
     "quartiles": quartiles,
     "quartiles_sokoban": quartiles_sokoban,
     "gradients": gradients,

@@ -28,7 +28,7 @@ _WATCHED = (
 _EVALUATED = "--evaluation.tasks 512 --evaluation.samples 2"
 """1,024 episodes per evaluation."""
 
-_OF_COLLAPSE = (
+OF_COLLAPSE = (
     "alarm/*_collapse",
     "alarm/entropy_*",
     "alarm/thought_bypassed",
@@ -123,7 +123,7 @@ def detector() -> Study:
         ),
         separations=(Separation("Induced against healthy, from step 20 on", *_SIDES, from_step=20),),
         leads=(
-            Lead("Alarms of collapse", *_SIDES, SUCCESS, alarms=_OF_COLLAPSE, replayed=True, from_step=10),
+            Lead("Alarms of collapse", *_SIDES, SUCCESS, alarms=OF_COLLAPSE, replayed=True, from_step=10),
             Lead("All alarms", *_SIDES, SUCCESS, replayed=True, from_step=10),
         ),
         minutes=4.0,
