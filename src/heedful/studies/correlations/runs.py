@@ -108,8 +108,8 @@ def find_runs(folders: Sequence[Path], metrics: Iterable[str]) -> FoundRuns:
         over = [run for run in here if run.verdict.exists()]
         if not over:
             raise ValueError(
-                f"Expected finished runs below {folder}, found {len(here)} without a verdict. Finish them, or leave "
-                "the folder out."
+                f"Expected finished runs below {folder}, found {len(here)} without a verdict. A run that is not "
+                "finished goes on with its command. An evaluation is no run: leave its folder out."
             )
         runs |= {run.path.resolve(): run for run in over}
         unfinished |= {run.path.resolve(): str(run.path) for run in here if not run.verdict.exists()}
