@@ -48,6 +48,7 @@ HEAVY = ("torch", "transformers", "tokenizers", "safetensors")
 NEEDS_TORCH = {
     "algorithms.losses",
     "distributed.joining",
+    "distributed.long_work",
     "distributed.sharding",
     "distributed.world",
     "gradients.meter",

@@ -27,7 +27,8 @@ import torch.distributed as dist
 from torch.distributed.distributed_c10d import PrefixStore, Store
 
 from heedful.distributed.joining import ProcessLost, meet
-from heedful.distributed.parallel import ProcessRank
+from heedful.distributed.long_work import LongWork
+from heedful.distributed.parallel import DataParallel, ProcessRank
 
 Item = TypeVar("Item")
 
@@ -47,6 +48,7 @@ class World:
         self._store: Store | None = None
         self._objects: dist.ProcessGroup | None = None
         self._collectives = 0
+        self._timeout = timedelta(seconds=DataParallel().timeout)
 
     @property
     def rank(self) -> int:
@@ -148,12 +150,24 @@ class World:
 
     @contextmanager
     def local_rank_0_first(self) -> Iterator[None]:
-        """Run the body on local rank 0 of each machine first, so that the other ranks find what it put into a cache."""
-        if self.size > 1 and self.process.local_rank > 0:
-            self.gather(None)
+        """Run the body on local rank 0 of each machine first, so that the other ranks find what it put into a cache.
+
+        The body may take longer than the timeout of a collective. A rank that waits handles signals.
+        """
+        if self.size == 1:
+            yield
+            return
+        first = [rank for rank, local_rank in enumerate(self.gather(self.process.local_rank)) if local_rank == 0]
+        work = LongWork(_store_of(self), f"first/{self._collectives}")
+        if self.rank in first:
+            with work.done_by(self.rank):
+                yield
+            return
+        try:
+            work.wait_for(first, self._timeout.total_seconds())
+        except RuntimeError as error:
+            raise ProcessLost(self._who_left(error)) from error
         yield
-        if self.size > 1 and self.process.local_rank == 0:
-            self.gather(None)
 
     @contextmanager
     def _collective(self) -> Iterator[None]:
@@ -216,7 +230,7 @@ class Joined:
     ) -> None:
         """`timeout` in seconds. `ended` names ranks that ended before they joined, or is empty: `Presence.ended`."""
         self._world = World(process, device)
-        self._timeout = timedelta(seconds=timeout)
+        self._timeout = self._world._timeout = timedelta(seconds=timeout)
         self._ended = ended
 
     def __enter__(self) -> World:
