@@ -22,7 +22,7 @@ from typing import Any
 from heedful.configuration import clean, complain, cut, trusting
 from heedful.configuration.system_errors import NO_ROOM, is_out_of_memory, sentence_of
 from heedful.guarded import Answered, Raised, guarded_call, request_to_end
-from heedful.stopping import end_at_once, exit_code, exit_code_of, leave_the_terminal
+from heedful.stopping import StoppedBySignal, end_at_once, exit_code, exit_code_of, leave_the_terminal
 
 _HERE = Path(__file__).parent
 _PLACES = 6
@@ -109,7 +109,9 @@ def _ended(command: Callable[[], int], kept: str) -> int:
         complain(f"heedful: {_process()}an environment or a model ended the process: {stop.code}")
         return 1
     except KeyboardInterrupt as stop:
-        complain(f"heedful: {_process()}interrupted at once; {kept or 'nothing was kept'}.")
+        saved = isinstance(stop, StoppedBySignal) and stop.saved
+        what = f"interrupted; {saved}" if saved else f"interrupted at once; {kept or 'nothing was kept'}"
+        complain(f"heedful: {_process()}{what}.")
         return exit_code_of(stop)
     except BrokenPipeError:
         # The reader of the output has closed it, as `head` does. Nothing more can be printed.

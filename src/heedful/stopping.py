@@ -29,11 +29,13 @@ SAME_REQUEST = 1.0
 
 
 class StoppedBySignal(KeyboardInterrupt):
-    """One of `STOP_SIGNALS` ends the program at once. A KeyboardInterrupt, since it is handled like Ctrl-C."""
+    """One of `STOP_SIGNALS` ends the program. A KeyboardInterrupt, since it is handled like Ctrl-C."""
 
-    def __init__(self, number: int) -> None:
+    def __init__(self, number: int, saved: str = "") -> None:
+        """`saved`: what was saved before the end, as half a sentence. Empty for an end at once."""
         super().__init__(signal.Signals(number).name)
         self.number = number
+        self.saved = saved
 
 
 def exit_code(number: int) -> int:

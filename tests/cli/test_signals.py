@@ -336,6 +336,18 @@ def test_a_signal_inside_of_a_class_body_of_a_library_ends_the_command_as_elsewh
     assert capfd.readouterr().err == "heedful: interrupted at once; nothing was kept.\n"
 
 
+def test_an_end_that_saved_something_says_what(
+    monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    def importing(name: str) -> object:
+        raise StoppedBySignal(signal.SIGTERM, "the seedling is saved after step 2 of 4, and goes on from there")
+
+    monkeypatch.setattr(cli.importlib, "import_module", importing)
+    assert cli.run(["envs"]) == 143
+    said = capfd.readouterr().err
+    assert said == "heedful: interrupted; the seedling is saved after step 2 of 4, and goes on from there.\n"
+
+
 @pytest.mark.parametrize("inside", [True, False])
 def test_ctrl_c_while_the_commands_are_imported_is_a_sentence(
     inside: bool, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]

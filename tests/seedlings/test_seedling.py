@@ -200,8 +200,9 @@ def test_a_growth_that_a_signal_stops_goes_on_to_the_same_bytes(cache: Path) -> 
     path = load()[2]
     whole = weights_of(path)
     shutil.rmtree(path)
-    with pytest.raises(StoppedBySignal):
+    with pytest.raises(StoppedBySignal) as stopped:
         load(progress=stop_at_2)
+    assert stopped.value.saved == "the seedling is saved after step 2 of 4, and goes on from there"
     assert not path.exists()
     steps: list[int] = []
     load(progress=lambda step, total, loss: steps.append(step))

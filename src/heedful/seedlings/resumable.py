@@ -76,5 +76,8 @@ def learn(fit: Fit, rows: Iterator[list[TrainingSample]], steps: int, progress: 
             if copy is not None and (request.asked or time.monotonic() > saved + SAVED_EVERY):
                 fit.save(copy.file)
                 saved = time.monotonic()
-            if request.asked:
-                raise StoppedBySignal(request.signal)
+                if request.asked:
+                    raise StoppedBySignal(
+                        request.signal,
+                        f"the {copy.what} is saved after step {fit.step} of {steps}, and goes on from there",
+                    )
