@@ -91,13 +91,12 @@ def load_seedling(
     """
     path = seedling_path(recipe, env, knobs, tags, context)
     if not is_kept(path, "to grow the seedling again"):
-        refuse_unwritable(path)
-        with ExitStack() as learning:
+        with naming_a_full_disk(path, kept="nothing of this seedling"), ExitStack() as learning:
+            refuse_unwritable(path)
             try:
                 copy = learning.enter_context(unfinished(path, "seedling"))
             except InUse:
                 copy = None
-                learning.enter_context(naming_a_full_disk(path, kept="nothing of this seedling"))
             if not path.exists():
                 grown = grow(recipe, env, tags, progress, context, copy)
                 keep(path, lambda folder: write_pretrained(folder, *grown))
