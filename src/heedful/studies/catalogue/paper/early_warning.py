@@ -40,8 +40,8 @@ def early_warning() -> Study:
         ),
         minutes=5.0,
         notes=(
-            "sokoban_keep_all lost success in earlier studies, on other seeds. Nothing in it is made to collapse: every "
-            "task is rewarded, and no demonstrated thought is a template.",
+            "sokoban_keep_all lost success in earlier studies, on other seeds. Nothing there is made to collapse: "
+            "every task is rewarded, and no thought is a template at the start.",
             "Chain is not among the arms. Where it collapses with no cause planted, too few episodes are solved at the "
             "start for success to fall. `detector` has it, with the causes planted and as many evaluations.",
             "Twelve evaluations of each run, so that `heedful correlate` can relate a reading to success at the next "
