@@ -65,10 +65,13 @@ def sizes() -> Study:
     steps = {"frozen_lake": 33, "math": 33}
     stems = {f"{env}_{size}": (env, size) for env in steps for size in SIZES}
     pools = {env: [f"{env}_{size}" for size in SIZES] for env in steps}
+    pools |= {f"{env}_up_to_3M": of_all[:-1] for env, of_all in pools.items()}
     arms = tuple(
         Arm(
             f"{stem}_{filter}",
             train(env, f"{SIZES[size]} {_PUBLISHED} --filter {filter} --groups 16 --steps {steps[env]} {LEAN}".strip()),
+            level=float(size.removesuffix("M")),
+            line=f"{env} {filter}",
         )
         for stem, (env, size) in stems.items()
         for filter in FILTERS
@@ -77,14 +80,15 @@ def sizes() -> Study:
         "sizes",
         "Does what the filter gives depend on the size of the model?",
         arms,
-        seeds=(0, 1),
+        seeds=(0, 1, 2),
         pairs=against_controls((*stems, *pools)),
         measures=WATCHED,
         pools=pools_of_filters(pools),
         curves=CURVES,
-        minutes=7.0,
+        dial="million parameters",
+        minutes=3.3,
         notes=(
-            "Two seeds. Each size has one seedling per environment, grown on as many demonstrations at a lower rate "
+            "Each size has one seedling per environment, grown on as many demonstrations at a lower rate "
             "the larger it is. The rate of reinforcement learning is the preset's for all.",
             "An entropy bonus of 0.001 and no KL penalty, as in the paper's main table.",
         ),
