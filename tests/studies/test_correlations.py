@@ -245,7 +245,8 @@ def test_runs_of_other_tasks_or_seedlings_are_not_compared(written: WrittenRuns)
     for number, (slip, hidden, seed) in enumerate(made):
         config = {
             "env": {"type": "frozen_lake", "slip": slip, "size": 4},
-            "seedling": {"hidden": hidden, "layers": 4, "seed": seed},
+            # The number of layers follows from the width, so it is not named.
+            "seedling": {"hidden": hidden, "layers": hidden // 32, "seed": seed},
             "seed": seed,
         }
         written.add(f"a{number}", 0, {SUCCESS: [0.1]}).folder.config.write_text(json.dumps(config))

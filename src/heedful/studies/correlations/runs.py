@@ -193,17 +193,29 @@ def _lacks(tree: Any) -> str:
 
 
 def _strata(configs: Sequence[Mapping[str, Any]]) -> list[str]:
-    """For each run its environment and model; knobs of the task and of the seedling only where runs differ in them."""
+    """For each run its environment and model, with the knobs of the task and of the seedling that tell runs apart."""
     names, knobs = [_name(config) for config in configs], [_knobs(config) for config in configs]
-    values: dict[tuple[str, str], set[str]] = {}
+    of_name: dict[str, list[Mapping[str, str]]] = {}
     for name, its in zip(names, knobs, strict=True):
-        for knob, value in its.items():
-            values.setdefault((name, knob), set()).add(value)
+        of_name.setdefault(name, []).append(its)
+    telling = {name: _telling(kinds) for name, kinds in of_name.items()}
     strata = [
-        ", ".join([name, *(f"{knob} {value}" for knob, value in its.items() if len(values[name, knob]) > 1)])
+        ", ".join([name, *(f"{knob} {its[knob]}" for knob in telling[name] if knob in its)])
         for name, its in zip(names, knobs, strict=True)
     ]
     return [" ".join(stratum.split()) for stratum in strata]  # a line of the page and a cell of a table
+
+
+def _telling(runs: Sequence[Mapping[str, str]]) -> list[str]:
+    """Knobs that tell the runs apart as well as all knobs do. One that follows from those before it is left out."""
+    kept: list[str] = []
+    kinds = 1
+    for knob in dict.fromkeys(knob for its in runs for knob in its):
+        found = len({tuple(its.get(other) for other in (*kept, knob)) for its in runs})
+        if found > kinds:
+            kept.append(knob)
+            kinds = found
+    return kept
 
 
 def _name(config: Mapping[str, Any]) -> str:
