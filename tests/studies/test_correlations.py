@@ -231,7 +231,7 @@ def test_a_run_that_was_copied_is_read_once(written: WrittenRuns) -> None:
     path = written.folder.path
     assert [run.name for run in found.runs] == [f"{path}/a/s0", f"{path}/a/s1", f"{path}/b/s0"]
     assert found.copies == (f"{path}/backup/s0",)
-    assert "3 finished runs: echo 3. Left out: 0 without a verdict, 1 with the numbers of another run." in markdown(
+    assert "3 finished runs: 3 of echo. Left out: 0 without a verdict, 1 with the numbers of another run." in markdown(
         found, [], SUCCESS
     )
 
@@ -334,7 +334,7 @@ def test_the_command_writes_both_tables_and_the_courses(
         run.folder.config.write_text(json.dumps({"env": {"type": "echo"}, "seed": seed // 2}))
     assert cli.run(["correlate", str(written.folder.path), "--out", "found"]) == 0
     shown = capsys.readouterr().out
-    assert shown.startswith("# What goes with success\n\n6 finished runs: echo 6.")
+    assert shown.startswith("# What goes with success\n\n6 finished runs: 6 of echo.")
     assert "They rest on 3 sets of runs" in shown
     tree = json.loads(Path("found/correlations.json").read_text())
     of_mi = [row for row in tree["correlations"] if row["table"] == "success" and row["metric"] == MI]

@@ -204,7 +204,7 @@ def _over_seeds(name: str, values: Sequence[tuple[int, float]]) -> Metric:
 def markdown(found: FoundRuns, entries: Sequence[Entry], success: str) -> str:
     """The page."""
     strata = {name: sum(run.stratum == name for run in found.runs) for name in sorted({r.stratum for r in found.runs})}
-    listed = ", ".join(f"{name} {count}" for name, count in strata.items())
+    listed = "; ".join(f"{count} of {name}" for name, count in strata.items())
     sets = len({(run.stratum, run.seed) for run in found.runs})
     lines = [
         "# What goes with success",
