@@ -146,6 +146,18 @@ def test_what_only_follows_time_is_not_beyond_the_course() -> None:
     assert correlation(square, "beyond", "pearson").value == pytest.approx(-1)
 
 
+def test_two_runs_of_an_environment_say_nothing_beyond_the_course() -> None:
+    rows = np.random.default_rng(0).normal(size=(9, 6, 2)).tolist()
+    pairs = correlation(readings(*rows[:8], strata=(0, 0, 1, 1, 2, 2, 3, 3)), "beyond", "pearson")
+    assert (pairs.value, pairs.low, pairs.runs) == (None, None, 0)
+    assert pairs.why == "fewer than three runs with readings enough of both"
+    # Beside an environment of five runs the two of another one are left out.
+    mixed = correlation(readings(*rows[:7], strata=(0, 0, 0, 0, 0, 1, 1)), "beyond", "pearson")
+    alone = correlation(readings(*rows[:5], strata=(0, 0, 0, 0, 0)), "beyond", "pearson")
+    assert mixed == alone
+    assert alone.low is not None
+
+
 def test_the_next_evaluation_is_read_in_runs_with_enough_of_them_alone() -> None:
     rng = np.random.default_rng(0)
 

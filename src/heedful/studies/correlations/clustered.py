@@ -35,6 +35,9 @@ DRAWS = 1000
 FEWEST_SETS = 2
 """Sets, beyond the strata, that an interval needs."""
 
+FEWEST_BEYOND = 3
+"""Runs of a stratum, for `beyond`. Of two the deviations from their mean are mirrored: one reading, counted twice."""
+
 _ROUNDS = 50
 """Most rounds in which means of runs and of steps are taken out in turn. Runs that all have the same steps need one."""
 
@@ -84,12 +87,13 @@ def correlation(
     Bakdash and Marusich 2017, for `within`; bootstrap of clusters, Field and Welsh 2007.
     """
     readings = _one_per_run(readings) if kind == "between" else readings
-    found = _present(readings, least=least if kind in ("within", "beyond") else 1)
+    found = _present(readings, least if kind in ("within", "beyond") else 1, FEWEST_BEYOND if kind == "beyond" else 1)
     values_NK, run_N, stratum_U = found.values_NK, found.run_N, found.stratum_U
     sets, set_U = np.unique(found.set_U, return_inverse=True)
     counts = len(values_NK), len(stratum_U), len(sets)
     if counts[1] < 2 or counts[0] < 3:
-        return Correlation(None, None, None, *counts, why="fewer than two runs with readings enough of both")
+        few = f"fewer than {'three' if kind == 'beyond' else 'two'} runs with readings enough of both"
+        return Correlation(None, None, None, *counts, why=few)
     stratum_N = np.zeros_like(run_N) if kind == "all" else stratum_U[run_N]
     if method == "spearman":
         values_NK = _by(stratum_N, values_NK, lambda part: rankdata(part, axis=0) / len(part))
@@ -116,12 +120,15 @@ def correlation(
     return Correlation(value, math.tanh(centre - half), math.tanh(centre + half), *counts)
 
 
-def _present(readings: Readings, least: int) -> Readings:
-    """Rows without a gap, of runs with at least so many of them, renumbered."""
+def _present(readings: Readings, least: int, together: int) -> Readings:
+    """Rows without a gap, of runs with `least` of them and more, in strata of `together` such runs, renumbered."""
     known_N = ~np.isnan(readings.values_NK).any(axis=1)
     counts_U = np.bincount(readings.run_N[known_N], minlength=len(readings.stratum_U))
-    kept_N = known_N & (counts_U[readings.run_N] >= least)
-    runs = np.flatnonzero(counts_U >= least)
+    kept_U = counts_U >= least
+    strata, runs_S = np.unique(readings.stratum_U[kept_U], return_counts=True)
+    kept_U &= np.isin(readings.stratum_U, strata[runs_S >= together])
+    kept_N = known_N & kept_U[readings.run_N]
+    runs = np.flatnonzero(kept_U)
     return Readings(
         readings.values_NK[kept_N].astype(np.float64),
         np.searchsorted(runs, readings.run_N[kept_N]),
