@@ -16,7 +16,7 @@ from torch.distributed.distributed_c10d import Store
 from heedful.distributed.joining import ProcessLost
 
 SIGN_SECONDS = 1.0
-"""Between two signs of life, and between two looks for them."""
+"""Between two signs of life. The others look for them four times as often."""
 
 
 class LongWork:
