@@ -170,7 +170,7 @@ def test_what_is_refused_before_any_seed_begins_leaves_no_folder(monkeypatch: py
     def refuse(*_: object) -> None:
         raise ValueError("nothing can be grown")
 
-    monkeypatch.setattr(runner, "grow_shared", refuse)
+    monkeypatch.setattr(runner, "growths", refuse)
     assert cli.run(["train", "echo", "--seeds", "0,1"]) == 2
     assert list(Path("runs").iterdir()) == []
 

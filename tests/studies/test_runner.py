@@ -368,7 +368,7 @@ def test_runs_whose_source_failed_are_named_and_not_begun(
     behaviours["read/s0"] = "fails"
     assert run_study(reading(processes=1), console) == 1
     assert [begun(f"{arm}/s0") for arm in ("a", "b", "read")] == [0, 0, 1]
-    assert "not begun, since the run that it reads is not over: a/s0, b/s0" in capsys.readouterr().out
+    assert "not begun, since what failed is needed for them: a/s0, b/s0" in capsys.readouterr().out
 
 
 def test_runs_that_an_interruption_left_waiting_are_not_said_to_wait_for_a_failed_one(

@@ -70,6 +70,11 @@ class StudyFolder:
         """The page's charts as SVG files."""
         return self.path / "figures"
 
+    @property
+    def growing(self) -> Path:
+        """Jobs and logs of the models that are grown for several runs."""
+        return self.path / "growing"
+
     def run(self, arm: str, seed: int, flat: bool = False) -> StudyRun:
         label = f"s{seed}" if flat else f"{arm}/s{seed}"
         return StudyRun(arm, seed, RunFolder(self.path / label), label)

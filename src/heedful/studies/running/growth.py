@@ -1,82 +1,110 @@
-"""Grows the models that several runs of a study begin with: before the first run, several at the same time."""
+"""Grows the models that several runs of a study begin with: once each, as processes beside the other runs.
+
+Promise: a run waits for its own model alone, and a model that cannot be grown stops no run that begins with another.
+"""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
-from tempfile import TemporaryDirectory
 
 from rich.console import Console
 
 from heedful.configuration import to_json, trust_flags
+from heedful.configuration.folders import make_folder
 from heedful.run.config import TrainConfig
 from heedful.run.terminal import GrowthBar
 from heedful.storage import write_whole
-from heedful.studies.running.processes import Child, run_children
+from heedful.studies.running.processes import Child
 
 _DECIDES_A_START = ("env", "model", "seedling", "warm_start", "tags", "context", "template_options", "threads")
 
 
-def starts(configs: Iterable[TrainConfig]) -> list[list[TrainConfig]]:
-    """The configurations of runs whose model is grown, those of one model together."""
-    grown: dict[str, list[TrainConfig]] = {}
-    for config in configs:
-        if config.model == "seedling" or config.warm_start.steps:
-            tree = to_json(config)
-            grown.setdefault(str([tree[name] for name in _DECIDES_A_START]), []).append(config)
-    return list(grown.values())
+def start_of(config: TrainConfig) -> str:
+    """What decides the model that a run begins with, where it is grown; empty where it is loaded."""
+    if config.model != "seedling" and not config.warm_start.steps:
+        return ""
+    tree = to_json(config)
+    return str([tree[name] for name in _DECIDES_A_START])
 
 
-def grow_shared(configs: Iterable[TrainConfig], workers: int, lock: int, console: Console) -> int:
-    """Put into the cache what several of these runs begin with. A model of one run alone is grown by that run.
+@dataclass(frozen=True, slots=True)
+class Growths:
+    """The processes that grow models, and what they said last."""
 
-    `workers`: models that are grown at the same time. Returns the signal that interrupted it, or 0. Raises ValueError
-    for a model that cannot be grown.
+    console: Console
+    of_run: Mapping[str, Child] = field(default_factory=dict)
+    """The process that grows what a run begins with, by the label of the run. Runs of one model share it."""
+    told: dict[str, list[str]] = field(default_factory=dict)
+
+    @property
+    def children(self) -> list[Child]:
+        return list({child.label: child for child in self.of_run.values()}.values())
+
+    def done(self, run: str) -> bool:
+        """Whether the model that a run begins with is there, or is left to the run."""
+        return run not in self.of_run or self.of_run[run].state == "done"
+
+    def tell(self) -> None:
+        """Print the last line of each process where it is a new one."""
+        for child in self.children:
+            newest = child.last_words(1)
+            if newest and newest != self.told.get(child.label):
+                self.told[child.label] = newest
+                self.console.print(f"{child.label}: {newest[0]}", markup=False, soft_wrap=True)
+
+
+def growths(configs: Mapping[str, TrainConfig], place: Path, lock: int, console: Console) -> Growths:
+    """What grows the models that several of these runs begin with, as far as they are not stored.
+
+    A model of one run alone is grown by that run. One that all runs wait for is grown here, into the cache.
+
+    Args:
+        configs: the runs that are to be run, by their label.
+        place: the folder for the jobs and the logs of the processes. It is made where it is needed.
+
+    Raises:
+        ValueError: the model that is grown here cannot be grown.
     """
-    shared = [same[0] for same in starts(configs) if len(same) > 1]
-    if not shared:
-        return 0
+    runs_of: dict[str, list[str]] = {}
+    for label, config in configs.items():
+        runs_of.setdefault(start_of(config), []).append(label)
+    runs_of.pop("", None)
+    missing = [labels for labels in runs_of.values() if len(labels) > 1 and not _stored(configs[labels[0]])]
+    if [len(labels) for labels in missing] == [len(configs)]:
+        _grow_here(configs[missing[0][0]], console)
+        return Growths(console)
+    if missing:
+        models = "1 model" if len(missing) == 1 else f"{len(missing)} models"
+        console.print(f"growing {models}, while runs that begin with another one go on", soft_wrap=True)
+    children = [_child(configs[labels[0]], place, number, lock) for number, labels in enumerate(missing, 1)]
+    return Growths(console, {label: child for labels, child in zip(missing, children, strict=True) for label in labels})
+
+
+def _stored(config: TrainConfig) -> bool:
     import torch
 
     from heedful.models.load import pick_device
-    from heedful.run.parts import is_stored, load_policy
+    from heedful.run.parts import is_stored
 
-    missing = []
-    for config in shared:
-        torch.set_num_threads(config.threads)  # the name of a stored model holds it
-        if not is_stored(config, pick_device(config.device)):
-            missing.append(config)
-    if min(workers, len(missing)) > 1:
-        interrupted = _grow_together(missing, workers, lock, console)
-        if interrupted:
-            return interrupted
-    for config in shared:  # what is grown by now is read, and what failed says here why
-        torch.set_num_threads(config.threads)
-        with GrowthBar(console) as bar:
-            load_policy(config, pick_device(config.device), bar)
-    return 0
+    torch.set_num_threads(config.threads)  # the name of a stored model holds it
+    return is_stored(config, pick_device(config.device))
 
 
-def _grow_together(configs: Sequence[TrainConfig], workers: int, lock: int, console: Console) -> int:
-    """Each model in a process of its own. The signal that interrupted them, or 0."""
-    console.print(f"growing {len(configs)} models, {min(workers, len(configs))} at a time", soft_wrap=True)
-    with TemporaryDirectory(prefix="heedful-growth-") as place:
-        children = [_child(config, Path(place), number, lock) for number, config in enumerate(configs, 1)]
-        told: dict[str, list[str]] = {}
+def _grow_here(config: TrainConfig, console: Console) -> None:
+    from heedful.models.load import pick_device
+    from heedful.run.parts import load_policy
 
-        def show(states: Mapping[str, str]) -> None:
-            for child in children:
-                newest = child.last_words(1)
-                if newest and newest != told.get(child.label):
-                    told[child.label] = newest
-                    console.print(f"{child.label}: {newest[0]}", markup=False, soft_wrap=True)
-
-        return run_children(children, workers, show)
+    with GrowthBar(console) as bar:
+        load_policy(config, pick_device(config.device), bar)
 
 
 def _child(config: TrainConfig, place: Path, number: int, lock: int) -> Child:
-    job = place / f"{number}.json"
+    make_folder(place)
+    job, log = place / f"{number}.json", place / f"{number}.log"
+    log.unlink(missing_ok=True)  # of an earlier start
     write_whole(job, json.dumps({"type": "grow", "config": to_json(config)}) + "\n")
     command = ["study", "--job", str(job), "--out", str(place), "--seed", str(config.seed), *trust_flags(config)]
-    return Child(f"model {number}, {config.env.name}", place / f"{number}.log", lambda: command, (lock,))
+    return Child(f"model {number}, {config.env.name}", log, lambda: command, (lock,))

@@ -134,8 +134,8 @@ class RunsView:
             # Files of runs that neither run nor have just ended do not change.
             if states[row.label] == "running" or states[row.label] != self._states.get(row.label):
                 row.refresh()
-        if self._steps_before is None:
-            self._steps_before = sum(row.step for row in self._rows)
+        if self._steps_before is None and "running" in states.values():  # no run may begin before its model is grown
+            self._steps_before, self._began = sum(row.step for row in self._rows), time.perf_counter()
         if self._live is not None:
             self._live.update(self._table(states))
             self._states = dict(states)
@@ -159,8 +159,10 @@ class RunsView:
         return f"{words} of {len(states)}" + (f"; about {duration(left)} left" if left else "")
 
     def seconds_left(self, states: Mapping[str, str]) -> float | None:
-        """At the pace since the start of watching; `None` before the first step, and when nothing is left."""
-        done = sum(row.step for row in self._rows) - (self._steps_before or 0)
+        """At the pace since a run was first seen to run; `None` before its first step, and when nothing is left."""
+        if self._steps_before is None:
+            return None
+        done = sum(row.step for row in self._rows) - self._steps_before
         left = sum(row.steps - row.step for row in self._rows if states[row.label] in ("running", "waiting"))
         return (time.perf_counter() - self._began) / done * left if done > 0 and left else None
 

@@ -16,12 +16,11 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
-from heedful.run.config import TrainConfig
 from heedful.run.terminal import duration
 from heedful.stopping import exit_code
 from heedful.studies.declaration import Study, narrowed
 from heedful.studies.jobs import TrainingJob, has_begun, job_trust
-from heedful.studies.running.growth import grow_shared, starts
+from heedful.studies.running.growth import Growths, growths, start_of
 from heedful.studies.running.processes import Child, at_once, run_children
 from heedful.studies.running.progress import RunRow, RunsView
 from heedful.studies.study_folder import StudyFolder, StudyRun
@@ -111,13 +110,7 @@ def run_study(request: Request, console: Console) -> int:
             style="bold",
             soft_wrap=True,
         )
-        interrupted = grow_shared(_configs(selected, pending), workers, lock, console)
-        children = [] if interrupted else [_child(session, run, lock, request.take_over) for run in pending]
-        if children:
-            interrupted = _watch(session, children, workers)
-        failed = [child for child in children if child.state == "failed"]
-        for child in failed:
-            _show_failure(child, console)
+        interrupted, failed = _run_pending(session, pending, workers, lock, request.take_over)
         _remove_checkpoints(session)
         unread = _conclude(session)
     return _end(session, failed, interrupted) or (1 if unread else 0)
@@ -147,7 +140,7 @@ def estimate(study: Study, processes: int | None = None) -> str:
 
 def growth(study: Study) -> str:
     """How many models the runs begin with, in words; empty where all are loaded."""
-    count = len(starts(arm.job.seeded(seed) for arm in study.arms for seed in study.seeds))
+    count = len({start_of(arm.job.seeded(seed)) for arm in study.arms for seed in study.seeds} - {""})
     return f"and {count} {'model' if count == 1 else 'models'} to grow, unless stored" if count else ""
 
 
@@ -156,11 +149,25 @@ def _workers(study: Study) -> int:
     return min(at_once(config.device, config.threads) for config in configs)
 
 
-def _configs(study: Study, runs: Iterable[StudyRun]) -> list[TrainConfig]:
-    return [study.arm(run.arm).job.seeded(run.seed) for run in runs]
+def _run_pending(
+    session: _Session, pending: Sequence[StudyRun], workers: int, lock: int, take_over: bool
+) -> tuple[int, list[Child]]:
+    """Run what is left, and grow what it begins with. The signal that interrupted it, or 0, and what failed."""
+    if not pending:
+        return 0, []
+    configs = {run.label: session.study.arm(run.arm).job.seeded(run.seed) for run in pending}
+    grown = growths(configs, session.folder.growing, lock, session.console)
+    children = [_child(session, run, lock, take_over, grown) for run in pending]
+    interrupted = _watch(session, children, workers, grown)
+    failed = [child for child in (*grown.children, *children) if child.state == "failed"]
+    if not interrupted:  # nobody asked this growth to end, and runs wait for it
+        failed += [child for child in grown.children if child.state == "interrupted"]
+    for child in failed:
+        _show_failure(child, session.console)
+    return interrupted, failed
 
 
-def _child(session: _Session, run: StudyRun, lock: int, take_over: bool) -> Child:
+def _child(session: _Session, run: StudyRun, lock: int, take_over: bool, grown: Growths) -> Child:
     arm = session.study.arm(run.arm)
     job, taken = arm.job, ["--take-over"] if take_over and isinstance(arm.job, TrainingJob) else []
     read = None if arm.after is None else session.folder.run(arm.after, run.seed)
@@ -169,11 +176,11 @@ def _child(session: _Session, run: StudyRun, lock: int, take_over: bool) -> Chil
         run.log,
         lambda: [*job.command(run.folder, run.seed), *job_trust(job), *taken],
         (lock,),
-        lambda: read is None or session.is_over(read),
+        lambda: grown.done(run.label) and (read is None or session.is_over(read)),
     )
 
 
-def _watch(session: _Session, children: Sequence[Child], workers: int) -> int:
+def _watch(session: _Session, children: Sequence[Child], workers: int, grown: Growths) -> int:
     """Run the children; note every state as it changes, so that a killed study knows what it knew."""
     rows = [_row(session.study, run) for run in session.runs]
     over = {run.label: "done" for run in session.runs} | {child.label: "waiting" for child in children}
@@ -183,16 +190,18 @@ def _watch(session: _Session, children: Sequence[Child], workers: int) -> int:
 
     with RunsView(rows, session.console) as view:
 
-        def show(states: Mapping[str, str]) -> None:
+        def show(every: Mapping[str, str]) -> None:
+            grown.tell()
+            states = {child.label: every[child.label] for child in children}
             if states != noted:
                 for child in children:
                     seconds = round(before.get(child.label, 0.0) + child.seconds, 1)
                     session.known[child.label] = {"state": states[child.label], "seconds": seconds}
                 session.folder.write_states(session.known)
                 noted.update(states)
-            view.show(over | dict(states))
+            view.show(over | states)
 
-        return run_children(children, workers, show)
+        return run_children([*grown.children, *children], workers, show)
 
 
 def _row(study: Study, run: StudyRun) -> RunRow:
@@ -220,18 +229,21 @@ def _end(session: _Session, failed: Sequence[Child], interrupted: int) -> int:
     if failed:
         if not interrupted:
             _show_waiting(session)
-        names = ", ".join(child.label for child in failed)
-        console.print(f"{len(failed)} of {len(session.runs)} runs failed: {names}", style="red", soft_wrap=True)
+        runs = [child.label for child in failed if child.label in session.known]
+        if runs:
+            console.print(
+                f"{len(runs)} of {len(session.runs)} runs failed: {', '.join(runs)}", style="red", soft_wrap=True
+            )
     stopped = flat and _show_stopped(session)
     return 1 if failed else exit_code(interrupted) if interrupted else 3 if stopped else 0
 
 
 def _show_waiting(session: _Session) -> None:
-    """Name the runs that were never begun, because what they read failed."""
+    """Name the runs that were never begun, because their model or what they read failed."""
     waiting = [label for label, known in session.known.items() if known["state"] == "waiting"]
     if waiting:
         names = ", ".join(waiting)
-        session.console.print(f"not begun, since the run that it reads is not over: {names}", soft_wrap=True)
+        session.console.print(f"not begun, since what failed is needed for them: {names}", soft_wrap=True)
 
 
 def _show_stopped(session: _Session) -> bool:
