@@ -413,8 +413,16 @@ def test_a_study_of_many_arms_has_a_row_per_arm_and_a_line_per_family(written: W
     assert legends == 2 * [[f"line {line}" for line in "abcdef"], ["line g"]]
 
 
-@pytest.mark.parametrize(("levels", "marks"), [((1, 2, 4), ["1", "2", "3", "4"]), ((0.5, 1), ["0.5", "0.6", "0.7"])])
-def test_a_dial_of_whole_numbers_has_whole_marks(
+@pytest.mark.parametrize(
+    ("levels", "marks"),
+    [
+        ((1, 2, 4), ["1", "2", "3", "4"]),
+        ((0.5, 1), ["0.5", "0.6", "0.7"]),
+        ((0.1, 1, 10), ["0.1", "1", "10"]),
+        ((0, 1, 10), ["0", "2", "4"]),
+    ],
+)
+def test_a_dial_is_marked_by_whole_or_round_numbers_and_a_wide_one_by_its_levels(
     written: WrittenRuns, levels: Sequence[float], marks: list[str]
 ) -> None:
     arms = tuple(Arm(f"at_{level:g}", train("echo"), level) for level in levels)
@@ -425,6 +433,9 @@ def test_a_dial_of_whole_numbers_has_whole_marks(
     (panel,) = over_the_dial(declared, outcomes)
     found = re.findall(r'text-anchor="middle"[^>]*>([^<]*)</text>', panel.svg)
     assert found[: len(marks)] == marks, panel.svg
+    if levels == (0.1, 1, 10):  # a logarithmic axis
+        across = [float(place) for place in re.findall(r'class="dot c1" d="M([\d.]+)', panel.svg)]
+        assert across[1] - across[0] == pytest.approx(across[2] - across[1], abs=0.3)
 
 
 def test_the_cost_of_a_success_is_what_was_spent_until_its_mean_over_a_window_is_reached() -> None:

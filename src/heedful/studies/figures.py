@@ -5,7 +5,8 @@ Promise: inline SVG in the page's own colours, drawn from numbers alone; a place
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import math
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import fmean
 
@@ -23,6 +24,9 @@ from heedful.studies.paired import mean_over
 
 HUES = 6
 """Number of colours and shapes that can be distinguished: most arms in one chart."""
+
+WIDE = 30.0
+"""Levels above 0 whose highest is this many times the lowest are drawn on a logarithmic axis."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,13 +161,7 @@ def _figure(
     x_range: tuple[float, float] | None = None,
 ) -> DrawnPanel:
     low, high = y_range or _span([value for line in lines for p in line.places for value in (p.y, p.low, p.high)])
-    placed = [place.x for line in lines for place in line.places]
-    left, right = x_range or _span(placed, margin=0.0)
-    marks = ticks(left, right, 6, whole=x_range is None and all(value == round(value) for value in placed))
-
-    def x(value: float) -> float:
-        return chart.LEFT + 8 + (chart.RIGHT - chart.LEFT - 16) * (value - left) / ((right - left) or 1.0)
-
+    x, marks = _across([place.x for line in lines for place in line.places], x_range)
     y = chart.height(low, high)
     parts = [chart.opened(title), *chart.grid(low, high, y)]
     parts += [chart.tick(x(at), chart.BOTTOM + 16, "middle", f"{at:g}".replace("-", "−")) for at in marks]
@@ -175,6 +173,21 @@ def _figure(
     legend = tuple((chart.key(chart.Curve(line.label, Series("", ()), line.hue)), line.label) for line in lines)
     hover = '{"steps":[],"places":[],"curves":[]}'
     return DrawnPanel(title, unit, Markup("").join(parts), hover, legend, "", (), ())
+
+
+def _across(
+    placed: Sequence[float], x_range: tuple[float, float] | None
+) -> tuple[Callable[[float], float], list[float]]:
+    """The horizontal place of a value, and the values that the axis names."""
+    scale: Callable[[float], float] = float
+    if x_range is None and 0 < WIDE * min(placed) <= max(placed):
+        scale, marks = math.log10, sorted(set(placed))
+        left, right = scale(marks[0]), scale(marks[-1])
+    else:
+        left, right = x_range or _span(placed, margin=0.0)
+        marks = ticks(left, right, 6, whole=x_range is None and all(value == round(value) for value in placed))
+    unit = (chart.RIGHT - chart.LEFT - 16) / ((right - left) or 1.0)
+    return lambda value: chart.LEFT + 8 + unit * (scale(value) - left), marks
 
 
 def _line(line: Line, places: Sequence[tuple[float, float]], y: chart.Scale) -> Markup:
