@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from heedful.studies.catalogue.collapse import OF_COLLAPSE
-from heedful.studies.catalogue.metric_names import SUCCESS
+from heedful.studies.catalogue.metric_names import GREEDY
 from heedful.studies.catalogue.paper.lean_runs import CURVES, LEAN, WATCHED
 from heedful.studies.declaration import Arm, Lead, Study, train
 
@@ -31,12 +31,12 @@ def early_warning() -> Study:
         tuple(
             Arm(name, train(env, f"{_PUBLISHED} --filter {filter} {_OFTEN}")) for name, (env, filter) in _ARMS.items()
         ),
-        seeds=(31, 32, 33, 34),
+        seeds=(31, 32, 33),
         measures=WATCHED,
         curves=CURVES,
         leads=(
-            Lead("Alarms of collapse", _LOSING, _LEARNING, SUCCESS, alarms=OF_COLLAPSE, drift_free=0),
-            Lead("All alarms", _LOSING, _LEARNING, SUCCESS, drift_free=0),
+            Lead("Alarms of collapse", _LOSING, _LEARNING, GREEDY, alarms=OF_COLLAPSE, drift_free=0),
+            Lead("All alarms", _LOSING, _LEARNING, GREEDY, drift_free=0),
         ),
         minutes=5.0,
         notes=(
@@ -47,5 +47,7 @@ def early_warning() -> Study:
             "Twelve evaluations of each run, so that `heedful correlate` can relate a reading to success at the next "
             "one, with success now held fixed.",
             "Among all alarms, success_drop is success itself. So the alarms of collapse are counted alone as well.",
+            "The fall is one of greedy success. Sampled success on Sokoban begins at .13, and can hardly fall by 10 "
+            "points beyond its noise.",
         ),
     )
