@@ -9,7 +9,7 @@ import pytest
 from written_runs import WrittenRuns
 
 from heedful import cli
-from heedful.studies.correlations.clustered import Readings, correlation
+from heedful.studies.correlations.clustered import Kind, Readings, correlation
 from heedful.studies.correlations.report import (
     WITH_SUCCESS,
     WITH_VARIANCE,
@@ -146,14 +146,22 @@ def test_what_only_follows_time_is_not_beyond_the_course() -> None:
     assert correlation(square, "beyond", "pearson").value == pytest.approx(-1)
 
 
-def test_two_runs_of_an_environment_say_nothing_beyond_the_course() -> None:
+def test_few_runs_that_all_agree_have_no_interval_without_width() -> None:
+    runs = [[(float(run), float(run) ** 2)] for run in range(3)] * 3
+    found = correlation(readings(*runs, strata=(0, 0, 0, 1, 1, 1, 2, 2, 2)), "between", "spearman")
+    assert found.value == pytest.approx(1)
+    assert (found.low, found.why) == (None, "no interval: every draw of the runs gives the same value")
+
+
+@pytest.mark.parametrize("kind", ["beyond", "between"])
+def test_two_runs_of_an_environment_say_nothing_once_their_mean_is_taken_out(kind: Kind) -> None:
     rows = np.random.default_rng(0).normal(size=(9, 6, 2)).tolist()
-    pairs = correlation(readings(*rows[:8], strata=(0, 0, 1, 1, 2, 2, 3, 3)), "beyond", "pearson")
+    pairs = correlation(readings(*rows[:8], strata=(0, 0, 1, 1, 2, 2, 3, 3)), kind, "pearson")
     assert (pairs.value, pairs.low, pairs.runs) == (None, None, 0)
     assert pairs.why == "fewer than three runs with readings enough of both"
     # Beside an environment of five runs the two of another one are left out.
-    mixed = correlation(readings(*rows[:7], strata=(0, 0, 0, 0, 0, 1, 1)), "beyond", "pearson")
-    alone = correlation(readings(*rows[:5], strata=(0, 0, 0, 0, 0)), "beyond", "pearson")
+    mixed = correlation(readings(*rows[:7], strata=(0, 0, 0, 0, 0, 1, 1)), kind, "pearson")
+    alone = correlation(readings(*rows[:5], strata=(0, 0, 0, 0, 0)), kind, "pearson")
     assert mixed == alone
     assert alone.low is not None
 

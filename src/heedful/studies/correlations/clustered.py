@@ -35,13 +35,17 @@ DRAWS = 1000
 FEWEST_SETS = 2
 """Sets, beyond the strata, that an interval needs."""
 
-FEWEST_BEYOND = 3
-"""Runs of a stratum, for `beyond`. Of two the deviations from their mean are mirrored: one reading, counted twice."""
+FEWEST_TOGETHER = 3
+"""Runs of a stratum, for `beyond` and `between`. Of two the deviations from their mean are mirrored: one reading,
+counted twice, and a correlation of 1 or -1 whatever the readings are."""
 
 _ROUNDS = 50
 """Most rounds in which means of runs and of steps are taken out in turn. Runs that all have the same steps need one."""
 
 _CLOSEST = 1 - 1e-9
+
+_ROUNDING = 1e-9
+"""A spread over draws below this is one of rounding: so few runs that all agree say nothing of others."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,12 +91,14 @@ def correlation(
     Bakdash and Marusich 2017, for `within`; bootstrap of clusters, Field and Welsh 2007.
     """
     readings = _one_per_run(readings) if kind == "between" else readings
-    found = _present(readings, least if kind in ("within", "beyond") else 1, FEWEST_BEYOND if kind == "beyond" else 1)
+    found = _present(
+        readings, least if kind in ("within", "beyond") else 1, FEWEST_TOGETHER if kind in ("beyond", "between") else 1
+    )
     values_NK, run_N, stratum_U = found.values_NK, found.run_N, found.stratum_U
     sets, set_U = np.unique(found.set_U, return_inverse=True)
     counts = len(values_NK), len(stratum_U), len(sets)
     if counts[1] < 2 or counts[0] < 3:
-        few = f"fewer than {'three' if kind == 'beyond' else 'two'} runs with readings enough of both"
+        few = f"fewer than {'three' if kind in ('beyond', 'between') else 'two'} runs with readings enough of both"
         return Correlation(None, None, None, *counts, why=few)
     stratum_N = np.zeros_like(run_N) if kind == "all" else stratum_U[run_N]
     if method == "spearman":
@@ -115,6 +121,8 @@ def correlation(
     weights_BS = _draws(stratum_S, draws, np.random.default_rng(seed))
     drawn_B = _correlations(weights_BS, products_SKK, sums_SK, count_S, cells)
     spread = float(np.nanstd(np.arctanh(np.clip(drawn_B, -_CLOSEST, _CLOSEST)), ddof=1))
+    if spread < _ROUNDING:
+        return Correlation(value, None, None, *counts, why="no interval: every draw of the runs gives the same value")
     half = float(stdtrit(beyond, (1 + LEVEL) / 2)) * spread * math.sqrt(len(sets) / beyond)
     centre = math.atanh(max(-_CLOSEST, min(_CLOSEST, value)))
     return Correlation(value, math.tanh(centre - half), math.tanh(centre + half), *counts)
@@ -139,7 +147,7 @@ def _present(readings: Readings, least: int, together: int) -> Readings:
 
 
 def _one_per_run(readings: Readings) -> Readings:
-    """The mean of each run's rows; strata of a single run have nothing to compare and are left out."""
+    """The mean of each run's rows; runs without any are left out."""
     values, runs = [], []
     for run in range(len(readings.stratum_U)):
         rows = readings.values_NK[readings.run_N == run]
@@ -147,11 +155,8 @@ def _one_per_run(readings: Readings) -> Readings:
         if len(rows):
             values.append(rows.mean(axis=0))
             runs.append(run)
-    strata = readings.stratum_U[runs]
-    several = np.isin(strata, [one for one in np.unique(strata) if (strata == one).sum() > 1])
-    kept = np.array(values, dtype=np.float64).reshape(len(runs), readings.values_NK.shape[1])[several]
-    numbers = np.arange(len(kept))
-    return Readings(kept, numbers, strata[several], readings.set_U[runs][several], np.zeros(len(kept)))
+    kept = np.array(values, dtype=np.float64).reshape(len(runs), readings.values_NK.shape[1])
+    return Readings(kept, np.arange(len(kept)), readings.stratum_U[runs], readings.set_U[runs], np.zeros(len(kept)))
 
 
 def _without_course(values_NK: Floats, run_N: Ints, stratum_N: Ints, step_N: Floats) -> Floats:

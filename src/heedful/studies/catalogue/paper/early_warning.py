@@ -38,7 +38,7 @@ def early_warning() -> Study:
             Lead("Alarms of collapse", _LOSING, _LEARNING, GREEDY, alarms=OF_COLLAPSE, drift_free=0),
             Lead("All alarms", _LOSING, _LEARNING, GREEDY, drift_free=0),
         ),
-        minutes=5.0,
+        minutes=6.0,
         notes=(
             "sokoban_keep_all lost success in earlier studies, on other seeds. Nothing there is made to collapse: "
             "every task is rewarded, and no thought is a template at the start.",
