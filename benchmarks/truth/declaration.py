@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from benchmarks.truth import actions, episodes, gradients, luck, studies, thoughts, trends
+from benchmarks.truth import actions, correlations, episodes, gradients, luck, studies, thoughts, trends
 from benchmarks.truth.channels import HEAD
 from benchmarks.truth.simulation import Case, Estimator
 
 CASES: dict[str, Case] = {
     case.name: case
-    for module in (episodes, luck, studies, thoughts, actions, gradients, trends)
+    for module in (episodes, luck, studies, thoughts, actions, gradients, trends, correlations)
     for case in module.CASES
 }
 
@@ -16,6 +16,7 @@ _BY_DESIGN = "exact, from the distribution of the tasks"
 _AT_N = "expected value at this number of prompts, by integration"
 _SUMMED = "sum over types, thoughts and actions"
 _EXACT = "exact, from the population"
+_NORMAL = "exact, from normal distributions"
 
 
 def _row(label: str, covers: str, read: str, known: str) -> Estimator:
@@ -201,6 +202,15 @@ ESTIMATORS = (
     _row("studies: gain over tasks", "", "gain_over_tasks", "the mean gain of the tasks"),
     _row("studies: counts (Clopper and Pearson)", "", "count", "the rate itself"),
     _row("studies: area under a ROC curve", "", "area", "exact, from two normal distributions"),
+    *(
+        _row(f"`heedful correlate`: {view}, {method.capitalize()}", "", correlations.named(method, view), _NORMAL)
+        for method in ("pearson", "spearman")
+        for view in ("all", "within runs", "beyond the course", "between runs", "between runs of a seed")
+    ),
+    *(
+        _row(f"`heedful correlate`: {view}, Pearson", "", correlations.named("pearson", view), _NORMAL)
+        for view in ("next, within runs", "next given now")
+    ),
 )
 
 NO_INTERVAL: dict[str, str] = {
