@@ -11,7 +11,7 @@ import itertools
 import json
 import re
 import shlex
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from pathlib import Path
@@ -92,10 +92,22 @@ def command(study: Study, outcomes: Outcomes, starts: Sequence[Mapping[str, Any]
     words = ["heedful", "study", files[-1] if files else study.name, "--seeds", ",".join(map(str, seeds))]
     asked = [start.get("arms", ()) for start in starts]
     if asked and all(asked):
-        named = dict.fromkeys(itertools.chain.from_iterable(asked))
-        words += ["--arms", ",".join(each for each in named if any(fnmatchcase(arm.name, each) for arm in study.arms))]
+        words += ["--arms", ",".join(_patterns(study, itertools.chain.from_iterable(asked)))]
     steps = {start["steps"] for start in starts if start.get("steps")}
     return shlex.join([*words, *(word for each in steps for word in ("--steps", str(each)))])
+
+
+def _patterns(study: Study, asked: Iterable[str]) -> list[str]:
+    """Patterns that name all arms that were asked for: those of many arms first, without those that add none."""
+    names = [arm.name for arm in study.arms]
+    matched = {pattern: {name for name in names if fnmatchcase(name, pattern)} for pattern in asked}
+    kept: list[str] = []
+    left = set(names)
+    for pattern in sorted(matched, key=lambda each: -len(matched[each])):
+        if matched[pattern] & left:
+            kept.append(pattern)
+            left -= matched[pattern]
+    return kept
 
 
 @dataclass(frozen=True, slots=True)
