@@ -57,7 +57,7 @@ def planted() -> Study:
         "planted",
         "Which metric tells thoughts that are templates from thoughts that read their prompt, and from what share on?",
         arms,
-        seeds=(0, 1),
+        seeds=(0, 1, 2),
         dial="planted share of templates",
         measures=(
             Measure("gap per token", f"{INFORMATION}/gap_per_token", "mean"),
@@ -73,7 +73,7 @@ def planted() -> Study:
             Measure("success under empty thoughts", "forced/empty/success", "mean"),
         ),
         separations=(Separation("Share of at least one half against none", collapsed, (healthy,)),),
-        minutes=2.5,
+        minutes=4.5,
         notes=(
             "Every batch is 16 prompts x 4 thoughts of a warm start that was never trained by reward; each seed grows "
             "warm starts of its own, so areas are not those of one lucky model.",
