@@ -71,7 +71,7 @@ def _pairs(rho: float, shape: Sequence[int], rng: np.random.Generator) -> Floats
 
 @dataclass(frozen=True)
 class Shared:
-    """Every part of the variance has the same correlation, so Pearson's is `rho` in every view but one."""
+    """Every part of the variance has the same correlation, so Pearson's is `rho` but between runs."""
 
     layout: Layout
     rho: float
@@ -116,7 +116,7 @@ class Shared:
 
 
 def _of_ranks(correlation: float) -> float:
-    """Proportional to the covariance of the ranks of two normal values (Kendall and Gibbons 1990, chapter 9)."""
+    """Proportional to the covariance of the ranks of two normal values (Pearson 1907)."""
     return math.asin(correlation / 2)
 
 
@@ -127,7 +127,7 @@ def _within(rho: float, share: float) -> float:
 
 @dataclass(frozen=True)
 class Following:
-    """The reading is success now, plus a part of its next change, plus noise of its own, each times a weight."""
+    """The reading is success now, plus `next_change` times the next change, plus noise; both have a variance of 1."""
 
     layout: Layout
     next_change: float
