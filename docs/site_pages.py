@@ -4,7 +4,8 @@
 
 - `index.md`, the README;
 - `api/PACKAGE.md` for each such entry of the navigation, from the package's docstrings;
-- `repository/PATH.md` for every file outside docs/ that a page links to, so that links to sources work without a host.
+- `repository/PATH.md` for every file or folder outside docs/ that a page links to, so that links to sources work
+  without a host. The page of a folder lists its files.
 """
 
 from __future__ import annotations
@@ -40,7 +41,7 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
     for path in linked(
         ROOT, {origin(uri): text for uri, text in (written | made).items() if not uri.startswith("api/")}
     ):
-        made[site_uri(path)] = repository_page(path, _read(path))
+        made[site_uri(path)] = repository_page(ROOT, path)
     for uri, text in made.items():
         files.append(File.generated(config, uri, content=text))
     return files
@@ -84,7 +85,7 @@ def relinked(markdown: str, path: str, uri: str) -> str:
 
 
 def linked(root: Path, pages: dict[str, str]) -> list[str]:
-    """The files outside docs/ that pages link to, and those that these link to.
+    """The files and folders outside docs/ that pages link to, and those that these link to.
 
     Args:
         root: The repository.
@@ -96,16 +97,21 @@ def linked(root: Path, pages: dict[str, str]) -> list[str]:
         path, text = waiting.pop()
         for link in LINK.findall(_outside_code(text, lambda part: part, code="")):
             target = _resolved(path, link)
-            if target in found or target in pages or target.startswith("docs/") or not (root / target).is_file():
+            if target in found or target in pages or target.startswith("docs/") or not (root / target).exists():
                 continue
             found[target] = None
-            if target.endswith(".md"):
-                waiting.append((target, _read(target)))
+            if target.endswith(".md") or (root / target).is_dir():
+                waiting.append((target, repository_page(root, target)))
     return sorted(found)
 
 
-def repository_page(path: str, text: str) -> str:
-    """The page of a file: Markdown as it is, anything else as a listing."""
+def repository_page(root: Path, path: str) -> str:
+    """The page of a file: Markdown as it is, anything else as a listing. The page of a folder: links to its files."""
+    place = root / path
+    if place.is_dir():
+        names = sorted(each.name for each in place.iterdir() if each.is_file())
+        return f"# {path}\n\n" + "".join(f"- [{name}]({place.name}/{name})\n" for name in names)
+    text = _read_file(place)
     if path.endswith(".md"):
         return text
     return f"# {path}\n\n````{LANGUAGES.get(Path(path).suffix, 'text')}\n{text.rstrip()}\n````\n"

@@ -62,7 +62,34 @@ def test_the_files_that_pages_link_to_become_pages_and_so_do_those_behind_them(
         tmp_path, {"docs/a.md": "[notes](../notes.md) [gone](../gone.md)\n```\n[code](../no.md)\n```\n"}
     )
     assert found == ["notes.md", "src/code.py"]
-    assert "````python\nanswer = 42\n````" in pages.repository_page("src/code.py", "answer = 42\n")
+    assert "````python\nanswer = 42\n````" in pages.repository_page(tmp_path, "src/code.py")
+
+
+def test_a_folder_that_a_page_links_to_becomes_a_list_of_its_files(pages: ModuleType, tmp_path: Path) -> None:
+    tables = tmp_path / "results" / "tables"
+    (tables / "old").mkdir(parents=True)
+    for name in ("b.md", "a.csv"):
+        (tables / name).write_text("x")
+    found = pages.linked(tmp_path, {"docs/a.md": "[all tables](../results/tables)"})
+    assert found == ["results/tables", "results/tables/a.csv", "results/tables/b.md"]
+    assert pages.repository_page(tmp_path, "results/tables") == (
+        "# results/tables\n\n- [a.csv](tables/a.csv)\n- [b.md](tables/b.md)\n"
+    )
+
+
+def test_every_link_of_a_page_leads_to_a_page_or_file_of_the_site(pages: ModuleType) -> None:
+    texts = {str(each.relative_to(ROOT)): each.read_text(encoding="utf-8") for each in (ROOT / "docs").rglob("*.md")}
+    texts["README.md"] = (ROOT / "README.md").read_text(encoding="utf-8")
+    made = {path: pages.repository_page(ROOT, path) for path in pages.linked(ROOT, texts)}
+    dead = {
+        (path, link)
+        for path, text in (texts | made).items()
+        for link in pages.LINK.findall(pages._outside_code(text, lambda part: part, code=""))
+        if (target := pages._resolved(path, link)) not in made
+        and target not in texts
+        and not (target.startswith("docs/") and (ROOT / target).is_file())
+    }
+    assert dead == set()
 
 
 def test_a_package_that_exports_names_shows_these_and_another_one_its_modules(
