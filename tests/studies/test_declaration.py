@@ -14,6 +14,7 @@ from heedful.run.presets import preset
 from heedful.studies import STUDIES, find_study
 from heedful.studies.declaration import (
     Arm,
+    Interaction,
     Lead,
     Measure,
     Pair,
@@ -189,6 +190,22 @@ def test_a_pool_goes_with_any_of_its_arms_and_takes_its_comparisons_along() -> N
 def test_a_pool_that_cannot_be_is_refused(pools: list[Any], said: str) -> None:
     with pytest.raises(ValueError, match=re.escape(said)):
         study_from_json(study_to_json(small()) | {"pools": pools})
+
+
+def test_an_interaction_goes_with_any_arm_of_its_pairs() -> None:
+    pairs = Pair("a", "c"), Pair("ab", "c"), Pair("a", "b")
+    interactions = Interaction(pairs[0], pairs[1]), Interaction(pairs[2], pairs[0])
+    study = replace(small(), pools=(Pool("ab", ("a", "b")),), interactions=interactions)
+    assert study_from_json(json.loads(json.dumps(study_to_json(study)))) == study
+    assert narrowed(study).interactions == interactions
+    assert narrowed(study, arms=("a", "c")).interactions == ()
+
+
+def test_an_interaction_that_cannot_be_is_refused() -> None:
+    with pytest.raises(ValueError, match="expected interactions of two pairs, found a against b as its own base"):
+        Interaction(Pair("a", "b"), Pair("a", "b"))
+    with pytest.raises(ValueError, match="d is compared or read, but no arm has that name"):
+        replace(small(), interactions=(Interaction(Pair("a", "b"), Pair("d", "c")),))
 
 
 def test_runs_without_a_folder_of_their_arm_are_of_a_single_arm() -> None:

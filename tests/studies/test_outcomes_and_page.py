@@ -12,11 +12,11 @@ from written_runs import WrittenRuns
 
 from heedful.report.record import Point, Series
 from heedful.storage import write_rollouts
-from heedful.studies.declaration import Arm, Lead, Measure, Pair, Pool, Separation, Study, train
+from heedful.studies.declaration import Arm, Interaction, Lead, Measure, Pair, Pool, Separation, Study, train
 from heedful.studies.figures import curves, mean_series, over_the_dial
 from heedful.studies.outcomes import Outcomes, read_outcomes, reading_of, total_until
 from heedful.studies.page import command, markdown, write_results
-from heedful.studies.tables import measure_rows
+from heedful.studies.tables import interaction_rows, measure_rows
 from heedful.studies.verdict import verdict
 from heedful.types import Ending, Group, Metric, Task, Trajectory
 
@@ -175,6 +175,29 @@ def test_a_pool_is_the_mean_over_its_arms_seed_by_seed_and_task_by_task(written:
     assert half.arms[2].missing[0] == "old: not over"
     legends = [[name for _, name in panel.legend] for panel in curves(pooled, outcomes)]
     assert legends == [["new", "old"], ["both"]]
+
+
+def test_an_interaction_is_the_difference_of_two_differences_seed_by_seed(written: WrittenRuns) -> None:
+    names = "new", "old", "new_slow", "old_slow"
+    pairs = Pair("new", "old"), Pair("new_slow", "old_slow")
+    crossed = study(
+        arms=tuple(Arm(name, train("echo")) for name in names), pairs=pairs, interactions=(Interaction(*pairs),)
+    )
+    for seed, finals in enumerate(((0.7, 0.5, 0.6, 0.6), (0.8, 0.5, 0.7, 0.6), (0.9, 0.5, 0.9, 0.6), (0.9, 0.5, 0.9))):
+        for name, final in zip(names, finals, strict=False):  # the last arm has no fourth seed
+            written.add(name, seed, {SUCCESS: [0.4, None, final]})
+    seeds = (0, 1, 2, 3)
+    runs = [run for run in written.folder.runs(replace(crossed, seeds=seeds)) if run.folder.path.exists()]
+    outcomes = read_outcomes(replace(crossed, seeds=seeds), runs)
+    found = outcomes.measures[0].interactions[0].over_seeds
+    # .2 - .0, .3 - .1 and .4 - .3: mean 1/6, sample deviation .057735, half width 4.3027 * .057735 / sqrt(3).
+    assert dict(found.by_seed) == pytest.approx({0: 0.2, 1: 0.2, 2: 0.1})
+    assert (found.mean.value, found.mean.low) == pytest.approx((1 / 6, 1 / 6 - 0.14342), abs=1e-4)
+    assert (found.p_value, found.mean.why) == (0.25, "1 missing: the other pair has no value")
+    said = "final success, (new against old) less (new_slow against old_slow): higher. Difference +0.167 [+0.0232 to"
+    assert any(sentence.startswith(said) for sentence in verdict(crossed, outcomes, len(runs)))
+    assert interaction_rows(outcomes)[1][:2] == ["final success", "(new − old) − (new_slow − old_slow)"]
+    assert "Interactions: paired differences less other ones." in markdown(crossed, outcomes, [], "")
 
 
 def test_a_curve_of_several_arms_is_their_mean_seed_by_seed_where_all_have_a_value(written: WrittenRuns) -> None:

@@ -43,6 +43,11 @@ def of_filters(study: Study) -> None:
         for control, filter in (("keep_all", KeepAll()), ("random_subset", RandomSubset(like=filtered.filter))):
             assert found[f"{stem}_{control}"] == replace(filtered, filter=filter)
             assert (f"{stem}_top_p", f"{stem}_{control}") in compared
+    # What is compared between settings is the filter against none, which each setting reports by itself, too.
+    assert study.interactions
+    for each in study.interactions:
+        assert {each.pair, each.base} <= set(study.pairs)
+        assert all(pair.control == f"{pair.arm.removesuffix('_top_p')}_keep_all" for pair in (each.pair, each.base))
 
 
 def test_regularised_pulls_to_the_start_and_to_entropy_at_four_strengths_on_three_environments() -> None:
@@ -83,6 +88,15 @@ def test_matrix_has_four_algorithms_on_the_rest_of_the_papers_environments() -> 
     assert {(each.algorithm.kl, each.algorithm.entropy, each.algorithm.minibatches) for each in found} == {
         (0, 0.001, 1)
     }
+
+
+def test_algorithms_has_the_same_table_on_frozen_lake_without_a_regulariser() -> None:
+    study = find_study("algorithms")
+    of_filters(study)
+    assert {(type(each.algorithm).__name__, each.env.name) for each in configs(study).values()} == {
+        (name, "frozen_lake") for name in ("Ppo", "Grpo", "Dapo", "DrGrpo")
+    }
+    assert {each.algorithm.entropy for each in configs(study).values()} == {0}
 
 
 def test_sizes_grow_seedlings_of_four_sizes() -> None:

@@ -137,7 +137,7 @@ def _about(request: Request) -> str:
     arms = [f"  {arm.name:<{max(len(each.name) for each in study.arms)}}  {_kind(arm.job)}" for arm in study.arms]
     measures = [f"  {measure.title} ({measure.metric}, {measure.when})" for measure in study.measures]
     pools = [f"  {pool.name}: {', '.join(pool.arms)}" for pool in study.pools]
-    pairs = [f"  {pair.arm} against {pair.control}" for pair in study.pairs]
+    pairs = [f"  {names}" for names in (*(p.names for p in study.pairs), *(i.names for i in study.interactions))]
     return "\n".join(
         [
             f"{study.name}: {study.question}",

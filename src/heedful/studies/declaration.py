@@ -20,6 +20,7 @@ from heedful.run.config import TrainConfig
 from heedful.run.presets import preset
 from heedful.storage import MOST_STEP
 from heedful.studies.analyses import Factorial, Hunt, Lead, Separation, refuse_no_steps, refuse_sizes
+from heedful.studies.comparisons import Interaction, Pair, Pool
 from heedful.studies.jobs import JOBS, Job, TrainingJob, refuse_name
 
 When = Literal["last", "first", "change", "mean", "highest", "lowest", "first_at_least", "first_at_most", "total_until"]
@@ -48,31 +49,6 @@ class Arm:
     def after(self) -> str | None:
         """The arm whose run of the same seed this arm's job reads."""
         return getattr(self.job, "after", None)
-
-
-@dataclass(frozen=True, slots=True)
-class Pool:
-    """Several arms as one: of each measure the mean over the arms, seed by seed. Pairs name it like an arm."""
-
-    name: str
-    arms: tuple[str, ...]
-
-    def __post_init__(self) -> None:
-        refuse_name("a pool", self.name)
-        if not self.arms or len(set(self.arms)) < len(self.arms):
-            raise ValueError(f"pool {self.name}: expected distinct arms, found {', '.join(self.arms) or 'none'}")
-
-
-@dataclass(frozen=True, slots=True)
-class Pair:
-    """A comparison, seed by seed: an arm, or a pool of arms, against its control."""
-
-    arm: str
-    control: str
-
-    def __post_init__(self) -> None:
-        if self.arm == self.control:
-            raise ValueError(f"expected pairs of two arms, found {self.arm} as its own control")
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,6 +98,8 @@ class Study:
     """The first one decides the verdict's sentence."""
     pools: tuple[Pool, ...] = ()
     """Rows of their own in the tables, after the arms."""
+    interactions: tuple[Interaction, ...] = ()
+    """Differences of differences, in a table of their own."""
     curves: tuple[str, ...] = ()
     """Metrics that the page draws over steps, one band per arm."""
     dial: str = ""
@@ -177,7 +155,8 @@ class Study:
     def _arms_named(self) -> list[str]:
         """Every arm that a pair, an analysis or another arm refers to."""
         pools = [pool.name for pool in self.pools]
-        named = [name for pair in self.pairs for name in (pair.arm, pair.control) if name not in pools]
+        pairs = [*self.pairs, *(pair for each in self.interactions for pair in (each.pair, each.base))]
+        named = [name for pair in pairs for name in (pair.arm, pair.control) if name not in pools]
         named += [name for pool in self.pools for name in pool.arms]
         named += [arm.after for arm in self.arms if arm.after is not None]
         named += [name for each in self.separations for name in (*each.collapsed, *each.healthy)]
@@ -230,6 +209,10 @@ def narrowed(study: Study, arms: tuple[str, ...] = (), seeds: tuple[int, ...] = 
     names = {arm.name for arm in kept}
     pools = tuple(pool for pool in study.pools if names.issuperset(pool.arms))
     compared = names.union(pool.name for pool in pools)
+
+    def stays(pair: Pair) -> bool:
+        return {pair.arm, pair.control} <= compared
+
     separations = (
         replace(each, collapsed=_only(each.collapsed, names), healthy=_only(each.healthy, names))
         for each in study.separations
@@ -251,7 +234,8 @@ def narrowed(study: Study, arms: tuple[str, ...] = (), seeds: tuple[int, ...] = 
         seeds=seeds or study.seeds,
         minutes=minutes,
         pools=pools,
-        pairs=tuple(pair for pair in study.pairs if {pair.arm, pair.control} <= compared),
+        pairs=tuple(filter(stays, study.pairs)),
+        interactions=tuple(each for each in study.interactions if stays(each.pair) and stays(each.base)),
         separations=tuple(each for each in separations if each.collapsed and each.healthy),
         leads=tuple(each for each in leads if each.induced or each.healthy),
         factorials=tuple(each for each in factorials if each.arms),
@@ -345,6 +329,7 @@ def _resolved(arm: Any) -> Any:
 __all__ = [
     "Arm",
     "Hunt",
+    "Interaction",
     "Job",
     "Lead",
     "Measure",

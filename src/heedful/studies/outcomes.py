@@ -18,7 +18,8 @@ from heedful.report.record import Point, RunRecord, Series, flatten, read_run
 from heedful.run.edits import FREE
 from heedful.storage import read_rollouts
 from heedful.studies.analyses import Factorial
-from heedful.studies.declaration import Measure, Pair, Pool, Study
+from heedful.studies.comparisons import Interaction, Pair, Pool
+from heedful.studies.declaration import Measure, Study
 from heedful.studies.detector.candidates import HuntOutcome, read_hunt
 from heedful.studies.detector.early_warning import LeadOutcome, read_lead
 from heedful.studies.detector.separation import SeparationOutcome, read_separation
@@ -65,12 +66,12 @@ class ArmValue:
 
 @dataclass(frozen=True, slots=True)
 class PairValue:
-    """One measure of one pair."""
+    """One measure of one pair, or of the interaction of two."""
 
-    pair: Pair
+    pair: Pair | Interaction
     over_seeds: PairedDifference
     over_tasks: Metric | None
-    """Over the tasks that both evaluated, each averaged over the seeds; only for evaluated success."""
+    """Over the tasks that both evaluated, each averaged over the seeds; only for evaluated success of a pair."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,6 +82,7 @@ class MeasureOutcome:
     arms: tuple[ArmValue, ...]
     """The arms in their order, then the pools."""
     pairs: tuple[PairValue, ...]
+    interactions: tuple[PairValue, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -222,11 +224,23 @@ def _measure(study: Study, measure: Measure, runs: Sequence[FinishedRun]) -> Mea
     arms += tuple(_pool(measure, pool, [arm for arm in arms if arm.arm in pool.arms]) for pool in study.pools)
     values = {arm.arm: arm.by_seed for arm in arms}
     members = {arm.name: (arm.name,) for arm in study.arms} | {pool.name: pool.arms for pool in study.pools}
-    pairs = []
-    for pair in study.pairs:
-        difference = paired_difference(measure.title, values[pair.arm], values[pair.control])
-        pairs.append(PairValue(pair, difference, _over_tasks(measure, members[pair.arm], members[pair.control], runs)))
-    return MeasureOutcome(measure, arms, tuple(pairs))
+
+    def difference(pair: Pair) -> PairedDifference:
+        return paired_difference(measure.title, values[pair.arm], values[pair.control])
+
+    pairs = tuple(
+        PairValue(pair, difference(pair), _over_tasks(measure, members[pair.arm], members[pair.control], runs))
+        for pair in study.pairs
+    )
+    interactions = tuple(
+        PairValue(
+            each,
+            paired_difference(measure.title, difference(each.pair).by_seed, difference(each.base).by_seed, "pair"),
+            None,
+        )
+        for each in study.interactions
+    )
+    return MeasureOutcome(measure, arms, pairs, interactions)
 
 
 def _arm(measure: Measure, arm: str, runs: Sequence[FinishedRun], by_task: bool) -> ArmValue:

@@ -34,6 +34,7 @@ from heedful.studies.tables import (
     area_rows,
     factorial_rows,
     hunt_rows,
+    interaction_rows,
     lead_rows,
     markdown_page,
     markdown_rows,
@@ -140,6 +141,13 @@ def _tables(study: Study, outcomes: Outcomes) -> Iterator[_Table]:
             "cannot fall below 2/2^n. Over tasks: would the same policies differ as much on other tasks?"
         )
         yield _Table("Paired differences", lead, "Paired differences.", pair_rows(outcomes))
+    if study.interactions and outcomes.measures:
+        lead = (
+            "Does a comparison come out otherwise in another setting? Its difference minus that of another pair, seed "
+            "by seed, with the same interval and test."
+        )
+        caption = "Interactions: paired differences less other ones."
+        yield _Table("Interactions", lead, caption, interaction_rows(outcomes))
     for separation in outcomes.separations:
         title = separation.spec.title
         lead = (

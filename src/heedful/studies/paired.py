@@ -92,15 +92,17 @@ def mean_over(name: str, values: Sequence[float], missing: Sequence[str] = ()) -
     return Metric(name, fmean(values), len(values), *interval, lost, effective_clusters(values))
 
 
-def paired_difference(name: str, arm: Mapping[int, float], control: Mapping[int, float]) -> PairedDifference:
-    """The arm minus the control over the seeds that both have."""
+def paired_difference(
+    name: str, arm: Mapping[int, float], control: Mapping[int, float], side: str = "arm"
+) -> PairedDifference:
+    """The arm minus the control over the seeds that both have. `side`: what one of the two is called."""
     by_seed = {seed: arm[seed] - control[seed] for seed in sorted(arm.keys() & control.keys())}
     lost = len(arm.keys() ^ control.keys())
     values = list(by_seed.values())
-    reasons = ["the other arm has no value"] * lost
+    reasons = [f"the other {side} has no value"] * lost
     mean = mean_over(name, values, reasons)
     if not values:
-        mean = Metric(name, None, 0, why="no seed has a value in both arms")
+        mean = Metric(name, None, 0, why=f"no seed has a value in both {side}s")
     return PairedDifference(mean, by_seed, sign_flip_p(values))
 
 

@@ -18,6 +18,7 @@ from heedful.studies.detector.roc import Area
 from heedful.studies.detector.separation import SeparationOutcome
 from heedful.studies.factorial import FactorialOutcome
 from heedful.studies.outcomes import Outcomes
+from heedful.studies.paired import PairedDifference
 from heedful.types import Metric
 
 MOST_LISTED = 40
@@ -64,19 +65,24 @@ def pair_rows(outcomes: Outcomes) -> Rows:
     rows = [["measure", "pair", "difference over seeds", "n", "sign-flip p", "difference over tasks"]]
     for outcome in outcomes.measures:
         for value in outcome.pairs:
-            difference = value.over_seeds
             tasks = "–" if value.over_tasks is None else signed(value.over_tasks)
-            rows.append(
-                [
-                    outcome.measure.title,
-                    f"{value.pair.arm} − {value.pair.control}",
-                    signed(difference.mean),
-                    str(difference.mean.n or 0),
-                    "–" if difference.p_value is None else f"{difference.p_value:.3g}",
-                    tasks,
-                ]
-            )
+            rows.append([outcome.measure.title, str(value.pair), *_over_seeds(value.over_seeds), tasks])
     return rows
+
+
+def interaction_rows(outcomes: Outcomes) -> Rows:
+    """Every measure of every interaction."""
+    rows = [["measure", "pair, less another", "difference over seeds", "n", "sign-flip p"]]
+    return rows + [
+        [outcome.measure.title, str(value.pair), *_over_seeds(value.over_seeds)]
+        for outcome in outcomes.measures
+        for value in outcome.interactions
+    ]
+
+
+def _over_seeds(difference: PairedDifference) -> list[str]:
+    p_value = "–" if difference.p_value is None else f"{difference.p_value:.3g}"
+    return [signed(difference.mean), str(difference.mean.n or 0), p_value]
 
 
 def hunt_rows(outcome: HuntOutcome) -> Rows:

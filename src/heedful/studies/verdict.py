@@ -50,8 +50,9 @@ def verdict(study: Study, outcomes: Outcomes, runs_in_all: int) -> list[str]:
         )
     for outcome in outcomes.measures if study.flat else ():
         sentences += _gained(outcome)
-    if outcomes.measures:
-        sentences += _all_compared(outcomes.measures[0])
+    for first in outcomes.measures[:1]:
+        sentences += _all_compared(first.measure.title, first.pairs, "comparisons")
+        sentences += _all_compared(first.measure.title, first.interactions, "interactions")
     sentences += [_separated(outcome) for outcome in outcomes.separations]
     for lead in outcomes.leads:
         sentences += _warned(lead)
@@ -82,34 +83,33 @@ def _gained(outcome: MeasureOutcome) -> list[str]:
     return sentences
 
 
-def _all_compared(outcome: MeasureOutcome) -> list[str]:
+def _all_compared(title: str, values: Sequence[PairValue], kind: str) -> list[str]:
     """A sentence for each comparison. Of many: all unclear ones in one sentence, then one for each clear one."""
-    if len(outcome.pairs) <= MOST_SENTENCES:
-        return [_compared(outcome, pair) for pair in outcome.pairs]
-    known = [pair for pair in outcome.pairs if isinstance(pair.over_seeds.mean.value, int | float)]
-    unclear = [float(pair.over_seeds.mean.value or 0.0) for pair in known if not pair.over_seeds.clear]
+    if len(values) <= MOST_SENTENCES:
+        return [_compared(title, value) for value in values]
+    known = [value for value in values if isinstance(value.over_seeds.mean.value, int | float)]
+    unclear = [float(value.over_seeds.mean.value or 0.0) for value in known if not value.over_seeds.clear]
     sentence = (
-        f"{outcome.measure.title}: {len(known)} of {len(outcome.pairs)} comparisons have values, and "
-        f"{len(known) - len(unclear)} of these are clear. Where nothing differs, about {len(known) / 20:.2g} would be, "
-        "by chance."
+        f"{title}: {len(known)} of {len(values)} {kind} have values, and {len(known) - len(unclear)} of these are "
+        f"clear. Where nothing differs, about {len(known) / 20:.2g} would be, by chance."
     )
     if unclear:
-        lowest, highest = (signed(Metric(outcome.measure.title, find(unclear))) for find in (min, max))
+        lowest, highest = (signed(Metric(title, find(unclear))) for find in (min, max))
         sentence += f" The differences that are not clear lie from {lowest} to {highest}."
-    return [sentence, *(_compared(outcome, pair) for pair in known if pair.over_seeds.clear)]
+    return [sentence, *(_compared(title, value) for value in known if value.over_seeds.clear)]
 
 
-def _compared(outcome: MeasureOutcome, value: PairValue) -> str:
-    difference, names = value.over_seeds, f"{value.pair.arm} against {value.pair.control}"
+def _compared(title: str, value: PairValue) -> str:
+    difference, names = value.over_seeds, value.pair.names
     if not isinstance(difference.mean.value, int | float):
-        return f"{outcome.measure.title}, {names}: unknown ({difference.mean.why})."
+        return f"{title}, {names}: unknown ({difference.mean.why})."
     said = "not distinguishable from no difference"
     if difference.clear:
         said = "higher" if difference.mean.value > 0 else "lower"
     tasks = value.over_tasks
     over_tasks = "" if tasks is None or tasks.value is None else f"; over {_many(tasks.n, 'task')} {signed(tasks)}"
     return (
-        f"{outcome.measure.title}, {names}: {said}. Difference {signed(difference.mean)} over "
+        f"{title}, {names}: {said}. Difference {signed(difference.mean)} over "
         f"{_many(difference.mean.n, 'seed')}{_p(difference.p_value)}{over_tasks}."
     )
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 
 from heedful.studies.catalogue.metric_names import GREEDY, INFORMATION, SUCCESS
-from heedful.studies.declaration import Measure, Pair, Pool
+from heedful.studies.comparisons import Interaction, Pair, Pool
+from heedful.studies.declaration import Measure
 
 LEAN = (
     "--keep-rollouts evaluations --checkpoint-every 20 --evaluation.times 3 --evaluation.tasks 256 "
@@ -55,6 +56,15 @@ def against_controls(stems: Iterable[str]) -> tuple[Pair, ...]:
     """For each setting, named `STEM_FILTER`: the filter against no filter, and against as many prompts at random."""
     filter, *controls = FILTERS
     return tuple(Pair(f"{stem}_{filter}", f"{stem}_{control}") for stem in stems for control in controls)
+
+
+def effect_against(stems: Iterable[str], base: str) -> tuple[Interaction, ...]:
+    """Does the filter, against no filter, give more in settings than in the setting `base`? Arms: `STEM_FILTER`."""
+
+    def effect(stem: str) -> Pair:
+        return Pair(f"{stem}_{FILTERS[0]}", f"{stem}_{FILTERS[1]}")
+
+    return tuple(Interaction(effect(stem), effect(base)) for stem in stems)
 
 
 def pools_of_filters(stems: Mapping[str, Iterable[str]]) -> tuple[Pool, ...]:

@@ -3,7 +3,15 @@
 from __future__ import annotations
 
 from heedful.studies.catalogue.metric_names import ONE_OUTCOME
-from heedful.studies.catalogue.paper.lean_runs import CURVES, FILTERS, LEAN, WATCHED, against_controls, pools_of_filters
+from heedful.studies.catalogue.paper.lean_runs import (
+    CURVES,
+    FILTERS,
+    LEAN,
+    WATCHED,
+    against_controls,
+    effect_against,
+    pools_of_filters,
+)
 from heedful.studies.declaration import Arm, Measure, Study, train
 
 ALGORITHMS = ("ppo", "grpo", "dapo", "dr_grpo")
@@ -47,6 +55,11 @@ def matrix() -> Study:
         pairs=against_controls((*stems, *pools)),
         measures=(*WATCHED, Measure("advantage of groups with one outcome", ONE_OUTCOME, "mean")),
         pools=pools_of_filters(pools),
+        interactions=tuple(
+            each
+            for env in steps
+            for each in effect_against([f"{env}_{name}" for name in ALGORITHMS if name != "grpo"], base=f"{env}_grpo")
+        ),
         curves=(*CURVES, ONE_OUTCOME),
         minutes=7.0,
         notes=(
@@ -84,6 +97,7 @@ def sizes() -> Study:
         pairs=against_controls((*stems, *pools)),
         measures=WATCHED,
         pools=pools_of_filters(pools),
+        interactions=tuple(each for env in steps for each in effect_against([f"{env}_10M"], base=f"{env}_up_to_3M")),
         curves=CURVES,
         dial="million parameters",
         minutes=3.3,

@@ -2,7 +2,15 @@
 
 from __future__ import annotations
 
-from heedful.studies.catalogue.paper.lean_runs import CURVES, FILTERS, LEAN, WATCHED, against_controls, pools_of_filters
+from heedful.studies.catalogue.paper.lean_runs import (
+    CURVES,
+    FILTERS,
+    LEAN,
+    WATCHED,
+    against_controls,
+    effect_against,
+    pools_of_filters,
+)
 from heedful.studies.declaration import Arm, Measure, Pair, Study, train
 
 COEFFICIENTS = (0.0, 0.001, 0.01, 0.03)
@@ -29,6 +37,7 @@ def regularised() -> Study:
         for filter in FILTERS
     )
     none, *strengths = COEFFICIENTS
+    most = strengths[-1]
     pools = {f"{env}_pulled": [f"{env}_{c:g}" for c in strengths] for env in _STEPS}
     harm = tuple(Pair(f"{env}_{c:g}_keep_all", f"{env}_{none:g}_keep_all") for env in _STEPS for c in strengths)
     return Study(
@@ -38,6 +47,11 @@ def regularised() -> Study:
         seeds=(0, 1, 2),
         pairs=(*against_controls((*stems, *pools)), *harm),
         pools=pools_of_filters(pools),
+        interactions=tuple(
+            each
+            for env in _STEPS
+            for each in effect_against((f"{env}_{most:g}", f"{env}_pulled"), base=f"{env}_{none:g}")
+        ),
         measures=(*WATCHED, Measure("KL to the start at the end", "policy/kl_to_reference")),
         curves=CURVES,
         dial="coefficient of KL and entropy",

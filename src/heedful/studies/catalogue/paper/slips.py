@@ -3,7 +3,15 @@
 from __future__ import annotations
 
 from heedful.studies.catalogue.metric_names import SUCCESS
-from heedful.studies.catalogue.paper.lean_runs import CURVES, FILTERS, LEAN, WATCHED, against_controls, pools_of_filters
+from heedful.studies.catalogue.paper.lean_runs import (
+    CURVES,
+    FILTERS,
+    LEAN,
+    WATCHED,
+    against_controls,
+    effect_against,
+    pools_of_filters,
+)
 from heedful.studies.declaration import Arm, Measure, Study, train
 
 SLIPS = (0.0, 0.1, 0.3, 0.5, 0.8, 1.0)
@@ -34,6 +42,7 @@ def noise() -> Study:
         seeds=(0, 1, 2),
         pairs=against_controls((*(f"slip_{slip:g}" for slip in SLIPS), *_POOLS)),
         pools=pools_of_filters(_POOLS),
+        interactions=effect_against(["slip_0.8_and_1"], base="slip_0_to_0.5"),
         measures=(
             *WATCHED,
             Measure("share of the variance that is luck", "signal/luck_share", "mean"),

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from heedful.studies.catalogue.metric_names import GREEDY, INFORMATION, SUCCESS
-from heedful.studies.declaration import Arm, Measure, Pair, Study, train
+from heedful.studies.catalogue.paper.lean_runs import FILTERS, against_controls, effect_against
+from heedful.studies.catalogue.paper.published_table import ALGORITHMS
+from heedful.studies.declaration import Arm, Measure, Study, train
 
 
 def algorithms() -> Study:
@@ -13,19 +15,18 @@ def algorithms() -> Study:
         "--checkpoint-every 20 --diagnostics.every 20 --diagnostics.full-every 59 --diagnostics.words 0 "
         "--diagnostics.swapped-rows 0 --diagnostics.any-turn 0"
     )
-    names, filters = ("ppo", "grpo", "dapo", "dr_grpo"), ("top_p", "keep_all", "random_subset")
     arms = tuple(
         Arm(f"{name}_{filter}", train("frozen_lake", f"--algorithm {name} --filter {filter} {lean}"))
-        for name in names
-        for filter in filters
+        for name in ALGORITHMS
+        for filter in FILTERS
     )
-    pairs = tuple(Pair(f"{name}_top_p", f"{name}_{control}") for name in names for control in filters[1:])
     return Study(
         "algorithms",
         "What does choosing prompts by the spread of their rewards give PPO, GRPO, DAPO and Dr. GRPO on FrozenLake?",
         arms,
         seeds=(0, 1, 2),
-        pairs=pairs,
+        pairs=against_controls(ALGORITHMS),
+        interactions=effect_against([name for name in ALGORITHMS if name != "grpo"], base="grpo"),
         measures=(
             Measure("gain of sampled success", SUCCESS, "change"),
             Measure("sampled success at the end", SUCCESS),
