@@ -44,7 +44,7 @@ def algorithms() -> Study:
             "filter/kept_ratio",
             f"{INFORMATION}/gap_per_token",
         ),
-        minutes=2.5,
+        minutes=4.0,
         notes=(
             "All runs start from one seedling; a seed changes tasks, sampling and which prompts are drawn at random.",
             "Each algorithm has the settings of its row of the table, at one learning rate and one optimizer step per "
