@@ -50,7 +50,7 @@ verl-env: ## Make the environment of a real verl on a CPU, outside the clone; 2 
 # No conftest above the folder is read: verl's environment lacks what other tests need.
 test-verl: ## Run the tests that need a real verl, on this machine's CPU.
 	PYTHONPATH="$(CURDIR)/src" OMP_NUM_THREADS=1 "$$(PYTHON=$(PYTHON) .ci/verl-env)" -m pytest -m verl \
-		--confcutdir tests/integrations/verl --durations 5 tests/integrations/verl $(ARGS)
+		--confcutdir tests/heedful_verl --durations 5 tests/heedful_verl $(ARGS)
 
 lint: setup ## Check style, formatting and types.
 	$(BIN)/python -m ruff check .

@@ -23,9 +23,9 @@ from collections.abc import Sequence
 from importlib.metadata import version
 from pathlib import Path
 
-from heedful.envs.adapters.extras import load_library
-from heedful.envs.adapters.gate import FULL
-from heedful.envs.adapters.reasoning_gym.scoring import (
+from heedful_envs.adapters.extras import load_library
+from heedful_envs.adapters.gate import FULL
+from heedful_envs.adapters.reasoning_gym.scoring import (
     EXAMPLES,
     HASH_DEPENDENT,
     REFUSED,

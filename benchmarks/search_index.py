@@ -63,7 +63,7 @@ def cpu() -> float:
 
 
 def build(corpus: Path, out: Path, engine: str) -> dict[str, object]:
-    from heedful.cli.environments.index import index_file
+    from heedful_envs.search_qa.index_command import index_file
 
     began, used = time.perf_counter(), cpu()
     folder = index_file(corpus, out, engine)  # type: ignore[arg-type]
@@ -79,7 +79,7 @@ def build(corpus: Path, out: Path, engine: str) -> dict[str, object]:
 
 
 def search(folder: Path) -> dict[str, object]:
-    from heedful.retrieval.folder import open_index
+    from heedful_envs.search_qa.retrieval.folder import open_index
 
     before, used = memory(), cpu()
     index = open_index(folder)

@@ -30,7 +30,7 @@ def measured(part: str, *words: str) -> dict[str, float]:
 
 
 def prepare(products: int, seed: int, folder: Path) -> dict[str, float]:
-    from heedful.envs.shop.catalogue.prepare import prepare_drawn
+    from heedful_envs.shop.catalogue.prepare import prepare_drawn
 
     prepare_drawn(products, seed, folder)
     size = sum(file.stat().st_size for file in folder.iterdir())
@@ -39,7 +39,7 @@ def prepare(products: int, seed: int, folder: Path) -> dict[str, float]:
 
 def stream(products: int, folder: Path) -> dict[str, float]:
     """Rows of WebShop's form with long descriptions, prepared from their file."""
-    from heedful.envs.shop.catalogue.prepare import Sources, prepare
+    from heedful_envs.shop.catalogue.prepare import Sources, prepare
 
     rows, rng = folder / "items_many.json", random.Random(0)
     words = [f"word{number}" for number in range(20_000)]
@@ -62,7 +62,7 @@ def stream(products: int, folder: Path) -> dict[str, float]:
 
 
 def play(folder: Path, episodes: int) -> dict[str, float]:
-    from heedful.envs.shop.environment import Shop
+    from heedful_envs.shop.environment import Shop
 
     env = Shop(catalogue=str(folder))
     opened = costs()

@@ -41,7 +41,7 @@ from transformers import AutoModelForCausalLM, PrinterCallback
 from trl import GRPOConfig, GRPOTrainer
 
 from heedful.algorithms import Grpo
-from heedful.configuration import to_json
+from heedful.boundary import to_json
 from heedful.integrations.trl import environment_reward, to_trl_rollout_func
 from heedful.models.chat.render import Renderer
 from heedful.models.folders import read_tokenizer

@@ -30,7 +30,7 @@ import trl
 from transformers import PrinterCallback, TrainerCallback
 from trl import GRPOConfig, GRPOTrainer
 
-from heedful.configuration import to_json
+from heedful.boundary import to_json
 from heedful.filters import KeepAll, TopP
 from heedful.integrations.trl import HeedfulConfig, HeedfulGRPOTrainer, Probe, environment_reward, to_trl_rollout_func
 from heedful.integrations.trl.rollouts import EnvironmentRollouts

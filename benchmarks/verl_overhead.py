@@ -29,7 +29,7 @@ sys.path[:0] = [str(HERE.parent / "examples" / "verl_on_a_cpu"), str(HERE.parent
 
 from cpu_session import composed, prepare, ray_and_queue, trainer_of  # noqa: E402
 
-from heedful.integrations.verl.settings import REGISTER  # noqa: E402
+from heedful_verl.settings import REGISTER  # noqa: E402
 
 ENVIRONMENT = prepare([REGISTER])
 
@@ -41,15 +41,15 @@ from tiny_verl import Session, store  # noqa: E402
 from train import settings  # noqa: E402
 from verl.trainer.ppo.v1 import PPOTrainer  # noqa: E402
 
-from heedful.configuration import to_json  # noqa: E402
+from heedful.boundary import to_json  # noqa: E402
 from heedful.envs.common.tasks import TaskStream  # noqa: E402
 from heedful.envs.frozen_lake.environment import FrozenLake  # noqa: E402
 from heedful.filters import KeepAll  # noqa: E402
-from heedful.integrations.verl.tasks import task_rows, write_tasks  # noqa: E402
 from heedful.integrations.watching.observer import Observer  # noqa: E402
 from heedful.models.chat.replies import Tags  # noqa: E402
 from heedful.seedlings.grow import load_seedling  # noqa: E402
 from heedful.seedlings.recipe import nano  # noqa: E402
+from heedful_verl.tasks import task_rows, write_tasks  # noqa: E402
 
 VARIANTS = ("plain", "keep_all", "filter", "filter_record", "filter_cheap", "filter_full")
 """verl alone; all groups kept and nothing recorded; the filter; with the record; with a cheap or a full measurement."""

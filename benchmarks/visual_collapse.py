@@ -30,9 +30,9 @@ from heedful.diagnostics.cross_scores.thoughts import ThoughtTags
 from heedful.measuring.diagnostics_config import DiagnosticsConfig
 from heedful.measuring.scope_reader import ScopeReader
 from heedful.measuring.thought_scores import ThoughtScores
-from heedful.studies.detector.roc import Sample, area
 from heedful.studies.paired import clopper_pearson
 from heedful.types import CrossScores, Ending, Group, Metric, Prompt, Reply, Span, Task, Trajectory, Turn
+from research.detector.roc import Sample, area
 
 Bits = npt.NDArray[np.int64]
 STORED = Path(__file__).parent / "results" / "visual_collapse.md"

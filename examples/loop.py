@@ -11,7 +11,7 @@ import sys
 import numpy as np
 
 from heedful.algorithms import Grpo
-from heedful.configuration import to_json
+from heedful.boundary import to_json
 from heedful.diagnostics import behaviour
 from heedful.diagnostics.cross_scores import ThoughtTags, first_turn_thoughts, information
 from heedful.envs.common import TaskStream

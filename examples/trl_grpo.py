@@ -11,7 +11,7 @@ from pathlib import Path
 
 from trl import GRPOConfig
 
-from heedful.configuration import to_json
+from heedful.boundary import to_json
 from heedful.filters import TopP
 from heedful.integrations.trl import HeedfulConfig, HeedfulGRPOTrainer, environment_reward, to_trl_rollout_func
 from heedful.run.presets import preset

@@ -13,12 +13,12 @@ set -euo pipefail
 SHARED="${SHARED:?a folder that all nodes see, such as /mnt/shared/frozen_lake}"
 MODEL="${MODEL:-Qwen/Qwen2.5-1.5B-Instruct}"
 NODES="${NODES:-2}"
-MODULE=heedful.integrations.verl.register
+MODULE=heedful_verl.register
 export VERL_USE_EXTERNAL_MODULES="$MODULE"
 
 SETTINGS=(
     trainer.v1.trainer_mode=heedful_sync
-    'hydra.searchpath=[pkg://heedful.integrations.verl.conf]'
+    'hydra.searchpath=[pkg://heedful_verl.conf]'
     +heedful=default
     heedful.filter.on=outcome
     heedful.play.tokens_per_turn=512
@@ -57,12 +57,12 @@ SETTINGS=(
 )
 
 if [ "${1:-}" = check ]; then
-    exec python -m heedful.integrations.verl.doctor "${SETTINGS[@]}"
+    exec python -m heedful_verl.doctor "${SETTINGS[@]}"
 fi
 
 mkdir -p "$SHARED"
-[ -f "$SHARED/train.parquet" ] || python -m heedful.integrations.verl.tasks frozen_lake --tasks 4096 --out "$SHARED/train.parquet"
-[ -f "$SHARED/val.parquet" ] || python -m heedful.integrations.verl.tasks frozen_lake --tasks 256 --split val --out "$SHARED/val.parquet"
+[ -f "$SHARED/train.parquet" ] || python -m heedful_verl.tasks frozen_lake --tasks 4096 --out "$SHARED/train.parquet"
+[ -f "$SHARED/val.parquet" ] || python -m heedful_verl.tasks frozen_lake --tasks 256 --split val --out "$SHARED/val.parquet"
 
 if [ -n "${RAY_ADDRESS:-}" ]; then
     exec ray job submit --address "$RAY_ADDRESS" \

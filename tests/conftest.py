@@ -121,7 +121,7 @@ def tokenizer() -> Any:
 def echo_run(_own_cache: None) -> TrainConfig:
     """A small run on Echo whose seedling lies in the cache."""
     pytest.importorskip("transformers")
-    from heedful.configuration import to_json
+    from heedful.boundary import to_json
     from heedful.seedlings.grow import load_seedling
 
     config = TrainConfig(
@@ -143,7 +143,7 @@ def echo_run(_own_cache: None) -> TrainConfig:
 @pytest.fixture(scope="session")
 def seedling_folder(echo_run: TrainConfig) -> Path:
     """The grown seedling as a model folder."""
-    from heedful.configuration import to_json
+    from heedful.boundary import to_json
     from heedful.seedlings.grow import seedling_path
 
     return seedling_path(echo_run.seedling, echo_run.env, to_json(echo_run.env), echo_run.tags)

@@ -18,7 +18,7 @@ from heedful.serving.connections import Limits
 from heedful.serving.server import EnvironmentServer
 from heedful.serving.service import Service
 from heedful.serving.sessions import Sessions
-from heedful.serving.shop_pages import ShopPages
+from heedful_envs.shop.browser_pages import ShopPages
 from patience import PATIENCE
 
 JSON = {"Content-Type": "application/json"}

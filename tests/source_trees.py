@@ -1,4 +1,4 @@
-"""The modules of heedful as syntax trees. Each file is parsed and walked once, whatever number of tests reads it."""
+"""The modules of heedful and its annexes as syntax trees. Each file is parsed and walked once, whatever number of tests reads it."""
 
 import ast
 from functools import cache
@@ -6,6 +6,11 @@ from pathlib import Path
 
 PACKAGE = Path(__file__).parents[1] / "src" / "heedful"
 SOURCES = sorted(PACKAGE.rglob("*.py"))
+"""The core."""
+
+ROOT = PACKAGE.parents[1]
+WHOLE_HOUSE = sorted([*(ROOT / "src").rglob("*.py"), *(ROOT / "research").rglob("*.py")])
+"""The core and its annexes."""
 
 Nodes = list[ast.AST]
 

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from heedful import cli
-from heedful.configuration import from_json, to_json
+from heedful.boundary import from_json, to_json
 from heedful.envs.checking.check import QUICK, check
 from heedful.envs.common.tasks import evaluation_tasks
 from heedful.policies.scripted import ScriptedPolicy

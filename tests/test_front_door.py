@@ -17,7 +17,7 @@ import numpy as np
 import pytest
 
 import heedful
-from heedful.configuration import trust_flags, trusting
+from heedful.boundary import trust_flags, trusting
 from heedful.run.train import _Reporting
 from heedful.types import CrossScores, Metric
 from patience import PATIENCE

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from source_trees import PACKAGE, SOURCES, Nodes, nodes, nodes_of
+from source_trees import WHOLE_HOUSE, Nodes, nodes, nodes_of
 
 ROOT = Path(__file__).parents[1]
 
@@ -48,11 +48,11 @@ def stated() -> dict[str, set[str]]:
 
 def found() -> dict[str, set[str]]:
     calls = {}
-    for file in SOURCES:
+    for file in WHOLE_HOUSE:
         used = watched_calls(nodes(file))
         if used:
-            name = ".".join(file.relative_to(PACKAGE).with_suffix("").parts).removesuffix("__init__").rstrip(".")
-            calls[name or "heedful"] = used
+            parts = file.relative_to(ROOT).with_suffix("").parts
+            calls[".".join(parts).removeprefix("src.").removesuffix(".__init__")] = used
     return calls
 
 
@@ -62,7 +62,7 @@ def test_the_page_lists_every_place_that_can_run_code() -> None:
 
 def test_every_loader_of_models_says_whose_code_may_run() -> None:
     """No call leaves the decision to transformers, which would ask on standard input."""
-    for file in SOURCES:
+    for file in WHOLE_HOUSE:
         for node in nodes(file):
             if not (isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute)):
                 continue

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from heedful import cli
-from heedful.configuration import to_json
+from heedful.boundary import to_json
 from heedful.run.checkpoint import checkpoints
 from heedful.run.config import TrainConfig
 from heedful.storage import read_metrics, write_whole

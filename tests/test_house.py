@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from source_trees import SOURCES, Nodes, nodes, nodes_of, tree
+from source_trees import WHOLE_HOUSE, Nodes, nodes, nodes_of, tree
 
 ROOT = Path(__file__).parents[1]
 
@@ -18,10 +18,10 @@ BROAD_EXCEPTS = 2
 WATCHES_GLOBALS = ROOT / "src" / "heedful" / "envs" / "checking" / "global_state.py"
 """Moves the shared generators to see who draws from them, and puts them back; a test of its own says so."""
 
-ISOLATES_GLOBALS = ROOT / "src" / "heedful" / "envs" / "adapters" / "global_random.py"
+ISOLATES_GLOBALS = ROOT / "src" / "heedful_envs" / "adapters" / "global_random.py"
 """Gives foreign code that draws from the shared generators a state of its own, and puts them back, too."""
 
-SEEDS_PROGRAMS = ROOT / "src" / "heedful" / "sandbox" / "program.py"
+SEEDS_PROGRAMS = ROOT / "src" / "lockbox" / "program.py"
 """Seeds the shared generator of a process that runs one foreign program, and ends with it."""
 
 OWN_GENERATORS = {"random.Random", "random.SystemRandom"}
@@ -120,13 +120,13 @@ def test_no_file_names_a_place_of_the_machine_it_was_written_on() -> None:
 
 
 def test_at_most_two_handlers_catch_everything() -> None:
-    found = {str(file.relative_to(ROOT)): broad_excepts(nodes(file)) for file in SOURCES}
+    found = {str(file.relative_to(ROOT)): broad_excepts(nodes(file)) for file in WHOLE_HOUSE}
     found = {file: lines for file, lines in found.items() if lines}
     assert sum(map(len, found.values())) <= BROAD_EXCEPTS, found
 
 
 def test_nothing_hashes_or_draws_from_a_global_generator() -> None:
-    found = {file: global_state(nodes(file)) for file in SOURCES}
+    found = {file: global_state(nodes(file)) for file in WHOLE_HOUSE}
     found = {file: names for file, names in found.items() if names}
     assert found.keys() == {WATCHES_GLOBALS, ISOLATES_GLOBALS, SEEDS_PROGRAMS}, found
 
@@ -134,7 +134,7 @@ def test_nothing_hashes_or_draws_from_a_global_generator() -> None:
 def test_every_module_says_what_it_is_for() -> None:
     empty = [
         str(file.relative_to(ROOT))
-        for file in SOURCES
+        for file in WHOLE_HOUSE
         if file.read_text().strip() and not ast.get_docstring(tree(file))
     ]
     assert empty == []

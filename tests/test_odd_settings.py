@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 import heedful
-from heedful.inference import Draw, Limits, read_key
 from heedful.models import Tags
 from heedful.policies import Sampling
+from heedful.policies.servers import Draw, Limits, read_key
 from heedful.run.config import TrainConfig
 from heedful.seedlings.recipe import Seedling, WarmStart
 from heedful.training import CriticConfig, LoraConfig, OptimizerConfig

@@ -51,7 +51,7 @@ def offered(env: object) -> set[str]:
     ],
 )
 def test_an_environment_offers_what_its_class_has(name: str, offers: set[str]) -> None:
-    env = envs.get(name)()
+    env = envs.ENVIRONMENTS.get_class(name)()
     assert isinstance(env, Environment)
     assert offered(env) == offers
 

@@ -27,15 +27,15 @@ from transformers import LlamaForCausalLM
 from heedful import cli
 from heedful.algorithms.entropy_control import EntropyTarget
 from heedful.algorithms.table import ALGORITHMS, Algorithm, Grpo
-from heedful.distributed.parallel import ProcessRank
-from heedful.distributed.sharding import Sharded, whole_tensor
-from heedful.distributed.world import Joined, World
 from heedful.protocols import UsesCritic
 from heedful.training.batch import UpdateSettings
 from heedful.training.critic import Critic
 from heedful.training.critic_config import CriticConfig
 from heedful.training.learner import Learner
 from heedful.training.optimizer_config import OptimizerConfig
+from heedful.training.ranks.parallel import ProcessRank
+from heedful.training.ranks.sharding import Sharded, whole_tensor
+from heedful.training.ranks.world import Joined, World
 from heedful.training.samples import Row
 from heedful.types import TrainingSample
 from tiny_models import narrow

@@ -12,10 +12,10 @@ import math
 from collections.abc import Callable, Iterator, Sequence
 
 import numpy as np
-from benchmarks.truth.simulation import Case, Floats
 from scipy.special import xlogy
 from scipy.stats import binom
 
+from benchmarks.truth.simulation import Case, Floats
 from heedful.diagnostics.actions.exchanged import Exchange
 from heedful.diagnostics.actions.grounding import grounding
 from heedful.diagnostics.actions.strategies import input_to_action

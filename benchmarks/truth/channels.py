@@ -15,11 +15,11 @@ from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
-from benchmarks.truth.simulation import Floats
 from scipy.optimize import brentq
 from scipy.special import logsumexp
 from scipy.stats import binom, multinomial, norm
 
+from benchmarks.truth.simulation import Floats
 from heedful.types import CrossScores
 
 BITS = 16

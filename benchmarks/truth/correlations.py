@@ -12,11 +12,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from benchmarks.truth.simulation import Case, Floats
 
-from heedful.studies.correlations.report import success_entries
-from heedful.studies.correlations.runs import RunSeries
+from benchmarks.truth.simulation import Case, Floats
 from heedful.types import Metric
+from research.correlations.report import success_entries
+from research.correlations.runs import RunSeries
 
 SUCCESS, READING = "success", "reading"
 LEVEL = 0.5

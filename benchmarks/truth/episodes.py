@@ -11,12 +11,12 @@ from dataclasses import dataclass, replace
 from functools import partial
 
 import numpy as np
-from benchmarks.truth.simulation import Case, Floats
 from scipy.special import betaln, roots_jacobi, xlogy
 from scipy.stats import betabinom, binom
 
+from benchmarks.truth.simulation import Case, Floats
 from heedful.diagnostics.actions.strategies import strategy_metrics
-from heedful.diagnostics.behaviour import behaviour
+from heedful.diagnostics.behaviour_metrics import behaviour
 from heedful.diagnostics.signal import spread_metrics
 from heedful.types import Ending, Group, Metric, Prompt, Reply, Span, Task, Trajectory, Turn
 

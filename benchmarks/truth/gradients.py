@@ -13,14 +13,14 @@ from dataclasses import dataclass
 
 import numpy as np
 import torch
-from benchmarks.truth.simulation import Case, Floats, Later
 from scipy.stats import binom
 
+from benchmarks.truth.simulation import Case, Floats, Later
 from heedful.algorithms.advantages import GroupRelative
 from heedful.diagnostics.gradient.metrics import GRAMS, PARTS, gradient_metrics
 from heedful.diagnostics.gradient.scope import GradientNoise, Side
-from heedful.gradients.meter import _Collection
-from heedful.gradients.trajectory_gradients import Unit
+from heedful.training.gradients.meter import _Collection
+from heedful.training.gradients.trajectory_gradients import Unit
 from heedful.types import Ending, Metric, Prompt, Reply, Span, Task, Trajectory, Turn
 
 REGULARISERS = ("kl", "entropy")

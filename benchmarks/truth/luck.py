@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from benchmarks.truth.simulation import Case
 
+from benchmarks.truth.simulation import Case
 from heedful.diagnostics.luck import luck_metrics
 from heedful.types import Metric
 

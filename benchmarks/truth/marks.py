@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
-from benchmarks.truth.simulation import ROUNDING, Case, Estimator
 
+from benchmarks.truth.simulation import ROUNDING, Case, Estimator
 from heedful.diagnostics.catalogue import CATALOGUE, Entry, is_doubtful
 from heedful.types import Metric
 

@@ -6,14 +6,14 @@ import math
 from collections.abc import Callable
 
 import numpy as np
-from benchmarks.truth.simulation import Case
 
+from benchmarks.truth.simulation import Case
+from heedful.diagnostics.statistics.intervals import wilson
 from heedful.run.evaluation.held_out import paired_gain, success_metric
-from heedful.statistics.intervals import wilson
-from heedful.studies.detector.roc import Sample, area
 from heedful.studies.paired import Count, mean_over, paired_difference
 from heedful.studies.seed_statistics import over_tasks, task_gains, task_rates
 from heedful.types import Ending, Group, Metric, Task, Trajectory
+from research.detector.roc import Sample, area
 
 Draw = Callable[[np.random.Generator], list[Metric]]
 

@@ -10,7 +10,6 @@ from benchmarks.truth import marks
 from benchmarks.truth.declaration import ESTIMATORS
 from benchmarks.truth.results import Results
 from benchmarks.truth.simulation import Estimator, Reading
-
 from heedful.diagnostics.catalogue import CATALOGUE
 
 LEAST = 0.9

@@ -8,8 +8,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from benchmarks.truth.simulation import Case, Floats
 
+from benchmarks.truth.simulation import Case, Floats
 from heedful.diagnostics.gradient.metrics import PARTS
 from heedful.diagnostics.gradient.scope import GradientNoise, Side
 from heedful.diagnostics.gradient.trend import trend_metrics

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from cpu_session import composed, prepare, ray_and_queue, trainer_of
 
-from heedful.integrations.verl.settings import REGISTER
+from heedful_verl.settings import REGISTER
 
 ENVIRONMENT = prepare([REGISTER])  # before verl is imported
 
@@ -22,7 +22,7 @@ def settings(output: Path, steps: int) -> list[str]:
     """The overrides that a user of verl would write, with a batch of 8 prompts x 4 episodes."""
     return [
         "trainer.v1.trainer_mode=heedful_sync",
-        "hydra.searchpath=[pkg://heedful.integrations.verl.conf]",
+        "hydra.searchpath=[pkg://heedful_verl.conf]",
         "+heedful=default",
         "heedful.filter.on=outcome",
         "heedful.play.tokens_per_turn=64",
@@ -51,11 +51,11 @@ def write_inputs(output: Path, tasks: int = 64, held_out: int = 16) -> None:
     """The model's folder, unless it is there, and the task files of two splits."""
     import shutil
 
-    from heedful.configuration import to_json
+    from heedful.boundary import to_json
     from heedful.envs.common.tasks import TaskStream
-    from heedful.integrations.verl.tasks import task_rows, write_tasks
     from heedful.run.presets import preset
     from heedful.seedlings.grow import load_seedling
+    from heedful_verl.tasks import task_rows, write_tasks
 
     config = preset("frozen_lake")
     if not (output / "model").exists():

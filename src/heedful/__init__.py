@@ -52,9 +52,9 @@ _HOMES = {
 
 _PACKAGES = frozenset(
     {
-        *("algorithms", "auditing", "diagnostics", "distributed", "envs", "filters", "gradients", "integrations"),
+        *("algorithms", "auditing", "diagnostics", "envs", "filters", "integrations"),
         *("measuring", "models", "policies", "report", "rollout", "run", "scorers", "seedlings", "serving"),
-        *("statistics", "storage", "studies", "training", "types", "protocols"),
+        *("storage", "studies", "training", "types", "protocols"),
     }
 )
 

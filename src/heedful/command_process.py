@@ -1,6 +1,6 @@
 """The process of a command: its streams, its warnings, and the exit code and the sentence of each way to end.
 
-`heedful`, `python -m heedful.sandbox` and the programs for verl run in it.
+`heedful`, `python -m lockbox` and the programs for verl run in it.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ from pathlib import Path
 from traceback import extract_tb
 from typing import Any
 
-from heedful.configuration import clean, complain, cut, trusting
-from heedful.configuration.system_errors import NO_ROOM, is_out_of_memory, sentence_of
+from heedful.boundary import clean, complain, cut, trusting
+from heedful.boundary.system_errors import NO_ROOM, is_out_of_memory, sentence_of
 from heedful.guarded import Answered, Raised, guarded_call, request_to_end
 from heedful.stopping import StoppedBySignal, end_at_once, exit_code, exit_code_of, leave_the_terminal
 

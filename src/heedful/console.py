@@ -13,7 +13,7 @@ from rich.console import Console, ConsoleOptions, RenderableType
 from rich.segment import Segment
 from rich.text import Text
 
-from heedful.configuration.foreign_text import clean
+from heedful.boundary.foreign_text import clean
 
 
 class SafeConsole(Console):

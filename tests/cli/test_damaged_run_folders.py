@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from heedful import cli
-from heedful.configuration import to_json
+from heedful.boundary import to_json
 from heedful.run.config import TrainConfig
 from heedful.storage import RunFolder, held
 from heedful.training.optimizer_step import OptimizerConfig

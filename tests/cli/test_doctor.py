@@ -64,7 +64,7 @@ def test_what_a_server_names_without_end_is_cut(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     windows = {"a" * 100_000: 5}
-    monkeypatch.setattr("heedful.inference.examination.windows_in", lambda listed: windows)
+    monkeypatch.setattr("heedful.policies.servers.examination.windows_in", lambda listed: windows)
     with fake_server() as server:
         assert cli.run(["doctor", "--server", server.url, "--model-name", "other"]) == 1
     assert max(map(len, capsys.readouterr().out.splitlines())) < 5000

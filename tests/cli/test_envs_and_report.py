@@ -15,7 +15,7 @@ from patience import PATIENCE
 def test_every_environment_and_preset_is_listed(capsys: pytest.CaptureFixture[str]) -> None:
     assert cli.run(["envs"]) == 0
     shown = capsys.readouterr().out
-    for name in (*envs.REGISTRY, *PRESETS):
+    for name in (*envs.ENVIRONMENTS, *PRESETS):
         assert name in shown
     assert "5 x 2" in shown
     assert "Left, Down, Right, Up" in shown

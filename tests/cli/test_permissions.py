@@ -12,10 +12,10 @@ pytest.importorskip("transformers")
 
 import heedful
 from heedful import cli
-from heedful.configuration import ConfigurationError, from_json, to_json, trust_needed, trusting
-from heedful.envs.code.environment import Code
+from heedful.boundary import ConfigurationError, from_json, to_json, trust_needed, trusting
 from heedful.envs.remote.environment import Remote
 from heedful.run.config import TrainConfig
+from heedful_envs.code.environment import Code
 
 THEIR_SERVER = "http://127.0.0.1:9"
 
@@ -40,7 +40,7 @@ Theirs = Callable[[dict[str, Any]], Path]
 @pytest.fixture
 def theirs(echo_run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Theirs:
     """Makes a run folder of somebody else with these settings."""
-    monkeypatch.setattr("heedful.configuration.trust._held", set())  # what other tests of this process have written
+    monkeypatch.setattr("heedful.boundary.trust._held", set())  # what other tests of this process have written
     monkeypatch.setenv("MY_KEY", "the-secret")
     questions = tmp_path / "questions.jsonl"
     questions.write_text('{"question": "Who?", "answer": "me"}\n')

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from heedful import cli
-from heedful.configuration.foreign_text import LONGEST_SHOWN
+from heedful.boundary.foreign_text import LONGEST_SHOWN
 from heedful.envs.common.tasks import TaskStream
 from heedful.envs.toys.echo import Echo
 

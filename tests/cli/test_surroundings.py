@@ -39,7 +39,7 @@ def taken(tmp_path: Path) -> Path:
     return tmp_path
 
 
-@pytest.mark.parametrize("words", ["-m heedful", "-mheedful", "-um heedful", "-m heedful.sandbox"])
+@pytest.mark.parametrize("words", ["-m heedful", "-mheedful", "-um heedful", "-m lockbox"])
 def test_python_m_takes_no_library_from_the_working_directory(words: str, taken: Path) -> None:
     (taken / "heedful.py").unlink()  # -m itself takes this one, which nothing in heedful can change
     ended = _ended([*words.split(), "--help"], taken)
@@ -90,9 +90,9 @@ def test_nothing_is_opened_under_the_number_of_a_closed_stream(tmp_path: Path) -
 
 
 PROGRAMS = (
-    "heedful.sandbox program.py",
-    "heedful.integrations.verl.doctor",
-    "heedful.integrations.verl.tasks echo --tasks 3 --out tasks.parquet",
+    "lockbox program.py",
+    "heedful_verl.doctor",
+    "heedful_verl.tasks echo --tasks 3 --out tasks.parquet",
 )
 """Programs beside `heedful`. Each prints something."""
 

@@ -17,8 +17,8 @@ pytest.importorskip("transformers")
 
 import heedful
 from heedful import cli
-from heedful.configuration import trusting
-from heedful.configuration.trust import trusts_code_of
+from heedful.boundary import trusting
+from heedful.boundary.trust import trusts_code_of
 from heedful.models.folders import read_tokenizer
 from heedful.studies.jobs import TrainingJob, job_trust
 from patience import PATIENCE

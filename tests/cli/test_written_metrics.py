@@ -11,7 +11,6 @@ from heedful import cli
 from heedful.diagnostics.alarms import replay
 from heedful.diagnostics.catalogue import CATALOGUE, entry_of
 from heedful.diagnostics.cross_scores.thoughts import ThoughtTags
-from heedful.integrations.verl.batch.rows import Row, sampled_of
 from heedful.measuring.diagnostician import Diagnostician, DiagnosticsConfig
 from heedful.report.panels import sections
 from heedful.report.record import read_run
@@ -22,6 +21,7 @@ from heedful.studies.declaration import settings
 from heedful.studies.jobs import RankingJob, SamplingJob
 from heedful.studies.study_folder import StudyFolder
 from heedful.types import Metric, Verdict
+from heedful_verl.batch.rows import Row, sampled_of
 from pictured_runs import Policy, groups
 
 ECHO = (

@@ -7,8 +7,8 @@ from collections.abc import Callable, Mapping
 
 import numpy as np
 
-from heedful.diagnostics.behaviour import rate
-from heedful.statistics.intervals import mean_interval
+from heedful.diagnostics.behaviour_metrics import rate
+from heedful.diagnostics.statistics.intervals import mean_interval
 from heedful.types import Metric
 
 TASKS, MEMBERS = 16, 8

@@ -12,7 +12,7 @@ from runs_without_drift import EVERY, LEVELS, correlated, series
 from heedful.diagnostics.alarms.conditions import Beyond, Change, Rule
 from heedful.diagnostics.alarms.rules import AlarmConfig, standard_rules
 from heedful.diagnostics.alarms.watch import Alarms, change_scores, first_raised, replay, stands_for
-from heedful.statistics.change_point import Design
+from heedful.diagnostics.statistics.change_point import Design
 from heedful.types import Metric
 
 P_VALUE = "retrieval/first_turn/p_value"

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from heedful.diagnostics.alarms.watch import first_raised, replay
-from heedful.statistics.intervals import cluster_interval
+from heedful.diagnostics.statistics.intervals import cluster_interval
 from heedful.types import Metric
 
 NAME = "policy/answer_entropy_per_token"

@@ -5,8 +5,8 @@ import math
 import pytest
 from episodes import by_name, episode, group, outcomes, turn
 
-from heedful.diagnostics.behaviour import behaviour
-from heedful.statistics.intervals import wilson
+from heedful.diagnostics.behaviour_metrics import behaviour
+from heedful.diagnostics.statistics.intervals import wilson
 
 
 def test_rewards_are_means_over_scored_episodes():

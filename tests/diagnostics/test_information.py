@@ -11,7 +11,7 @@ from channels import balanced, by_name, cross_scores, delete_prompt, gaussian_ch
 from heedful.diagnostics.cross_scores import mixture
 from heedful.diagnostics.cross_scores.information import ZScoreState, information
 from heedful.diagnostics.cross_scores.score_matrix import score_matrix, select_rows
-from heedful.statistics.intervals import jackknife_interval, rate_interval
+from heedful.diagnostics.statistics.intervals import jackknife_interval, rate_interval
 from heedful.types import CrossScores
 
 LOG = math.log

@@ -106,7 +106,7 @@ def test_the_plug_in_is_the_mutual_information_of_the_counts() -> None:
 
 
 def test_the_interval_of_the_plug_in_is_that_of_readings_without_one_prompt() -> None:
-    from heedful.statistics.intervals import jackknife_interval
+    from heedful.diagnostics.statistics.intervals import jackknife_interval
 
     rng = random.Random(1)
     prompts = [[rng.randrange(1, 4) for _ in range(rng.randint(4, 9))] for _ in range(6)]

@@ -9,7 +9,7 @@ from channels import by_name, random_scores
 
 from heedful.diagnostics.cross_scores.information import information
 from heedful.diagnostics.cross_scores.score_matrix import select_rows
-from heedful.statistics.intervals import jackknife_interval, rate_interval
+from heedful.diagnostics.statistics.intervals import jackknife_interval, rate_interval
 from heedful.types import CrossScores, Metric
 
 CONTEXTS = 32

@@ -13,8 +13,8 @@ from scipy.special import softmax
 
 from heedful.diagnostics import text
 from heedful.diagnostics.cross_scores.thoughts import ThoughtTags
+from heedful.diagnostics.statistics.intervals import jackknife_interval
 from heedful.diagnostics.text import text_metrics, text_thoughts
-from heedful.statistics.intervals import jackknife_interval
 from heedful.types import Prompt, Span
 
 WORDS = [f"word{number}" for number in range(40)]

@@ -3,7 +3,7 @@
 import pytest
 from episodes import outcomes
 
-from heedful.diagnostics.triage import (
+from heedful.diagnostics.task_triage import (
     ADVICE,
     CAUSES,
     Stay,

@@ -17,13 +17,13 @@ from heedful.envs.common.answers import read_answer
 from heedful.envs.common.tasks import evaluation_tasks
 from heedful.envs.countdown.environment import Countdown
 from heedful.envs.math.environment import MathProblems
-from heedful.envs.search_qa.environment import SearchQA
-from heedful.envs.shop.environment import Shop
 from heedful.envs.sudoku.environment import Sudoku
 from heedful.protocols import Environment
 from heedful.rollout.baselines import MOST_CANDIDATES, best_fixed_sequence
 from heedful.run.presets import preset
 from heedful.types import Ending, Step, Task
+from heedful_envs.search_qa.environment import SearchQA
+from heedful_envs.shop.environment import Shop
 
 ENVIRONMENTS: list[Any] = [
     MathProblems(),

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from heedful import cli
-from heedful.configuration import from_json, to_json
+from heedful.boundary import from_json, to_json
 from heedful.envs.common.actions import format_reply
 from heedful.envs.common.tasks import evaluation_tasks
 from heedful.envs.frozen_lake.environment import FrozenLake

@@ -28,8 +28,8 @@ from heedful.envs.remote.server_calls import ServerCalls, ServerRefused, ServerU
 from heedful.envs.transport import deadline
 from heedful.envs.transport.wire import WireError, generator_tree, read_generator, read_step, read_task, shown
 from heedful.guarded import RaisedElsewhere
-from heedful.inference import Call, Failed, take_kept
-from heedful.inference.connection import Connections
+from heedful.policies.servers import Call, Failed, take_kept
+from heedful.policies.servers.connection import Connections
 from served import PATIENCE
 
 GOOD = {

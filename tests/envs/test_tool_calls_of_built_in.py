@@ -10,9 +10,9 @@ import pytest
 from heedful.envs.common.base import SolvableEnvironment
 from heedful.envs.common.tasks import evaluation_tasks
 from heedful.envs.common.tools import in_form
-from heedful.envs.search_qa.environment import SearchQA
-from heedful.envs.shop.environment import Shop
 from heedful.types import Ending
+from heedful_envs.search_qa.environment import SearchQA
+from heedful_envs.shop.environment import Shop
 
 PAIRS = [
     pytest.param(SearchQA(), SearchQA(actions="tool_calls"), id="search_qa"),

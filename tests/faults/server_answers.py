@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from heedful.inference.dialects import OpenAIText, OpenAITokens, Vllm, models
-from heedful.inference.examination import settings_in, windows_in
+from heedful.policies.servers.dialects import OpenAIText, OpenAITokens, Vllm, models
+from heedful.policies.servers.examination import settings_in, windows_in
 
 _SCORES: list[Any] = [None, {"2": {"logprob": -1.0, "rank": 3}}, {"3": {"logprob": -2.0}}]
 _USAGE = {"prompt_tokens": 3, "completion_tokens": 2, "prompt_tokens_details": {"cached_tokens": 1}}

@@ -24,8 +24,8 @@ from heedful.auditing import AuditSettings, open_log
 from heedful.auditing.logs.files import rows_of
 from heedful.auditing.logs.records import Faults
 from heedful.auditing.steps import StepStream
-from heedful.configuration import to_json
-from heedful.configuration.jsontext import parse_json
+from heedful.boundary import to_json
+from heedful.boundary.jsontext import parse_json
 from heedful.envs.toys.echo import Echo
 from heedful.envs.transport.wire import (
     WireError,

@@ -9,6 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from heedful.algorithms.advantages import GroupRelative
+from heedful.diagnostics.statistics.group_statistics import is_constant, sample_variance, scored
 from heedful.filters import (
     FILTERS,
     DropConstant,
@@ -25,7 +26,6 @@ from heedful.filters import (
     values_on,
     verdicts_of,
 )
-from heedful.statistics.group_statistics import is_constant, sample_variance, scored
 from heedful.types import Ending, Group, Prompt, Reply, Span, Task, Trajectory, Turn, Verdict
 
 RNG = random.Random(0)

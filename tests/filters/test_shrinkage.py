@@ -11,9 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.stats import beta, kendalltau
 
+from heedful.diagnostics.statistics.group_statistics import is_constant, sample_variance
 from heedful.filters import RandomSubset, Shrunken, SoftWeight, TopK, TopP, TopPStd, Visit
 from heedful.filters.shrinkage import expected_variances, fit_beta, fit_inverse_gamma
-from heedful.statistics.group_statistics import is_constant, sample_variance
 
 RNG = random.Random(0)
 outcomes = st.sampled_from([0.0, 1.0])

@@ -7,8 +7,8 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from benchmarks.coverage import BITS, bits, flip_chance
 
+from benchmarks.coverage import BITS, bits, flip_chance
 from heedful.diagnostics.cross_scores.information import information
 from heedful.measuring.budget import (
     ANY_TURN,

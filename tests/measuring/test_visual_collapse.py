@@ -4,6 +4,7 @@ import math
 
 import numpy as np
 import pytest
+
 from benchmarks.visual_collapse import FACTS, KINDS, METRICS, SHARES, STORED, Policy, facts, measured
 
 

@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 
 from fake_server import FakeServer, Fault, fake_server
-from heedful.inference import Client, Limits, ServerRefused
 from heedful.models.chat.replies import Tags
 from heedful.policies.sampling import Sampling
 from heedful.policies.served_text import TextPolicy, text_alone
+from heedful.policies.servers import Client, Limits, ServerRefused
 from heedful.types import Conversation, Ending, Group, Message, Reply, Span, Task, Trajectory, Turn
 
 CHAT = "/v1/chat/completions"
@@ -96,12 +96,12 @@ class Apart:
     """A dialect whose answers have a thought of their own."""
 
     def draw(self, *given: Any) -> Any:
-        from heedful.inference import OpenAIText
+        from heedful.policies.servers import OpenAIText
 
         return OpenAIText().draw(*given)
 
     def written(self, tree: Any) -> Any:
-        from heedful.inference import Written
+        from heedful.policies.servers import Written
 
         return Written(tree["choices"][0]["message"]["content"], "it is up", cut=False)
 

@@ -19,10 +19,10 @@ pytest.importorskip("transformers")
 
 from fake_server import GENERATE, FakeServer, Fault, ModelBrain, fake_server  # noqa: E402
 from heedful.envs.toys.echo import Echo  # noqa: E402
-from heedful.inference import Limits, ServerRefused, ServerUnreachable  # noqa: E402
 from heedful.models.chat.render import Renderer  # noqa: E402
 from heedful.models.load import load_model  # noqa: E402
 from heedful.policies import Sampling, Vllm, Weights  # noqa: E402
+from heedful.policies.servers import Limits, ServerRefused, ServerUnreachable  # noqa: E402
 from heedful.policies.vllm import WrongWeights  # noqa: E402
 from heedful.policies.vllm import source as source_module  # noqa: E402
 from heedful.protocols import AnswersSubsets, ContinuousBatching  # noqa: E402

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from synthetic_run import HOSTILE, PROMPTS, STEPS, make_run
 
-from heedful.configuration import clean
+from heedful.boundary import clean
 from heedful.report import write_comparison, write_report
 from heedful.report.drawing.chart import LEFT, RIGHT, Axis, Curve, Frame, Mark, draw_lines, draw_shares
 from heedful.report.drawing.numerals import numeral, ticks

@@ -6,9 +6,9 @@ import pytest
 
 from heedful.envs import ENVIRONMENTS
 from heedful.policies import ScriptedPolicy
-from heedful.retrieval import Passage, SmallIndex
 from heedful.rollout import Asynchronous, LockStep, Player, Request, collect_until_enough, isolated
 from heedful.types import Span
+from heedful_envs.search_qa.retrieval import Passage, SmallIndex
 
 ECHO = ENVIRONMENTS["echo"]()
 SILENT = ScriptedPolicy(lambda conversation: "")

@@ -6,9 +6,9 @@ import math
 
 import pytest
 
+from heedful.diagnostics.statistics.group_statistics import values_on
 from heedful.filters import DropConstant, TopP
 from heedful.rollout.overlong import overlong_penalty, shape_overlong
-from heedful.statistics.group_statistics import values_on
 from heedful.types import Ending, Group, Prompt, Reply, Span, Task, Trajectory, Turn
 
 TASK = Task("t", 0, "train")

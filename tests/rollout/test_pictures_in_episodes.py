@@ -13,11 +13,10 @@ import pytest
 pytest.importorskip("PIL", reason="pictures are drawn with Pillow: install heedful[vision]")
 pytest.importorskip("torch", reason="the renderer is tested with a tokenizer: install heedful[train]")
 
-from heedful.configuration import to_json
+from heedful.boundary import to_json
 from heedful.envs.frozen_lake.environment import FrozenLake
 from heedful.envs.remote.environment import Remote
 from heedful.envs.sokoban.environment import Sokoban
-from heedful.integrations.verl.tasks import task_rows
 from heedful.models.chat.render import Renderer
 from heedful.models.chat.replies import Tags
 from heedful.policies.sampling import Sampling
@@ -31,6 +30,7 @@ from heedful.seedlings.tokenizer import grow_tokenizer
 from heedful.serving.service import Service
 from heedful.serving.sessions import Sessions
 from heedful.types import Conversation, Group
+from heedful_verl.tasks import task_rows
 from patience import PATIENCE
 from served import serving
 

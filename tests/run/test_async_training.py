@@ -14,8 +14,7 @@ pytest.importorskip("transformers")
 from test_loop import Trained, assert_the_same_run, same, trained, without_time  # noqa: E402
 
 from heedful.algorithms.table import Dapo  # noqa: E402
-from heedful.configuration import from_json, to_json  # noqa: E402
-from heedful.distributed.parallel import Fsdp2  # noqa: E402
+from heedful.boundary import from_json, to_json  # noqa: E402
 from heedful.envs.common.tasks import evaluation_tasks  # noqa: E402
 from heedful.envs.toys.echo import Echo  # noqa: E402
 from heedful.filters import KeepAll  # noqa: E402
@@ -26,6 +25,7 @@ from heedful.run import checkpoint, loop  # noqa: E402
 from heedful.run.config import TrainConfig  # noqa: E402
 from heedful.run.evaluation.held_out import Baselines, play_tasks  # noqa: E402
 from heedful.storage import read_rollouts  # noqa: E402
+from heedful.training.ranks.parallel import Fsdp2  # noqa: E402
 from heedful.types import Metric  # noqa: E402
 from slow_environments import AtWork, slow, up_to  # noqa: E402
 

@@ -12,13 +12,13 @@ torch = pytest.importorskip("torch")
 pytest.importorskip("transformers")
 
 from heedful.algorithms.table import Grpo, Ppo  # noqa: E402
-from heedful.distributed.parallel import Fsdp2  # noqa: E402
 from heedful.run import checkpoint  # noqa: E402
 from heedful.run.config import DiagnosticsConfig, EvaluationConfig, GradientsConfig, TrainConfig  # noqa: E402
 from heedful.run.loop import train_steps  # noqa: E402
 from heedful.run.parts import assemble  # noqa: E402
 from heedful.storage import RunFolder, read_metrics  # noqa: E402
 from heedful.storage.trackers import JsonlTracker  # noqa: E402
+from heedful.training.ranks.parallel import Fsdp2  # noqa: E402
 from heedful.types import Metric, Trajectory  # noqa: E402
 
 

@@ -22,7 +22,7 @@ pytest.importorskip("transformers")
 
 from heedful import cli  # noqa: E402
 from heedful.algorithms.table import Cispo, DrGrpo, Grpo  # noqa: E402
-from heedful.configuration import to_json  # noqa: E402
+from heedful.boundary import to_json  # noqa: E402
 from heedful.filters import KeepAll, RandomSubset, TopP  # noqa: E402
 from heedful.models.load import load_model  # noqa: E402
 from heedful.rollout import LockStep  # noqa: E402

@@ -16,7 +16,7 @@ from test_loop import NO_EVALUATION, UNMEASURED, same, trained, without_time  # 
 
 from folder_source import FolderSource, event_log, events  # noqa: E402
 from heedful import cli  # noqa: E402
-from heedful.configuration import from_json, to_json  # noqa: E402
+from heedful.boundary import from_json, to_json  # noqa: E402
 from heedful.models.load import load_model  # noqa: E402
 from heedful.policies import HFPolicy, Local, Sampling, ScriptedPolicy, Weights, open_with  # noqa: E402
 from heedful.protocols import AnswersSubsets, ContinuousBatching, Policy  # noqa: E402

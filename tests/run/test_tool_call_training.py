@@ -14,13 +14,8 @@ import pytest
 torch = pytest.importorskip("torch")
 pytest.importorskip("transformers")
 
-from tests.models.chat.test_render import CHATML, make_tokenizer  # noqa: E402
-from tests.models.chat.test_tool_templates import HERMES  # noqa: E402
-from tests.run.test_loop import Watch, silent  # noqa: E402
-
 import tiny_models  # noqa: E402
 from heedful import cli  # noqa: E402
-from heedful.envs.code.environment import Code  # noqa: E402
 from heedful.envs.common.tools import call_text  # noqa: E402
 from heedful.filters import KeepAll  # noqa: E402
 from heedful.policies import Sampling, Weights  # noqa: E402
@@ -31,6 +26,10 @@ from heedful.storage import RunFolder, read_rollouts  # noqa: E402
 from heedful.storage.trackers import JsonlTracker  # noqa: E402
 from heedful.training.samples import make_samples  # noqa: E402
 from heedful.types import Conversation, Reply  # noqa: E402
+from heedful_envs.code.environment import Code  # noqa: E402
+from tests.models.chat.test_render import CHATML, make_tokenizer  # noqa: E402
+from tests.models.chat.test_tool_templates import HERMES  # noqa: E402
+from tests.run.test_loop import Watch, silent  # noqa: E402
 from tool_toy import TOOLS, Dictionary  # noqa: E402
 
 

@@ -17,9 +17,9 @@ from fake_server import FakeServer, Fault, ModelBrain, fake_server  # noqa: E402
 from heedful import cli  # noqa: E402
 from heedful.algorithms.table import ALGORITHMS  # noqa: E402
 from heedful.filters import KeepAll  # noqa: E402
-from heedful.inference import Limits, ServerUnreachable  # noqa: E402
 from heedful.models.load import load_model  # noqa: E402
 from heedful.policies import Local, Vllm  # noqa: E402
+from heedful.policies.servers import Limits, ServerUnreachable  # noqa: E402
 from heedful.policies.vllm import WrongWeights, source  # noqa: E402
 from heedful.rollout import Asynchronous  # noqa: E402
 from heedful.run import checkpoint  # noqa: E402

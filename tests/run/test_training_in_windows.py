@@ -17,7 +17,8 @@ pytest.importorskip("transformers")
 
 from heedful import cli  # noqa: E402
 from heedful.algorithms.table import Grpo  # noqa: E402
-from heedful.configuration import to_json  # noqa: E402
+from heedful.boundary import to_json  # noqa: E402
+from heedful.diagnostics.statistics.group_statistics import values_on  # noqa: E402
 from heedful.envs.frozen_lake.environment import FrozenLake  # noqa: E402
 from heedful.envs.toys.echo import Echo  # noqa: E402
 from heedful.filters import KeepAll, TopK, TopP  # noqa: E402
@@ -28,7 +29,6 @@ from heedful.rollout import Context, LockStep, Request  # noqa: E402
 from heedful.run.config import DiagnosticsConfig, EvaluationConfig, TrainConfig  # noqa: E402
 from heedful.run.loop import train_steps  # noqa: E402
 from heedful.run.parts import assemble  # noqa: E402
-from heedful.statistics.group_statistics import values_on  # noqa: E402
 from heedful.storage import RunFolder, read_rollouts  # noqa: E402
 from heedful.storage.trackers import JsonlTracker  # noqa: E402
 from heedful.training.batch import UpdateSettings  # noqa: E402

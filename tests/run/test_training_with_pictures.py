@@ -17,7 +17,7 @@ from test_loop import UNMEASURED, same, trained, without_time  # noqa: E402
 
 from heedful import cli  # noqa: E402
 from heedful.algorithms import Ppo  # noqa: E402
-from heedful.configuration import to_json  # noqa: E402
+from heedful.boundary import to_json  # noqa: E402
 from heedful.envs.frozen_lake.environment import FrozenLake  # noqa: E402
 from heedful.envs.sokoban.environment import Sokoban  # noqa: E402
 from heedful.filters import KeepAll  # noqa: E402

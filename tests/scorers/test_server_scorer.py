@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from fake_server import FakeServer, ModelBrain, fake_server
-from heedful.inference import Client, Limits, Vllm
-from heedful.inference.examination import ServerFacts
+from heedful.policies.servers import Client, Limits, Vllm
+from heedful.policies.servers.examination import ServerFacts
 from heedful.protocols import WindowExceeded
 from heedful.scorers import HFScorer, ServerScorer
 from tiny_models import llama

@@ -15,7 +15,7 @@ import pytest
 torch = pytest.importorskip("torch")
 pytest.importorskip("transformers")
 
-from heedful.configuration import to_json  # noqa: E402
+from heedful.boundary import to_json  # noqa: E402
 from heedful.envs.frozen_lake.environment import FrozenLake  # noqa: E402
 from heedful.envs.toys.echo import Echo  # noqa: E402
 from heedful.models.cache import cache_root  # noqa: E402

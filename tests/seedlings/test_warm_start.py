@@ -17,7 +17,7 @@ pytest.importorskip("transformers")
 import torch
 from safetensors import SafetensorError
 
-from heedful.configuration import to_json
+from heedful.boundary import to_json
 from heedful.envs.toys.echo import Echo
 from heedful.models.load import load_model
 from heedful.rollout import Context

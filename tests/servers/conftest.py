@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from real_vllm import RealVllm, alone, missing
 
-from heedful.inference import Call, Client
+from heedful.policies.servers import Call, Client
 
 HERE = Path(__file__).parent
 

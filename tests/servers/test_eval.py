@@ -9,8 +9,8 @@ import pytest
 from real_vllm import MODEL_NAME, RealVllm
 
 from heedful import cli
-from heedful.inference import Client
-from heedful.inference.examination import examine
+from heedful.policies.servers import Client
+from heedful.policies.servers.examination import examine
 from heedful.storage import RunFolder, read_rollouts
 
 pytestmark = pytest.mark.usefixtures("first_weights")

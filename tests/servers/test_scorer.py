@@ -11,8 +11,8 @@ import pytest
 from real_vllm import MODEL_NAME, RealVllm
 
 from heedful import cli
-from heedful.inference import Client, Vllm
-from heedful.inference.examination import ServerFacts, examine
+from heedful.policies.servers import Client, Vllm
+from heedful.policies.servers.examination import ServerFacts, examine
 from heedful.scorers import ServerScorer
 
 pytestmark = pytest.mark.usefixtures("first_weights")

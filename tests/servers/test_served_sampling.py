@@ -15,11 +15,11 @@ from learners import changed, largest_error, own_logprobs, questions  # noqa: E4
 from real_vllm import RealVllm  # noqa: E402
 
 from heedful.envs.toys.echo import Echo  # noqa: E402
-from heedful.inference import Client, Draw  # noqa: E402
-from heedful.inference import Vllm as Dialect  # noqa: E402
 from heedful.models.chat.render import Renderer  # noqa: E402
 from heedful.models.load import load_model  # noqa: E402
 from heedful.policies import Sampling, Vllm, Weights  # noqa: E402
+from heedful.policies.servers import Client, Draw  # noqa: E402
+from heedful.policies.servers import Vllm as Dialect  # noqa: E402
 from heedful.policies.vllm.weights_out import FolderOut  # noqa: E402
 from heedful.rollout import Asynchronous, Context, LockStep, Request  # noqa: E402
 

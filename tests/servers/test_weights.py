@@ -20,10 +20,10 @@ pytest.importorskip("transformers")
 from learners import changed, largest_error, questions  # noqa: E402
 from real_vllm import RealVllm  # noqa: E402
 
-from heedful.inference import Client, Server  # noqa: E402
 from heedful.models.chat.render import Renderer  # noqa: E402
 from heedful.models.load import load_model  # noqa: E402
 from heedful.policies import Local, Sampling, Vllm, Weights  # noqa: E402
+from heedful.policies.servers import Client, Server  # noqa: E402
 from heedful.policies.vllm import WrongWeights, weights_out  # noqa: E402
 from heedful.policies.vllm.handshake import Facts  # noqa: E402
 from heedful.policies.vllm.source import OpenVllm  # noqa: E402
@@ -100,7 +100,7 @@ def test_another_model_is_caught(vllm: RealVllm, loaded: Any, monkeypatch: pytes
 
 
 def test_another_temperature_is_caught(vllm: RealVllm, loaded: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    from heedful.inference import dialects
+    from heedful.policies.servers import dialects
 
     right = dialects.Vllm.score
 
@@ -216,6 +216,6 @@ def test_adapters_are_loaded_under_a_name_of_their_own_and_lost_ones_are_loaded_
 
 
 def unload(client: Client, server: Server, name: str) -> None:
-    from heedful.inference.dialects import Call
+    from heedful.policies.servers.dialects import Call
 
     client.tell(server, Call("/v1/unload_lora_adapter", {"lora_name": name}, plain=True))

@@ -15,11 +15,11 @@ from urllib.parse import urlencode
 
 import pytest
 
-from heedful.envs.shop.environment import Shop
-from heedful.envs.shop.pages import Listed, Option, Page
 from heedful.serving.server import EnvironmentServer
 from heedful.serving.sessions import Refusal
-from heedful.serving.shop_pages import ShopPages, _content, refused
+from heedful_envs.shop.browser_pages import ShopPages, _content, refused
+from heedful_envs.shop.environment import Shop
+from heedful_envs.shop.pages import Listed, Option, Page
 from patience import PATIENCE
 from served import serving
 

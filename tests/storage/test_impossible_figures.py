@@ -11,7 +11,7 @@ import pytest
 pytest.importorskip("pyarrow")
 
 from heedful.auditing.logs.parquet import open_parquet
-from heedful.configuration.parquet_sizes import value_bytes
+from heedful.boundary.parquet_sizes import value_bytes
 from heedful.envs.common.rows import ParquetRows
 from heedful.storage.column_types import read_table
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from heedful.configuration.system_errors import sentence_of
+from heedful.boundary.system_errors import sentence_of
 from heedful.storage import LOCK, held
 from heedful.storage.locks import Holder
 from patience import PATIENCE

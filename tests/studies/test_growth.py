@@ -15,8 +15,8 @@ from rich.console import Console
 
 pytest.importorskip("transformers")
 
+from heedful.boundary import to_json
 from heedful.cli.study import main
-from heedful.configuration import to_json
 from heedful.run.config import TrainConfig
 from heedful.studies.declaration import Arm, Study, settings, train
 from heedful.studies.running import processes

@@ -19,7 +19,7 @@ from safetensors.torch import load_file, save_file  # noqa: E402
 
 from heedful import cli  # noqa: E402
 from heedful.algorithms.table import Grpo, Ppo  # noqa: E402
-from heedful.configuration import to_json  # noqa: E402
+from heedful.boundary import to_json  # noqa: E402
 from heedful.models.folders import read_model  # noqa: E402
 from heedful.models.forward.token_logits import token_logits  # noqa: E402
 from heedful.run.config import DiagnosticsConfig, EvaluationConfig, TrainConfig  # noqa: E402

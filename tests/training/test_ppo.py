@@ -16,7 +16,7 @@ pytest.importorskip("transformers")
 from heedful.algorithms.gae import Gae  # noqa: E402
 from heedful.algorithms.returns import TurnReturns  # noqa: E402
 from heedful.algorithms.table import Grpo, Ppo  # noqa: E402
-from heedful.configuration import from_json, to_json  # noqa: E402
+from heedful.boundary import from_json, to_json  # noqa: E402
 from heedful.filters import KeepAll  # noqa: E402
 from heedful.run import checkpoint  # noqa: E402
 from heedful.run.config import DiagnosticsConfig, EvaluationConfig, TrainConfig  # noqa: E402

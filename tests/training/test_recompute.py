@@ -126,7 +126,7 @@ def test_a_model_whose_layers_take_no_part_is_refused() -> None:
 def test_the_flag_reaches_the_learner(tmp_path: Path, echo_run: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     import json
 
-    from heedful.configuration import to_json
+    from heedful.boundary import to_json
     from heedful.run import parts
 
     asked = []

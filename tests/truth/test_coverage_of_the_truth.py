@@ -11,14 +11,14 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from scipy.stats import binom
+
 from benchmarks.truth import marks
 from benchmarks.truth.__main__ import PAGE
 from benchmarks.truth.declaration import CASES, ESTIMATORS, NO_INTERVAL
 from benchmarks.truth.results import load, run
 from benchmarks.truth.simulation import Case, Estimator, Reading, judged, simulate
 from benchmarks.truth.table import LEAST, flags, readings_of, with_tables, worst_of
-from scipy.stats import binom
-
 from heedful.diagnostics.catalogue import CATALOGUE, OVER_SEEDS, covers_of, entry_of, is_doubtful, legend_of, mark_of
 from heedful.studies.paired import mean_over
 from heedful.types import Metric

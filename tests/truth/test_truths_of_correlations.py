@@ -2,8 +2,9 @@
 
 import numpy as np
 import pytest
-from benchmarks.truth.correlations import Following, Layout, Shared
 from scipy.special import gamma, hyp2f1
+
+from benchmarks.truth.correlations import Following, Layout, Shared
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from statistics import fmean
 
-from heedful.statistics.group_statistics import LARGEST, is_constant, is_measurable, sample_variance, scored
+from heedful.diagnostics.statistics.group_statistics import LARGEST, is_constant, is_measurable, sample_variance, scored
 from heedful.types import Trajectory
 
 

@@ -14,7 +14,13 @@ from itertools import pairwise
 from statistics import fmean
 from typing import Literal, get_args
 
-from heedful.statistics.group_statistics import LARGEST, is_constant, is_measurable, sample_variance, within_floats
+from heedful.diagnostics.statistics.group_statistics import (
+    LARGEST,
+    is_constant,
+    is_measurable,
+    sample_variance,
+    within_floats,
+)
 from heedful.types import SampledTrajectory, TokenCredit
 
 Per = Literal["token", "turn"]

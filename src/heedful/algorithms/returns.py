@@ -10,7 +10,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from heedful.statistics.group_statistics import LARGEST, is_constant, is_measurable, sample_variance, scored
+from heedful.diagnostics.statistics.group_statistics import LARGEST, is_constant, is_measurable, sample_variance, scored
 from heedful.types import Trajectory
 
 

@@ -14,8 +14,8 @@ from heedful.algorithms.advantages import GroupRelative, LeaveOneOut
 from heedful.algorithms.entropy_control import ENTROPY_CONTROLS, LARGEST_COEFFICIENT, ConstantEntropy, EntropyControl
 from heedful.algorithms.estimators import ESTIMATORS
 from heedful.algorithms.gae import Gae
-from heedful.configuration import Choice
-from heedful.configuration.limits import LARGEST_REWARD, MOST_EPISODES
+from heedful.boundary import Choice
+from heedful.boundary.limits import LARGEST_REWARD, MOST_EPISODES
 from heedful.protocols import Estimator
 
 Average = Literal["token", "sequence", "fixed"]

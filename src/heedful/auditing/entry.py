@@ -10,8 +10,8 @@ from heedful.auditing.progress import AuditProgress
 from heedful.auditing.recognised import open_log
 from heedful.auditing.run import measure_log
 from heedful.auditing.settings import AuditSettings
-from heedful.configuration import trusting
-from heedful.configuration.open_files import path_of
+from heedful.boundary import trusting
+from heedful.boundary.open_files import path_of
 from heedful.console import SafeConsole
 from heedful.report.record import stored_sentences
 from heedful.storage import RunFolder, StepMetrics, read_metrics

@@ -64,9 +64,9 @@ def model_judge(source: str, settings: AuditSettings, tags: ThoughtTags, seed: i
 @contextmanager
 def _served_judge(url: str, model: str, settings: AuditSettings, tags: ThoughtTags, seed: int) -> Iterator[ModelJudge]:
     """A model on a server."""
-    from heedful.inference import Client, Limits, read_key
-    from heedful.inference.examination import base_of, check_tokenizer, examine, refuse_unknown
     from heedful.models.folders import read_own_tokenizer
+    from heedful.policies.servers import Client, Limits, read_key
+    from heedful.policies.servers.examination import base_of, check_tokenizer, examine, refuse_unknown
     from heedful.scorers.judge import judge_name
     from heedful.scorers.server import ServerScorer
 

@@ -14,7 +14,7 @@ from heedful.auditing.logs.files import LogFiles, find_files, rows_of
 from heedful.auditing.logs.records import Faults, Knowledge, Row
 from heedful.auditing.readers import FORMATS, Hints, Reader, recognise
 from heedful.auditing.settings import AuditSettings, OwnRun, refuse_unreadable_runs
-from heedful.configuration import listed
+from heedful.boundary import listed
 from heedful.diagnostics.cross_scores.thoughts import ThoughtTags
 from heedful.diagnostics.unavailable import SPREAD_METRICS, SUCCESS_METRICS
 from heedful.storage import is_run

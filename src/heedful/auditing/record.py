@@ -17,9 +17,9 @@ from typing import Any
 
 from heedful.auditing.logs.files import LogFiles
 from heedful.auditing.logs.records import Faults
-from heedful.configuration.folders import make_folder
-from heedful.configuration.jsontext import read_json
-from heedful.configuration.open_files import open_file
+from heedful.boundary.folders import make_folder
+from heedful.boundary.jsontext import read_json
+from heedful.boundary.open_files import open_file
 from heedful.storage import LOCK, claim_folder, write_whole
 
 RECORD = "audit.json"

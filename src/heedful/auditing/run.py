@@ -26,7 +26,7 @@ from heedful.auditing.record import PROGRESS, RECORD, AuditRecord, Fingerprints,
 from heedful.auditing.scoring import ModelJudge
 from heedful.auditing.settings import AuditSettings
 from heedful.auditing.steps import LoggedStep, StepStream, joined
-from heedful.configuration import to_json
+from heedful.boundary import to_json
 from heedful.diagnostics.actions.strategies import input_to_action
 from heedful.diagnostics.alarms.watch import Alarm, Alarms
 from heedful.diagnostics.unavailable import unavailable

@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from heedful.configuration import COLDEST, HOTTEST, MOST_AT_ONCE, NamesSecret, refuse_above, refuse_below
-from heedful.configuration.jsontext import read_json
+from heedful.boundary import COLDEST, HOTTEST, MOST_AT_ONCE, NamesSecret, refuse_above, refuse_below
+from heedful.boundary.jsontext import read_json
 from heedful.diagnostics.cross_scores.thoughts import ThoughtTags
 from heedful.storage import is_run
 

@@ -1,7 +1,7 @@
 """The command line: `heedful train | eval | play | audit | study | gradients | envs | check-env | serve-env | report`.
 
-`heedful grow` gives a loaded model its warm start, and `correlate` reads the runs of several studies. `index` and
-`serve-search` prepare searches. `doctor` shows what is installed.
+`heedful grow` gives a loaded model its warm start, and `doctor` shows what is installed. Packages add commands through
+the entry point `heedful.commands`.
 
 An error that the user can fix ends in a sentence and exit code 2. Help loads no torch.
 
@@ -13,13 +13,15 @@ terminal: saved, if the command can save. 141: the reader of the output has ende
 from __future__ import annotations
 
 import importlib
+import inspect
 import os
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
 
+from heedful.boundary import clean, complain, cut, tell
+from heedful.boundary.registry import Registry
 from heedful.command_process import prepare_streams, run_command
-from heedful.configuration import clean, complain, cut, tell
 from heedful.limited_memory import report_no_lack_of_memory_at_exit, reserve_buffers
 from heedful.version import __version__
 
@@ -30,12 +32,8 @@ COMMANDS = {
     "play": ("play", "play one episode yourself, or watch a model, the solver or a random policy"),
     "audit": ("audit", "measure logged rollouts: ours, TRL's, verl's, verifiers' or RAGEN's"),
     "study": ("study", "run a declared study: arms x seeds, tables with intervals, a page"),
-    "correlate": ("correlate", "what goes with success, over the finished runs of several studies"),
     "gradients": ("gradients", "signal and noise of a run's gradient, by reward variance"),
     "serve-env": ("environments.serve_env", "serve an environment's episodes over HTTP, to be played as `remote`"),
-    "index": ("environments.index", "build an index of passages, for the environment search_qa"),
-    "serve-search": ("environments.serve_search", "serve an index of passages over HTTP, in two protocols"),
-    "prepare-shop": ("environments.prepare_shop", "prepare a catalogue for the environment shop, once"),
     "envs": ("environments.envs", "list the environments and presets"),
     "check-env": ("environments.check_env", "play anyone's environment and say which rules of the contract it breaks"),
     "doctor": ("doctor", "what is installed, and what an inference server offers and lacks"),
@@ -43,8 +41,11 @@ COMMANDS = {
 }
 """Name -> its module in this package, with `main(argv) -> exit code`, and one line of help."""
 
+ADDED = Registry("heedful.commands", {}, "command")
+"""Commands that packages add: name -> `main(argv) -> exit code`, whose docstring begins with the line of help."""
 
-_COMPUTING = ("train", "grow", "eval", "play", "audit", "study", "correlate", "gradients", "report")
+
+_COMPUTING = ("train", "grow", "eval", "play", "audit", "study", "gradients", "report")
 """Commands that use linear algebra."""
 
 KEPT = {
@@ -84,8 +85,9 @@ def _command(name: str, rest: list[str]) -> int:
     if name == "--version":
         tell(f"heedful {__version__}")
         return 0
-    if name not in COMMANDS:
-        complain(f"heedful: there is no command {cut(name, 100)!r}; expected one of {', '.join(COMMANDS)}.")
+    if name not in COMMANDS and name not in ADDED:
+        known = ", ".join([*COMMANDS, *ADDED])
+        complain(f"heedful: there is no command {cut(name, 100)!r}; expected one of {known}.")
         return 2
     if name != "train" and os.environ.get("WORLD_SIZE", "1") != "1" and "RANK" in os.environ:
         complain(
@@ -98,6 +100,8 @@ def _command(name: str, rest: list[str]) -> int:
     _check_variables()
     if name in _COMPUTING:
         reserve_buffers()
+    if name in ADDED:
+        return int(ADDED[name](rest))
     return int(importlib.import_module(f"{__name__}.{COMMANDS[name][0]}").main(rest))
 
 
@@ -131,8 +135,10 @@ def _check_variables() -> None:
 
 
 def _overview() -> str:
-    width = max(map(len, COMMANDS))
-    lines = [f"  {name:<{width}}  {line}" for name, (_, line) in COMMANDS.items()]
+    help_of = {name: line for name, (_, line) in COMMANDS.items()}
+    help_of |= {name: (inspect.getdoc(main) or "").partition("\n")[0] for name, main in ADDED.items()}
+    width = max(map(len, help_of))
+    lines = [f"  {name:<{width}}  {line}" for name, line in help_of.items()]
     return "\n".join(
         [
             "heedful: train LLM agents with RL, and see when their reasoning stops depending on the input.",

@@ -9,7 +9,7 @@ from typing import Annotated
 from rich.console import Console
 
 from heedful.auditing.settings import AuditSettings
-from heedful.configuration import CommandLine, Positional, Shown
+from heedful.boundary import CommandLine, Positional, Shown
 from heedful.console import SafeConsole
 from heedful.types import Metric
 
@@ -78,7 +78,7 @@ def main(argv: list[str]) -> int:
 def _conclude(console: Console, folder: Path) -> None:
     """Print what was read and left out, the first and last reading of the main metrics, and the verdict."""
     from heedful.auditing.record import RECORD
-    from heedful.configuration.jsontext import read_json
+    from heedful.boundary.jsontext import read_json
     from heedful.storage import RunFolder, read_metrics
 
     record = read_json(folder / RECORD)

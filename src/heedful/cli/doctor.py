@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Annotated, Any
 
-from heedful.configuration import CommandLine, Shown, cut, tell
+from heedful.boundary import CommandLine, Shown, cut, tell
 
 if TYPE_CHECKING:
     from heedful.doctor import Machine, ServerFindings

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
 
-from heedful.configuration import CommandLine, Positional, Shown, to_json
+from heedful.boundary import CommandLine, Positional, Shown, to_json
 from heedful.console import SafeConsole
 from heedful.diagnostics.catalogue import legend_of
 from heedful.run.evaluation.evaluate import evaluate_subject, settings_of

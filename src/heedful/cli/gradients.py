@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-from heedful.configuration import CommandLine, Positional, Shown
+from heedful.boundary import CommandLine, Positional, Shown
 from heedful.run.config import TrainConfig, read_config
 from heedful.run.evaluation.subjects import choose_checkpoint, find_subject, is_checkpoint
 from heedful.run.gradients import GradientsSettings, measure_gradients

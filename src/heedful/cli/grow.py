@@ -6,7 +6,7 @@ import shlex
 from dataclasses import dataclass
 from typing import Annotated
 
-from heedful.configuration import CommandLine, Positional, Shown, to_json
+from heedful.boundary import CommandLine, Positional, Shown, to_json
 from heedful.console import SafeConsole
 from heedful.models.cache import SMOLLM2
 from heedful.run.evaluation.held_out import write_numbers

@@ -11,9 +11,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
+from heedful.boundary import Choice, CommandLine, Positional, Shown, shown
 from heedful.cli.episode.episodes import ScriptedSettings, drawn_task, ended, named, table_of_turns
 from heedful.cli.episode.human_reply import reply_of, ways_to_answer
-from heedful.configuration import Choice, CommandLine, Positional, Shown, shown
 from heedful.envs.common.contract import turns_of
 from heedful.envs.common.demonstrated import demonstrated
 from heedful.envs.transport.wire import checked_observation, checked_step

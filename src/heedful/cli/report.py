@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-from heedful.configuration import CommandLine, Positional, Shown, tell
-from heedful.configuration.jsontext import read_json
+from heedful.boundary import CommandLine, Positional, Shown, tell
+from heedful.boundary.jsontext import read_json
 from heedful.storage import RunFolder
 
 if TYPE_CHECKING:

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-from heedful.configuration import MOST_AT_ONCE, CommandLine, Positional, Shown, refuse_above, refuse_below, tell
-from heedful.configuration.jsontext import read_json
+from heedful.boundary import MOST_AT_ONCE, CommandLine, Positional, Shown, refuse_above, refuse_below, tell
+from heedful.boundary.jsontext import read_json
 
 if TYPE_CHECKING:
     from heedful.studies.declaration import Study

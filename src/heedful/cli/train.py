@@ -10,13 +10,13 @@ from itertools import count
 from pathlib import Path
 from typing import Annotated
 
-from heedful.configuration import CommandLine, Positional, Shown
-from heedful.configuration.folders import make_folder
-from heedful.distributed.parallel import ProcessRank
+from heedful.boundary import CommandLine, Positional, Shown
+from heedful.boundary.folders import make_folder
 from heedful.run.config import TrainConfig
 from heedful.run.presets import preset, starting_points
 from heedful.run.train import Run, algorithm_name, resume, train
 from heedful.stopping import exit_code
+from heedful.training.ranks.parallel import ProcessRank
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,8 +11,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from statistics import fmean, variance
 
-from heedful.statistics.group_statistics import scored, within_floats
-from heedful.statistics.intervals import cluster_interval, deleted_means, effective_clusters
+from heedful.diagnostics.statistics.group_statistics import scored, within_floats
+from heedful.diagnostics.statistics.intervals import cluster_interval, deleted_means, effective_clusters
 from heedful.types import Metric
 
 _NO_VARIANCE = "no replayed reward varies"

@@ -12,9 +12,15 @@ from collections.abc import Sequence
 from statistics import fmean, stdev
 
 from heedful.diagnostics.actions.strategies import strategy_metrics
-from heedful.diagnostics.behaviour import behaviour
-from heedful.statistics.group_statistics import is_constant, sample_variance, scored, scored_values, values_on
-from heedful.statistics.intervals import effective_clusters, mean_interval
+from heedful.diagnostics.behaviour_metrics import behaviour
+from heedful.diagnostics.statistics.group_statistics import (
+    is_constant,
+    sample_variance,
+    scored,
+    scored_values,
+    values_on,
+)
+from heedful.diagnostics.statistics.intervals import effective_clusters, mean_interval
 from heedful.types import Group, Metric, Verdict
 
 _NO_SPREAD = "no group has two scored members"

@@ -19,8 +19,8 @@ from scipy.special import gammaln
 from heedful.diagnostics.cross_scores.retrieval import retrieval
 from heedful.diagnostics.cross_scores.score_matrix import Floats, Integers, score_matrix
 from heedful.diagnostics.cross_scores.thoughts import ThoughtTags
+from heedful.diagnostics.statistics.intervals import effective_clusters, jackknife_interval
 from heedful.diagnostics.words import words_of
-from heedful.statistics.intervals import effective_clusters, jackknife_interval
 from heedful.types import CrossScores, Group, Metric, Reply
 
 if TYPE_CHECKING:

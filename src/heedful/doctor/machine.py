@@ -15,8 +15,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from heedful.configuration.folders import files_below
-from heedful.configuration.open_files import in_home
+from heedful.boundary.folders import files_below
+from heedful.boundary.open_files import in_home
 from heedful.guarded import Answered, guarded_call
 from heedful.models.cache import SMOLLM2, cache_root
 from heedful.version import __version__

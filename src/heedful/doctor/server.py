@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from heedful.inference import Client, Failed, ServerRefused, read_key
-from heedful.inference.examination import TESTED, ServerFacts, base_of, examine
+from heedful.policies.servers import Client, Failed, ServerRefused, read_key
+from heedful.policies.servers.examination import TESTED, ServerFacts, base_of, examine
 
 
 @dataclass(frozen=True, slots=True)

@@ -22,12 +22,12 @@ A custom filter is a frozen dataclass with the members of `heedful.protocols.Fil
 that needs only one variance per group. What is not in `__all__` is private.
 """
 
+from heedful.diagnostics.statistics.group_statistics import is_constant, values_on
 from heedful.filters.ranked import DropConstant, KeepAll, MinP, Ranked, Ranking, Softmax, TopK, TopP, TopPStd
 from heedful.filters.ranking import check_filter, verdicts_of
 from heedful.filters.shrinkage import Visit
 from heedful.filters.weighted import SoftWeight
 from heedful.filters.wrappers import FILTERS, RandomSubset, Remembering, Shrunken
-from heedful.statistics.group_statistics import is_constant, values_on
 
 __all__ = [
     "FILTERS",

@@ -14,6 +14,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
+from heedful.diagnostics.statistics.group_statistics import LARGEST, scored
 from heedful.filters.ranking import (
     by_largest,
     by_mass,
@@ -25,7 +26,6 @@ from heedful.filters.ranking import (
     variances,
 )
 from heedful.protocols import Filter
-from heedful.statistics.group_statistics import LARGEST, scored
 from heedful.types import Verdict
 
 

@@ -13,9 +13,9 @@ import random
 from collections.abc import Callable, Sequence
 from itertools import accumulate
 
+from heedful.diagnostics.statistics.group_statistics import LARGEST, sample_variance, scored_values
 from heedful.guarded import Answered, OwnPartFailed, guarded_call, of_own_part
 from heedful.protocols import Filter
-from heedful.statistics.group_statistics import LARGEST, sample_variance, scored_values
 from heedful.types import Verdict
 
 ROUNDING = 1e-9

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from statistics import fmean
 from typing import Literal
 
-from heedful.statistics.group_statistics import sample_variance
+from heedful.diagnostics.statistics.group_statistics import sample_variance
 
 Prior = Literal["jeffreys", "batch"]
 

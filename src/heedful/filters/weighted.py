@@ -9,9 +9,9 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from heedful.diagnostics.statistics.group_statistics import LARGEST
 from heedful.filters.ranked import Ranked
 from heedful.filters.ranking import check_on, positive
-from heedful.statistics.group_statistics import LARGEST
 from heedful.types import Verdict
 
 LEAST = 1e-12

@@ -10,13 +10,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Annotated, Protocol, runtime_checkable
 
-from heedful.configuration import Choice
+from heedful.boundary import Choice
+from heedful.boundary.registry import Registry
+from heedful.diagnostics.statistics.group_statistics import is_constant, scored_values
 from heedful.filters.ranked import DropConstant, KeepAll, MinP, Ranking, Softmax, TopK, TopP, TopPStd
 from heedful.filters.ranking import check_on, check_same_on
 from heedful.filters.shrinkage import Prior, Visit, expected_variances
 from heedful.filters.weighted import SoftWeight
 from heedful.protocols import Filter
-from heedful.statistics.group_statistics import is_constant, scored_values
 from heedful.types import Verdict
 
 
@@ -158,16 +159,20 @@ class RandomSubset:
         return replace(self, like=self.like.after(earlier_PV)) if isinstance(self.like, Remembering) else self
 
 
-FILTERS: dict[str, type[Filter]] = {
-    "keep_all": KeepAll,
-    "drop_constant": DropConstant,
-    "top_p": TopP,
-    "soft_weight": SoftWeight,
-    "shrunken": Shrunken,
-    "random_subset": RandomSubset,
-    "top_k": TopK,
-    "min_p": MinP,
-    "top_p_std": TopPStd,
-    "softmax": Softmax,
-}
-"""Every filter by the name that configurations and the command line use."""
+FILTERS = Registry(
+    "heedful.filters",
+    {
+        "keep_all": KeepAll,
+        "drop_constant": DropConstant,
+        "top_p": TopP,
+        "soft_weight": SoftWeight,
+        "shrunken": Shrunken,
+        "random_subset": RandomSubset,
+        "top_k": TopK,
+        "min_p": MinP,
+        "top_p_std": TopPStd,
+        "softmax": Softmax,
+    },
+    "filter",
+)
+"""Every filter by the name that configurations and the command line use. Packages add theirs as entry points."""

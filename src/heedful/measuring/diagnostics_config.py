@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, field
 
-from heedful.configuration import refuse_below
+from heedful.boundary import refuse_below
 from heedful.diagnostics.alarms.rules import AlarmConfig
 
 

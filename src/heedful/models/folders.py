@@ -22,9 +22,9 @@ from transformers import (
     PreTrainedTokenizerBase,
 )
 
-from heedful.configuration.jsontext import read_json
-from heedful.configuration.open_files import refuse_other_bytes, refuse_pipes
-from heedful.configuration.trust import trusts_code_of
+from heedful.boundary.jsontext import read_json
+from heedful.boundary.open_files import refuse_other_bytes, refuse_pipes
+from heedful.boundary.trust import trusts_code_of
 from heedful.guarded import Answered, guarded_call
 from heedful.models.gguf.conversion import converted
 from heedful.models.own_tokenizer import TokenizerRead, own_tokenizer

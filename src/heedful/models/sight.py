@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal, Protocol
 
-from heedful.configuration import refuse_below
+from heedful.boundary import refuse_below
 from heedful.types import Image
 
 

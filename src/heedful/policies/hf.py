@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 from transformers import PreTrainedModel
 
-from heedful.configuration.limits import whole_number
+from heedful.boundary.limits import whole_number
 from heedful.models.forward.attention import longest_context, refuse_unless_plain_causal
 from heedful.policies.beginning import Beginning
 from heedful.policies.drawing import draw

@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal, get_args
 
-from heedful.configuration import COLDEST, HOTTEST, number_of, refuse_below
+from heedful.boundary import COLDEST, HOTTEST, number_of, refuse_below
 
 Noise = Literal["auto", "batch", "conversation"]
 Precision = Literal["model", "double"]

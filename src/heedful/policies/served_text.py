@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from dataclasses import replace
 
-from heedful.inference import Client, Draw, OpenAIText, ServerRefused, Usage, Written
 from heedful.models.chat.replies import ReplyParser, Tags
 from heedful.models.chat.unseen import refuse_images
 from heedful.policies.sampling import Sampling
+from heedful.policies.servers import Client, Draw, OpenAIText, ServerRefused, Usage, Written
 from heedful.seeds import derive
 from heedful.types import Conversation, Group, Prompt, Reply, Span, Turn
 

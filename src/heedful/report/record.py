@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TypeVar
 
-from heedful.configuration.jsontext import read_json
+from heedful.boundary.jsontext import read_json
 from heedful.report.drawing.numerals import in_full
 from heedful.storage import RunFolder, StepMetrics, metric_from_json, read_metrics
 from heedful.types import Metric

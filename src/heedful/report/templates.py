@@ -12,7 +12,7 @@ from importlib import resources
 import jinja2
 from markupsafe import Markup
 
-from heedful.configuration import clean
+from heedful.boundary import clean
 
 
 def chart_style() -> str:

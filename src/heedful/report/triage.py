@@ -13,7 +13,7 @@ from itertools import pairwise
 from markupsafe import Markup
 
 from heedful.diagnostics.alarms.rules import AlarmConfig, standard_rules
-from heedful.diagnostics.triage import (
+from heedful.diagnostics.task_triage import (
     ADVICE,
     CAUSES,
     UNTOLD,

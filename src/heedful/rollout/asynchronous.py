@@ -12,7 +12,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from queue import Empty, SimpleQueue
 
-from heedful.configuration import MOST_AT_ONCE, refuse_above, refuse_below
+from heedful.boundary import MOST_AT_ONCE, refuse_above, refuse_below
 from heedful.policies.sampling import Sampling
 from heedful.protocols import AnswersSubsets, ContinuousBatching, Policy
 from heedful.rollout.player import Player, replies_of

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from heedful.configuration.limits import whole_number
+from heedful.boundary.limits import whole_number
 from heedful.types import Observation
 
 

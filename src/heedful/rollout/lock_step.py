@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import TypeVar
 
-from heedful.configuration import MOST_AT_ONCE, refuse_above, refuse_below
+from heedful.boundary import MOST_AT_ONCE, refuse_above, refuse_below
 from heedful.policies.sampling import Sampling
 from heedful.protocols import Policy
 from heedful.rollout.player import replies_of

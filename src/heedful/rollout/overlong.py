@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from heedful.configuration.limits import LARGEST_REWARD, MOST_TOKENS, refuse_outside
+from heedful.boundary.limits import LARGEST_REWARD, MOST_TOKENS, refuse_outside
 from heedful.types import Group, Reply, Trajectory, Turn
 
 COMPONENT = "overlong"

@@ -11,8 +11,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from heedful.configuration.limits import MOST_EPISODES, refuse_outside
-from heedful.statistics.group_statistics import is_constant, scored, values_on
+from heedful.boundary.limits import MOST_EPISODES, refuse_outside
+from heedful.diagnostics.statistics.group_statistics import is_constant, scored, values_on
 from heedful.types import Group, Metric
 
 RefillEnding = Literal["off", "enough", "bound", "pool"]

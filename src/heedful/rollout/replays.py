@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from heedful.diagnostics.statistics.group_statistics import values_on
 from heedful.envs.common.contract import turns_of
 from heedful.protocols import Environment
 from heedful.rollout.player import Player, made
-from heedful.statistics.group_statistics import values_on
 from heedful.types import Group, Trajectory
 
 

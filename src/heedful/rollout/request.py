@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from heedful.configuration import MOST_EPISODES, refuse_above, refuse_below
+from heedful.boundary import MOST_EPISODES, refuse_above, refuse_below
 from heedful.policies.sampling import Sampling
 from heedful.protocols import Episode, Policy
 from heedful.rollout.context import FULL_HISTORY, Context

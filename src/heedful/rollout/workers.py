@@ -25,7 +25,7 @@ from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
-from heedful.configuration.limits import MOST_AT_ONCE, MOST_SECONDS, number_of, whole_number
+from heedful.boundary.limits import MOST_AT_ONCE, MOST_SECONDS, number_of, whole_number
 from heedful.envs.transport.wire import Line, Tree, WireError, decode, encode, read_observation, read_step, task_tree
 from heedful.guarded import RaisedElsewhere
 from heedful.protocols import Environment, Episode

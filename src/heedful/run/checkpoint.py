@@ -18,9 +18,9 @@ from typing import Any
 import torch
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
-from heedful.configuration.folders import make_folder
-from heedful.configuration.jsontext import read_json
-from heedful.configuration.open_files import open_file
+from heedful.boundary.folders import make_folder
+from heedful.boundary.jsontext import read_json
+from heedful.boundary.open_files import open_file
 from heedful.models.folders import read_model, write_pretrained
 from heedful.models.writing import Saveable
 from heedful.storage import CHECKSUMS, LISTED, check_folder, create, naming_a_full_disk, write_checksums, write_whole

@@ -12,10 +12,9 @@ from typing import Annotated, Any, Literal
 from heedful import envs
 from heedful.algorithms.loss_scale import LossScale, check_loss_scale
 from heedful.algorithms.table import ALGORITHMS, Algorithm, Grpo
-from heedful.configuration import MOST_AT_ONCE, MOST_EPISODES, Choice, from_json, refuse_above, refuse_below
-from heedful.configuration.jsontext import read_json
-from heedful.configuration.limits import whole_number
-from heedful.distributed.parallel import PARALLEL, DataParallel, Parallel
+from heedful.boundary import MOST_AT_ONCE, MOST_EPISODES, Choice, from_json, refuse_above, refuse_below
+from heedful.boundary.jsontext import read_json
+from heedful.boundary.limits import whole_number
 from heedful.envs.common.contract import refuse_unless_environment
 from heedful.envs.frozen_lake.environment import FrozenLake
 from heedful.filters import FILTERS, TopP, check_filter, verdicts_of
@@ -38,6 +37,7 @@ from heedful.storage.trackers import TRACKERS
 from heedful.training.critic_config import CriticConfig
 from heedful.training.lora_config import LoraConfig
 from heedful.training.optimizer_config import OptimizerConfig
+from heedful.training.ranks.parallel import PARALLEL, DataParallel, Parallel
 
 MOST_POOL = 10**7
 """Tasks of a pool. All of them are drawn before the first step."""

@@ -10,7 +10,7 @@ import shlex
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any
 
-from heedful.configuration import from_json, to_json, trust_flags
+from heedful.boundary import from_json, to_json, trust_flags
 from heedful.run.config import TrainConfig
 from heedful.storage import RunFolder
 from heedful.version import __version__

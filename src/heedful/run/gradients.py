@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Literal
 
-from heedful.configuration import MOST_AT_ONCE, MOST_EPISODES, refuse_above, refuse_below, to_json
+from heedful.boundary import MOST_AT_ONCE, MOST_EPISODES, refuse_above, refuse_below, to_json
 from heedful.envs.common.contract import turns_of
 from heedful.run.config import MOST_BUCKETS, GradientsConfig, TrainConfig
 from heedful.storage import RunFolder
@@ -20,8 +20,8 @@ from heedful.types import Group, Metric
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from heedful.gradients.meter import GradientMeasurement
     from heedful.run.parts import Parts
+    from heedful.training.gradients.meter import GradientMeasurement
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -15,19 +15,18 @@ from functools import partial
 from typing import Protocol
 
 from heedful.algorithms.loss_scale import loss_scale_factor
-from heedful.configuration import to_json
+from heedful.boundary import to_json
 from heedful.diagnostics.alarms import Alarm
 from heedful.diagnostics.alarms.watch import StepAlarms
 from heedful.diagnostics.gradient.metrics import gradient_metrics
 from heedful.diagnostics.luck import luck_metrics
 from heedful.diagnostics.names import CPU
-from heedful.distributed.world import World
 from heedful.envs.common.contract import turns_of
 from heedful.envs.common.tasks import evaluation_tasks
 from heedful.guarded import OwnPartFailed, of_own_part
-from heedful.inference import ServerRefused, ServerUnreachable
 from heedful.measuring.diagnostician import Diagnosis
 from heedful.policies import OpenPolicySource, Sampling, Weights
+from heedful.policies.servers import ServerRefused, ServerUnreachable
 from heedful.policies.source import handed_over, opened, policy_of
 from heedful.policies.vllm import WrongWeights
 from heedful.protocols import Environment, Policy, SaysNoise, Tracker, UsesCritic
@@ -44,6 +43,7 @@ from heedful.seeds import derive, stream
 from heedful.stopping import finish_the_step_first
 from heedful.storage import RunFolder, write_rollouts, write_whole
 from heedful.training.critic import value_metrics
+from heedful.training.ranks.world import World
 from heedful.training.samples import advantage_without_outcome, credit, merge_rows
 from heedful.types import Group, Metric, Task, TrainingSample, Trajectory, Verdict
 

@@ -13,14 +13,11 @@ from typing import Any, cast
 import torch
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
-from heedful.configuration import to_json
+from heedful.boundary import to_json
 from heedful.diagnostics.cross_scores.thoughts import ThoughtTags
 from heedful.diagnostics.text import load_text_judge
-from heedful.distributed.sharding import Sharded
-from heedful.distributed.world import World
 from heedful.envs.common.contract import turns_of
 from heedful.envs.common.tasks import MOST_CURSOR, TaskStream
-from heedful.gradients.meter import GradientMeter
 from heedful.measuring.diagnostician import Diagnostician
 from heedful.models.chat.calls import tools_of
 from heedful.models.chat.render import Renderer
@@ -44,8 +41,11 @@ from heedful.seeds import derive
 from heedful.storage import check_model
 from heedful.training.batch import UpdateSettings
 from heedful.training.critic import Critic
+from heedful.training.gradients.meter import GradientMeter
 from heedful.training.learner import Learner
 from heedful.training.lora import Adapters
+from heedful.training.ranks.sharding import Sharded
+from heedful.training.ranks.world import World
 
 
 @dataclass(slots=True)

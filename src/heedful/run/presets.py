@@ -230,7 +230,7 @@ PRESETS: Mapping[str, Callable[[], TrainConfig]] = {
 
 def starting_points() -> list[str]:
     """The names that `preset` knows: the presets, and the registered environments without one."""
-    return list(dict.fromkeys([*PRESETS, *envs.REGISTRY]))
+    return list(dict.fromkeys([*PRESETS, *envs.ENVIRONMENTS]))
 
 
 def preset(name: str, model: str | None = None) -> TrainConfig:
@@ -248,7 +248,7 @@ def preset(name: str, model: str | None = None) -> TrainConfig:
     if name in PRESETS:
         config = PRESETS[name]()
     else:
-        config = TrainConfig(env=_env(name) if name in envs.REGISTRY else _own_environment(name))
+        config = TrainConfig(env=_env(name) if name in envs.ENVIRONMENTS else _own_environment(name))
     if model in (None, "seedling"):
         return config
     return on_two_cores(config) if model == SMOLLM2 else loaded(config, str(model))
@@ -313,7 +313,7 @@ def on_two_cores(config: TrainConfig) -> TrainConfig:
 
 
 def _env(name: str, **knobs: Any) -> Any:
-    return envs.get(name)(**knobs)
+    return envs.ENVIRONMENTS.get_class(name)(**knobs)
 
 
 def did_you_mean(name: str, known: Sequence[str]) -> str:

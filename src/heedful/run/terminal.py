@@ -16,7 +16,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from rich.table import Table
 from rich.text import Text
 
-from heedful.configuration.foreign_text import shown
+from heedful.boundary.foreign_text import shown
 from heedful.console import SafeConsole
 from heedful.diagnostics.catalogue import LIVE_COLUMNS, Column, entry_of, mark_of
 from heedful.models.chat.replies import Tags

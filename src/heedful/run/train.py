@@ -15,9 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from heedful.configuration import tell, to_json, trust_flags, trust_needed, trusting
-from heedful.distributed.parallel import ProcessRank
-from heedful.distributed.presence import Presence
+from heedful.boundary import tell, to_json, trust_flags, trust_needed, trusting
 from heedful.report.record import stored_sentences
 from heedful.run.config import TrainConfig, read_config
 from heedful.run.edits import (
@@ -40,11 +38,13 @@ from heedful.storage import (
     read_rollouts,
     write_whole,
 )
+from heedful.training.ranks.parallel import ProcessRank
+from heedful.training.ranks.presence import Presence
 from heedful.types import Metric
 
 if TYPE_CHECKING:
-    from heedful.distributed.world import World
     from heedful.run.loop import Outcome
+    from heedful.training.ranks.world import World
 
 Hold = Callable[[RunFolder], None]
 """Locks a folder until the run has ended."""
@@ -252,8 +252,8 @@ def _computed(config: TrainConfig, find_folder: Callable[[], RunFolder], told: _
     process = ProcessRank.of(os.environ)
     with Presence(process, os.environ) as presence:
         # Torch is loaded here, after all checks that do not need it.
-        from heedful.distributed.world import Joined, local_device
         from heedful.models.load import pick_device
+        from heedful.training.ranks.world import Joined, local_device
 
         device = local_device(pick_device(config.device), process)
         with Joined(process, device, config.parallel.timeout, presence.ended) as world:

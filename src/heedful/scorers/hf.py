@@ -13,7 +13,7 @@ import numpy as np
 import torch
 from transformers import PreTrainedModel
 
-from heedful.configuration.limits import whole_number
+from heedful.boundary.limits import whole_number
 from heedful.models.forward.attention import longest_context, refuse_unless_plain_causal
 from heedful.models.forward.exactness import Probe, evaluating, rounding_error
 from heedful.models.vision import vision_of

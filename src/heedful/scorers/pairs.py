@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from heedful.configuration import COLDEST, HOTTEST
+from heedful.boundary import COLDEST, HOTTEST
 
 Ids = tuple[int, ...]
 

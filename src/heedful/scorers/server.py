@@ -13,10 +13,10 @@ from typing import Any, Literal, cast
 
 import numpy as np
 
-from heedful.configuration.limits import MOST_TOKENS, refuse_outside
-from heedful.inference import Client, OpenAITokens, TokenDialect
-from heedful.inference.examination import ServerFacts
+from heedful.boundary.limits import MOST_TOKENS, refuse_outside
 from heedful.models.forward.rounding import EPS, rounding_of
+from heedful.policies.servers import Client, OpenAITokens, TokenDialect
+from heedful.policies.servers.examination import ServerFacts
 from heedful.protocols import WindowExceeded
 from heedful.scorers.pairs import Ids, Pairs, read_pairs
 from heedful.scorers.score_sums import ScoreSums

@@ -13,7 +13,7 @@ import torch
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 
-from heedful.configuration.open_files import refuse_pipes
+from heedful.boundary.open_files import refuse_pipes
 from heedful.models.forward.token_logits import keeps_prompts, token_logits
 from heedful.models.writing import errors_of_the_disk
 from heedful.training.batch import cut_micro_batches, pass_tokens

@@ -10,8 +10,8 @@ import json
 from dataclasses import asdict, dataclass, field, replace
 from typing import Literal
 
-from heedful.configuration import MOST_EPISODES, refuse_above, refuse_below
-from heedful.configuration.limits import MOST_TOKENS, whole_number
+from heedful.boundary import MOST_EPISODES, refuse_above, refuse_below
+from heedful.boundary.limits import MOST_TOKENS, whole_number
 from heedful.storage.measurements import MOST_STEP
 from heedful.training.lora_config import LoraConfig
 from heedful.training.optimizer_config import LARGEST_LR

@@ -11,8 +11,8 @@ from collections.abc import Iterable
 from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, pre_tokenizers, trainers
 from transformers import PreTrainedTokenizerFast
 
-from heedful.configuration.foreign_text import encodable
-from heedful.configuration.limits import MOST_TOKENS, refuse_outside
+from heedful.boundary.foreign_text import encodable
+from heedful.boundary.limits import MOST_TOKENS, refuse_outside
 from heedful.seedlings.recipe import LEAST_VOCABULARY, MOST_ENTRIES
 
 PAD, END, SYSTEM, USER, ASSISTANT = "<|pad|>", "<|end|>", "<|system|>", "<|user|>", "<|assistant|>"

@@ -13,7 +13,7 @@ from pathlib import Path
 import torch
 from transformers.utils.hub import cached_file
 
-from heedful.configuration.open_files import refuse_pipes
+from heedful.boundary.open_files import refuse_pipes
 from heedful.models.cache import cache_root, is_kept, keep
 from heedful.models.chat.calls import tools_of
 from heedful.models.chat.render import Renderer

@@ -25,14 +25,14 @@ from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any, Protocol
 
-from heedful.configuration.jsontext import parse_json
+from heedful.boundary.jsontext import parse_json
 from heedful.envs.transport.deadline import DeadlineReader
 from heedful.envs.transport.wire import LARGEST_FRAME, Tree, encode
 from heedful.serving.browser import HEADERS, check_own_form, fields_of, knows_token
 from heedful.serving.connections import Connections, Limits, bind
 from heedful.serving.heads import BadHead, is_named, read_head
 from heedful.serving.sessions import Refusal, Sessions
-from heedful.serving.shop_pages import ROOT, Html, ShopPages, refused
+from heedful_envs.shop.browser_pages import ROOT, Html, ShopPages, refused
 
 CONNECTION_IDLE = 300.0
 """Seconds after which a silent connection is closed."""

@@ -23,7 +23,7 @@ import json
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from heedful.configuration import to_json
+from heedful.boundary import to_json
 from heedful.envs.common.actions import actions_of, most_actions_of
 from heedful.envs.common.contract import turns_of
 from heedful.envs.common.demonstrated import misfit_of, pairs_of

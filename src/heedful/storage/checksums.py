@@ -9,9 +9,9 @@ import hashlib
 import json
 from pathlib import Path
 
-from heedful.configuration.folders import files_below
-from heedful.configuration.jsontext import read_json
-from heedful.configuration.open_files import open_file, path_of
+from heedful.boundary.folders import files_below
+from heedful.boundary.jsontext import read_json
+from heedful.boundary.open_files import open_file, path_of
 from heedful.storage.files import write_whole
 
 CHECKSUMS = "checksums.json"

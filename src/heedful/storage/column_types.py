@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from heedful.configuration.parquet_sizes import (
+from heedful.boundary.parquet_sizes import (
     budget_of,
     declared_bytes,
     parquet_file,

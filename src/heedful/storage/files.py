@@ -16,8 +16,8 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import BinaryIO
 
-from heedful.configuration.folders import make_folder
-from heedful.configuration.open_files import open_file, path_of
+from heedful.boundary.folders import make_folder
+from heedful.boundary.open_files import open_file, path_of
 
 _NO_LINK = getattr(os, "O_NOFOLLOW", 0)
 

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from heedful.configuration.jsontext import read_json
+from heedful.boundary.jsontext import read_json
 from heedful.storage.files import write_whole
 from heedful.storage.measurements import SIZES, check_step, metric_from_json
 from heedful.types import Metric

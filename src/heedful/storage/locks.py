@@ -18,10 +18,10 @@ from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from heedful.configuration.folders import make_folder
-from heedful.configuration.jsontext import parse_json
-from heedful.configuration.open_files import path_of
-from heedful.configuration.system_errors import naming
+from heedful.boundary.folders import make_folder
+from heedful.boundary.jsontext import parse_json
+from heedful.boundary.open_files import path_of
+from heedful.boundary.system_errors import naming
 from heedful.storage.files import no_file
 
 LOCK = ".lock"

@@ -10,9 +10,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from heedful.configuration.jsontext import parse_json
-from heedful.configuration.limits import refuse_outside
-from heedful.configuration.open_files import path_of
+from heedful.boundary.jsontext import parse_json
+from heedful.boundary.limits import refuse_outside
+from heedful.boundary.open_files import path_of
 from heedful.types import Metric
 
 _FIELDS = frozenset({"value", "low", "high", "n", "why", "clusters"})

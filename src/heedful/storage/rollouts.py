@@ -17,8 +17,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from heedful.configuration.foreign_text import encodable
-from heedful.configuration.open_files import existing_file
+from heedful.boundary.foreign_text import encodable
+from heedful.boundary.open_files import existing_file
 from heedful.storage.column_types import arrow_types, read_table
 from heedful.storage.files import write_whole
 from heedful.storage.measurements import check_step

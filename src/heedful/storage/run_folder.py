@@ -17,10 +17,10 @@ from itertools import count
 from numbers import Integral
 from pathlib import Path
 
-from heedful.configuration.folders import make_folder
-from heedful.configuration.jsontext import parse_json, read_json
-from heedful.configuration.limits import whole_number
-from heedful.configuration.open_files import open_file, path_of, refuse_other_bytes
+from heedful.boundary.folders import make_folder
+from heedful.boundary.jsontext import parse_json, read_json
+from heedful.boundary.limits import whole_number
+from heedful.boundary.open_files import open_file, path_of, refuse_other_bytes
 from heedful.storage.files import claim_folder, write_whole
 from heedful.storage.locks import LOCK
 from heedful.storage.measurements import MOST_STEP

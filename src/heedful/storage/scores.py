@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from heedful.configuration.limits import LARGEST_REWARD
-from heedful.configuration.open_files import existing_file, open_file
+from heedful.boundary.limits import LARGEST_REWARD
+from heedful.boundary.open_files import existing_file, open_file
 from heedful.storage.files import write_whole
 from heedful.types import CrossScores, Image
 

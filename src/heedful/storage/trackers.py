@@ -20,8 +20,8 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-from heedful.configuration.folders import make_folder
-from heedful.configuration.foreign_text import clean_line
+from heedful.boundary.folders import make_folder
+from heedful.boundary.foreign_text import clean_line
 from heedful.guarded import Answered, guarded_call
 from heedful.protocols import Tracker
 from heedful.storage.files import append, naming_a_full_disk

@@ -9,21 +9,21 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
-from heedful.studies.catalogue.collapse import detector, filter_on_collapse, planted
-from heedful.studies.catalogue.paper.anatomy import gradients
-from heedful.studies.catalogue.paper.early_warning import early_warning
-from heedful.studies.catalogue.paper.filters import selection, selection_sokoban
-from heedful.studies.catalogue.paper.hunt import natural, natural_causes, natural_repeated
-from heedful.studies.catalogue.paper.parts_of_a_pool import quartiles, quartiles_sokoban
-from heedful.studies.catalogue.paper.published_table import matrix, sizes
-from heedful.studies.catalogue.paper.regularisers import regularised
-from heedful.studies.catalogue.paper.shaped_rewards import shaped
-from heedful.studies.catalogue.paper.slips import noise
-from heedful.studies.catalogue.paper.table_of_algorithms import algorithms
-from heedful.studies.catalogue.pictures import visual
-from heedful.studies.catalogue.pretrained_models import pretrained
 from heedful.studies.catalogue.quick import smoke
 from heedful.studies.declaration import Study, read_study
+from research.catalogue.collapse import detector, filter_on_collapse, planted
+from research.catalogue.paper.anatomy import gradients
+from research.catalogue.paper.early_warning import early_warning
+from research.catalogue.paper.filters import selection, selection_sokoban
+from research.catalogue.paper.hunt import natural, natural_causes, natural_repeated
+from research.catalogue.paper.parts_of_a_pool import quartiles, quartiles_sokoban
+from research.catalogue.paper.published_table import matrix, sizes
+from research.catalogue.paper.regularisers import regularised
+from research.catalogue.paper.shaped_rewards import shaped
+from research.catalogue.paper.slips import noise
+from research.catalogue.paper.table_of_algorithms import algorithms
+from research.catalogue.pictures import visual
+from research.catalogue.pretrained_models import pretrained
 
 STUDIES: Mapping[str, Callable[[], Study]] = {
     "planted": planted,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from heedful.configuration import refuse_below
+from heedful.boundary import refuse_below
 from heedful.diagnostics.alarms.rules import AlarmConfig
 from heedful.storage.measurements import SIZES
 

@@ -12,10 +12,10 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from heedful.configuration import Choice, from_json, parse, refuse_below, to_json
-from heedful.configuration.command_line import split
-from heedful.configuration.jsontext import read_json
-from heedful.configuration.trust import untrusted
+from heedful.boundary import Choice, from_json, parse, refuse_below, to_json
+from heedful.boundary.command_line import split
+from heedful.boundary.jsontext import read_json
+from heedful.boundary.trust import untrusted
 from heedful.run.config import TrainConfig
 from heedful.run.presets import preset
 from heedful.storage import MOST_STEP

@@ -9,7 +9,7 @@ from statistics import fmean
 import numpy as np
 from scipy.special import stdtrit
 
-from heedful.statistics.intervals import LEVEL
+from heedful.diagnostics.statistics.intervals import LEVEL
 from heedful.studies.analyses import Factorial
 from heedful.types import Metric
 

@@ -18,9 +18,9 @@ from heedful.report.drawing.numerals import numeral, ticks
 from heedful.report.drawing.panel import DrawnPanel, Panel, draw
 from heedful.report.record import Point, RunRecord, Series
 from heedful.studies.declaration import Study
-from heedful.studies.detector.roc import Area
 from heedful.studies.outcomes import Outcomes, shared, within_range
 from heedful.studies.paired import mean_over
+from research.detector.roc import Area
 
 HUES = 6
 """Number of colours and shapes that can be distinguished: most arms in one chart."""

@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 
-from heedful.configuration import to_json
-from heedful.configuration.folders import make_folder
+from heedful.boundary import to_json
+from heedful.boundary.folders import make_folder
 from heedful.console import SafeConsole
 from heedful.report import write_report
 from heedful.report.gradients import write_gradients_page

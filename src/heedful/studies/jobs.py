@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
 
-from heedful.configuration import Choice, from_json, refuse_above, refuse_below, to_json, trust_flags
+from heedful.boundary import Choice, from_json, refuse_above, refuse_below, to_json, trust_flags
 from heedful.envs.common.tasks import check_same_start
 from heedful.run.config import TrainConfig
 from heedful.run.gradients import GradientsSettings
@@ -205,7 +205,7 @@ class RankingJob:
         return folder.report.exists()
 
     def run(self, folder: RunFolder, seed: int) -> int:
-        from heedful.studies.ranking.playing import rank_tasks
+        from research.ranking.playing import rank_tasks
 
         return rank_tasks(self.seeded(seed), self.tasks, self.passes, self.parts, folder)
 
@@ -223,7 +223,7 @@ class PartJob(TrainingJob):
         _refuse_no_arm(self.after)
 
     def command(self, folder: RunFolder, seed: int) -> list[str]:
-        from heedful.studies.ranking.estimate import RANKING, read_ranking, tasks_of_part
+        from research.ranking.estimate import RANKING, read_ranking, tasks_of_part
 
         ranked = read_ranking(_run_read(self.after, folder).path / RANKING)
         chosen = tasks_of_part(ranked, self.part, stream(seed, "part"))

@@ -11,8 +11,8 @@ from dataclasses import dataclass, replace
 from statistics import fmean
 from typing import TypeVar
 
-from heedful.configuration import to_json
-from heedful.configuration.system_errors import sentence_of
+from heedful.boundary import to_json
+from heedful.boundary.system_errors import sentence_of
 from heedful.diagnostics.catalogue import unit_of
 from heedful.report.record import Point, RunRecord, Series, flatten, read_run
 from heedful.run.edits import FREE
@@ -20,15 +20,15 @@ from heedful.storage import read_rollouts
 from heedful.studies.analyses import Factorial
 from heedful.studies.comparisons import Interaction, Pair, Pool
 from heedful.studies.declaration import Measure, Study
-from heedful.studies.detector.candidates import HuntOutcome, read_hunt
-from heedful.studies.detector.early_warning import LeadOutcome, read_lead
-from heedful.studies.detector.separation import SeparationOutcome, read_separation
 from heedful.studies.factorial import FactorialOutcome, read_factorial
 from heedful.studies.jobs import TrainingJob
 from heedful.studies.paired import Count, PairedDifference, mean_over, paired_difference
 from heedful.studies.seed_statistics import over_tasks, task_gains, task_rates
 from heedful.studies.study_folder import StudyRun
 from heedful.types import Metric
+from research.detector.candidates import HuntOutcome, read_hunt
+from research.detector.early_warning import LeadOutcome, read_lead
+from research.detector.separation import SeparationOutcome, read_separation
 
 K = TypeVar("K")
 V = TypeVar("V")

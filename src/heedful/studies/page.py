@@ -17,8 +17,8 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any
 
-from heedful.configuration import to_json
-from heedful.configuration.jsontext import read_json
+from heedful.boundary import to_json
+from heedful.boundary.jsontext import read_json
 from heedful.report.drawing.panel import DrawnPanel
 from heedful.report.drawing.standalone import standalone
 from heedful.report.templates import chart_style, fill

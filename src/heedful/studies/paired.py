@@ -13,8 +13,8 @@ from statistics import fmean
 import numpy as np
 from scipy.special import betaincinv
 
-from heedful.statistics.group_statistics import is_constant
-from heedful.statistics.intervals import LEVEL, Interval, effective_clusters, mean_interval
+from heedful.diagnostics.statistics.group_statistics import is_constant
+from heedful.diagnostics.statistics.intervals import LEVEL, Interval, effective_clusters, mean_interval
 from heedful.types import Metric
 
 MOST_FLIPPED = 20

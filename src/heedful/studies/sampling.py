@@ -10,8 +10,8 @@ import copy
 import json
 from collections.abc import Callable
 
-from heedful.configuration import to_json
-from heedful.configuration.folders import make_folder
+from heedful.boundary import to_json
+from heedful.boundary.folders import make_folder
 from heedful.console import SafeConsole
 from heedful.envs.common.contract import turns_of
 from heedful.envs.common.tasks import TaskStream
@@ -27,8 +27,8 @@ from heedful.seeds import derive, stream
 from heedful.stopping import exit_code, finish_the_step_first
 from heedful.storage import RunFolder, describe_environment, read_metrics, write_rollouts, write_whole
 from heedful.storage.trackers import JsonlTracker
-from heedful.studies.detector.forced_thoughts import forced_thought_success
 from heedful.types import Metric
+from research.detector.forced_thoughts import forced_thought_success
 
 Batch = Callable[[Parts, OpenPolicySource, int], list[Metric]]
 """Plays batch number b and returns its measurements."""

@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from statistics import fmean
 
-from heedful.statistics.group_statistics import is_constant
-from heedful.statistics.intervals import effective_clusters, mean_interval
+from heedful.diagnostics.statistics.group_statistics import is_constant
+from heedful.diagnostics.statistics.intervals import effective_clusters, mean_interval
 from heedful.types import Group, Metric
 
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from heedful.configuration.jsontext import read_json
+from heedful.boundary.jsontext import read_json
 from heedful.report.record import flatten
 from heedful.storage import LOCK, RunFolder, describe_environment, held, write_whole
 from heedful.studies.declaration import Study, study_from_json, study_to_json

@@ -8,18 +8,18 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from heedful.configuration import clean
+from heedful.boundary import clean
 from heedful.diagnostics.catalogue import OVER_SEEDS, Doubt
 from heedful.report.drawing.numerals import interval, numeral
 from heedful.studies.declaration import Study
-from heedful.studies.detector.candidates import HuntOutcome
-from heedful.studies.detector.early_warning import LeadOutcome
-from heedful.studies.detector.roc import Area
-from heedful.studies.detector.separation import SeparationOutcome
 from heedful.studies.factorial import FactorialOutcome
 from heedful.studies.outcomes import Outcomes
 from heedful.studies.paired import PairedDifference
 from heedful.types import Metric
+from research.detector.candidates import HuntOutcome
+from research.detector.early_warning import LeadOutcome
+from research.detector.roc import Area
+from research.detector.separation import SeparationOutcome
 
 MOST_LISTED = 40
 """Metrics in the tables of areas and of movers; results.json holds all of them."""

@@ -5,9 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from heedful.studies.declaration import Study
-from heedful.studies.detector.candidates import HuntOutcome, counted
-from heedful.studies.detector.early_warning import LeadOutcome
-from heedful.studies.detector.separation import SeparationOutcome
 from heedful.studies.factorial import FactorialOutcome, is_clear
 from heedful.studies.outcomes import MeasureOutcome, Outcomes, PairValue
 from heedful.studies.tables import (
@@ -15,6 +12,9 @@ from heedful.studies.tables import (
     signed,
 )
 from heedful.types import Metric
+from research.detector.candidates import HuntOutcome, counted
+from research.detector.early_warning import LeadOutcome
+from research.detector.separation import SeparationOutcome
 
 MOST_SENTENCES = 6
 """Comparisons that the verdict tells one by one. The tables have all."""

@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING
 
 import torch
 
-from heedful.configuration.limits import COLDEST, HOTTEST, refuse_below, refuse_outside
-from heedful.distributed.sharding import Sharded
-from heedful.distributed.world import World
+from heedful.boundary.limits import COLDEST, HOTTEST, refuse_below, refuse_outside
 from heedful.models.forward.shared_prompts import PASS, SharedPrompts, cheapest_plans
 from heedful.models.forward.token_logits import keeps_prompts
+from heedful.training.ranks.sharding import Sharded
+from heedful.training.ranks.world import World
 from heedful.types import TrainingSample
 
 if TYPE_CHECKING:

@@ -17,7 +17,6 @@ import torch
 
 from heedful.algorithms import losses
 from heedful.algorithms.gae import explained_variance
-from heedful.distributed.world import World
 from heedful.models.forward.shared_prompts import SharedPrompts
 from heedful.models.forward.token_logits import Over, TokenLogits, hidden_before_trained
 from heedful.models.vision import vision_of
@@ -27,6 +26,7 @@ from heedful.training.critic_config import CriticConfig
 from heedful.training.objective import at_trained
 from heedful.training.optimizer_config import OptimizerConfig
 from heedful.training.optimizer_step import OptimizerStep, a_count
+from heedful.training.ranks.world import World
 from heedful.training.recompute import recomputed
 from heedful.training.samples import Row, sampled_trajectories
 from heedful.types import Group, Metric, TrainingSample

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Literal, get_args
 
 from heedful.algorithms.entropy_control import LARGEST_COEFFICIENT
-from heedful.configuration.limits import refuse_outside
+from heedful.boundary.limits import refuse_outside
 from heedful.training.optimizer_config import MOST_WARMUP
 
 Kind = Literal["model", "head"]

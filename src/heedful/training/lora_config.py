@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from heedful.configuration.limits import whole_number
+from heedful.boundary.limits import whole_number
 
 LARGEST_RANK = 100_000
 """Above the width of every layer, where an addition is no longer of low rank."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from heedful.configuration.limits import refuse_outside
+from heedful.boundary.limits import refuse_outside
 
 LARGEST_LR = 1e6
 """Far above every use. AdamW divides the learning rate, and the quotient has to fit into float32."""

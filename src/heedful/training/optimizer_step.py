@@ -13,10 +13,10 @@ from typing import Any
 
 import torch
 
-from heedful.distributed.sharding import Sharded, ShardedWeights, split_state, whole_state, whole_tensor
-from heedful.distributed.world import World
 from heedful.training.master_weights import MasterWeights
 from heedful.training.optimizer_config import OptimizerConfig
+from heedful.training.ranks.sharding import Sharded, ShardedWeights, split_state, whole_state, whole_tensor
+from heedful.training.ranks.world import World
 
 
 class OptimizerStep:

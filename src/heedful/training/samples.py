@@ -10,10 +10,10 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 
-from heedful.configuration.limits import LARGEST_REWARD
+from heedful.boundary.limits import LARGEST_REWARD
+from heedful.diagnostics.statistics import is_constant
 from heedful.guarded import OwnPartFailed
 from heedful.protocols import CreditsMembers, CreditsTokens, CreditsTurns, Estimator, UsesCritic
-from heedful.statistics import is_constant
 from heedful.types import Group, Metric, SampledTrajectory, TrainingSample, Trajectory, Turn, Verdict
 
 

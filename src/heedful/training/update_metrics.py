@@ -12,9 +12,9 @@ from dataclasses import dataclass
 import torch
 
 from heedful.algorithms import losses
-from heedful.distributed.world import World
 from heedful.training.correction import METRICS
 from heedful.training.objective import TokenTerms
+from heedful.training.ranks.world import World
 from heedful.types import Metric
 
 EMPTY = "no sample to train on: the filter kept nothing, or nothing was scored"

@@ -17,8 +17,7 @@ from test_environment_proofs import ENVIRONMENTS
 from test_every_environment import identify
 
 from heedful import envs
-from heedful.configuration.limits import LARGEST_REWARD
-from heedful.envs.adapters.extras import LIBRARIES, is_installed
+from heedful.boundary.limits import LARGEST_REWARD
 from heedful.envs.checking import play
 from heedful.envs.checking.check import QUICK, RULES, Effort, check
 from heedful.envs.checking.evidence import Evidence
@@ -31,6 +30,7 @@ from heedful.envs.frozen_lake.environment import FrozenLake
 from heedful.envs.remote.environment import Remote
 from heedful.run.presets import PRESETS
 from heedful.types import Observation, Step, Task
+from heedful_envs.adapters.extras import LIBRARIES, is_installed
 from patience import PATIENCE
 from served import serving
 
@@ -178,7 +178,7 @@ def test_an_environment_that_keeps_every_rule_passes_them_all() -> None:
     assert {finding.rule: finding.status for finding in report.findings} == expected
 
 
-@pytest.mark.parametrize("name", envs.REGISTRY)
+@pytest.mark.parametrize("name", envs.ENVIRONMENTS)
 def test_every_environment_of_ours_keeps_the_contract(name: str) -> None:
     if name in SERVED:
         pytest.skip(f"{name} plays what a server serves, and none is running")
@@ -188,8 +188,8 @@ def test_every_environment_of_ours_keeps_the_contract(name: str) -> None:
         pytest.skip(f"the extra {name} is not installed")
     effort = OF_A_LIBRARY if name in LIBRARIES else replace(QUICK, processes=2)
     knobs = {"id": "FrozenLake-v1"} if name == "gymnasium" else {}  # Taxi builds its 500 states in each episode
-    env = envs.get(name)(**knobs)
-    report = check(env, replace(effort, patience=PATIENCE), origin="" if knobs else envs.REGISTRY[name])
+    env = envs.ENVIRONMENTS.get_class(name)(**knobs)
+    report = check(env, replace(effort, patience=PATIENCE), origin="" if knobs else envs.ENVIRONMENTS.origin(name))
     assert report.ok, str(report)
 
 
@@ -302,7 +302,7 @@ def test_an_environment_keeps_the_contract_behind_a_server() -> None:
 
 
 def test_the_presets_keep_the_contract_with_their_own_knobs() -> None:
-    usual = {name: envs.get(name)() for name in envs.REGISTRY if name not in SERVED}
+    usual = {name: envs.ENVIRONMENTS.get_class(name)() for name in envs.ENVIRONMENTS if name not in SERVED}
     for name, make in PRESETS.items():
         env = make().env
         # Not asked for here: what is downloaded when it is played, and adapters, whose presets are their defaults.

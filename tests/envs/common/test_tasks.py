@@ -114,13 +114,13 @@ def test_evaluation_tasks_are_fixed_and_more_of_them_begin_with_the_fewer() -> N
 
 
 def test_every_registered_environment_loads_under_its_name() -> None:
-    for name in heedful.envs.REGISTRY:
-        assert heedful.envs.get(name)().name == name
+    for name in heedful.envs.ENVIRONMENTS:
+        assert heedful.envs.ENVIRONMENTS.get_class(name)().name == name
 
 
 def test_a_mistyped_name_is_answered_with_the_nearest() -> None:
     with pytest.raises(ValueError, match=r"known are bandit, .*Did you mean frozen_lake\?"):
-        heedful.envs.get("frozenlake")
+        heedful.envs.ENVIRONMENTS.get_class("frozenlake")
 
 
 def test_importing_the_registry_loads_no_environment() -> None:

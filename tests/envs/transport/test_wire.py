@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from heedful.configuration.limits import LARGEST_REWARD
+from heedful.boundary.limits import LARGEST_REWARD
 from heedful.envs.transport.wire import (
     LARGEST_FRAME,
     Line,

@@ -10,6 +10,10 @@ import pytest
 
 pytest.importorskip("transformers", reason="rendering is tested with transformers tokenizers: install heedful[train]")
 
+from heedful.models.chat.bounded_template import render_chat
+from heedful.models.chat.render import Renderer
+from heedful.models.chat.replies import Tags
+from heedful.types import Conversation, Message, Prompt
 from tests.models.chat.published_templates import (
     ASKED,
     BLOCK,
@@ -29,11 +33,6 @@ from tests.models.chat.published_templates import (
     with_table,
     writes_date,
 )
-
-from heedful.models.chat.bounded_template import render_chat
-from heedful.models.chat.render import Renderer
-from heedful.models.chat.replies import Tags
-from heedful.types import Conversation, Message, Prompt
 
 SYSTEM = Message("system", "You are brief.")
 QUESTIONS = (ASKED, Message("user", "And an elm?\n\nTell me."), Message("user", "And a häzel, 50%?"))

@@ -8,11 +8,10 @@ import pytest
 
 pytest.importorskip("transformers", reason="rendering is tested with transformers tokenizers: install heedful[train]")
 
-from tests.models.chat.test_render import CHATML, HEADERS, decode, make_tokenizer, read
-
 from heedful.models.chat.render import Renderer
 from heedful.models.chat.replies import Tags
 from heedful.types import Conversation, Message, Prompt, Span
+from tests.models.chat.test_render import CHATML, HEADERS, decode, make_tokenizer, read
 from tool_toy import TOOLS
 
 HERMES = (

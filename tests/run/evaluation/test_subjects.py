@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from heedful.configuration import to_json
+from heedful.boundary import to_json
 from heedful.run.evaluation.evaluate import evaluate
 from heedful.run.evaluation.subjects import choose_checkpoint, find_subject
 from heedful.run.presets import preset

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from heedful.inference import Usage
+from heedful.policies.servers import Usage
 from heedful.run.served.journal import JournaledPolicy, ReplyJournal
 from heedful.types import Conversation, Message, Prompt, Reply, Span
 

@@ -15,8 +15,8 @@ from pathlib import Path
 
 from heedful.auditing.logs.parquet import open_parquet, parquet_rows
 from heedful.auditing.logs.records import Faults, Location, Row, Tell
-from heedful.configuration.jsontext import parse_json
-from heedful.configuration.open_files import open_file
+from heedful.boundary.jsontext import parse_json
+from heedful.boundary.open_files import open_file
 
 SUFFIXES = (".jsonl", ".ndjson", ".json", ".parquet")
 LONGEST_LINE = 64 * 2**20

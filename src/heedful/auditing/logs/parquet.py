@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from heedful.auditing.logs.records import Faults, Location, Misfit, Row, Tell, shortened
-from heedful.configuration.parquet_sizes import (
+from heedful.boundary.parquet_sizes import (
     MOST_EXPANSION,
     budget_of,
     declared_bytes,

@@ -10,8 +10,8 @@ from contextlib import suppress
 from typing import Any, TypeVar
 
 from heedful.auditing.logs.records import Misfit, Row
-from heedful.configuration import listed
-from heedful.configuration.limits import LARGEST_REWARD
+from heedful.boundary import listed
+from heedful.boundary.limits import LARGEST_REWARD
 from heedful.storage import MOST_STEP
 
 Converted = TypeVar("Converted")

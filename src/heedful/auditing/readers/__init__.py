@@ -5,7 +5,7 @@ Promise: a log is recognised by the content of its rows, never by the name of it
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 from heedful.auditing.logs.records import Row
 from heedful.auditing.readers.numbered import NumberedCompletions
@@ -15,17 +15,22 @@ from heedful.auditing.readers.reader import Hints, Reader
 from heedful.auditing.readers.trl import TrlCompletions
 from heedful.auditing.readers.verifiers import VerifiersResults, VerifiersTraces
 from heedful.auditing.readers.verl import VerlRollouts
+from heedful.boundary.registry import Registry
 
-FORMATS: Mapping[str, type[Reader]] = {
-    "heedful rollouts": OwnRows,
-    "verifiers traces": VerifiersTraces,
-    "verifiers results": VerifiersResults,
-    "RAGEN trajectories": RagenTrajectories,
-    "verl rollouts": VerlRollouts,
-    "numbered completions": NumberedCompletions,
-    "TRL completions": TrlCompletions,
-}
-"""Name -> reader; the first whose `fits` says yes to a row reads it."""
+FORMATS = Registry(
+    "heedful.log_readers",
+    {
+        "heedful rollouts": OwnRows,
+        "verifiers traces": VerifiersTraces,
+        "verifiers results": VerifiersResults,
+        "RAGEN trajectories": RagenTrajectories,
+        "verl rollouts": VerlRollouts,
+        "numbered completions": NumberedCompletions,
+        "TRL completions": TrlCompletions,
+    },
+    "format of a log",
+)
+"""Name -> reader; the first whose `fits` says yes to a row reads it. Those of packages come last."""
 
 
 def recognise(rows: Sequence[Row]) -> str | None:

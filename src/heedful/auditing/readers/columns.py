@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 
 from heedful.auditing.logs.records import Row
 from heedful.auditing.readers.reader import Hints
-from heedful.configuration import listed
+from heedful.boundary import listed
 
 SUCCESS_NAMES = ("success", "acc", "correct", "is_correct", "solved")
 """Columns that hold success by the custom of their trainers, if they hold nothing but 0, 1, true and false."""

@@ -28,7 +28,7 @@ from heedful.auditing.logs.records import (
 from heedful.auditing.logs.values import integer, key_of, mapping, number, outcome_of, shown, text_of
 from heedful.auditing.readers.columns import columns_of, require
 from heedful.auditing.readers.reader import SCORED_ONLY, Hints, prompt_task, step_of
-from heedful.configuration import listed
+from heedful.boundary import listed
 from heedful.envs.transport.images import image_fault
 from heedful.pixels import damage
 from heedful.storage.picture_columns import IMAGES, PICTURES

@@ -30,7 +30,7 @@ from heedful.auditing.readers.reader import (
     step_of,
     text_trajectory,
 )
-from heedful.statistics.group_statistics import is_constant
+from heedful.diagnostics.statistics.group_statistics import is_constant
 from heedful.types import Turn
 
 _OF_TRL = frozenset({"step", "advantage"})

@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any
 
 from heedful import envs
-from heedful.configuration import Choice, CommandLine, ConfigurationError, Positional, tell
-from heedful.configuration.trust import import_advice, import_named, trust_typed
+from heedful.boundary import Choice, CommandLine, ConfigurationError, Positional, tell
+from heedful.boundary.trust import import_advice, import_named, trust_typed
 from heedful.envs.checking.check import QUICK, RULES, Effort, check
 from heedful.envs.checking.report import Finding, Report
 from heedful.guarded import Raised, guarded_call
@@ -108,8 +108,8 @@ def find_environment(name: str) -> tuple[Any, str]:
     Raises ValueError where the name is unknown, or its target cannot be imported or made. Raises ImportError where a
     library is missing that a registered environment needs.
     """
-    if name in envs.REGISTRY:
-        return envs.get(name)(), envs.REGISTRY[name]
+    if name in envs.ENVIRONMENTS:
+        return envs.ENVIRONMENTS.get_class(name)(), envs.ENVIRONMENTS.origin(name)
     if name in PRESETS:
         return preset(name).env, ""
     module, colon, attribute = name.partition(":")
@@ -138,7 +138,7 @@ def _called(name: str, wanted: str, call: Callable[[], Any]) -> Any:
 
 
 def _known() -> list[str]:
-    return list(dict.fromkeys([*envs.REGISTRY, *PRESETS]))
+    return list(dict.fromkeys([*envs.ENVIRONMENTS, *PRESETS]))
 
 
 def _settings(line: CommandLine[CheckWords], env: Any) -> tuple[CheckSettings, Any]:

@@ -10,11 +10,11 @@ import shutil
 import textwrap
 from collections.abc import Iterable
 from dataclasses import dataclass
+from importlib.util import find_spec
 from typing import Any
 
 from heedful import envs
-from heedful.configuration import CommandLine, tell
-from heedful.envs.adapters.extras import LIBRARIES, how_to_install, is_installed
+from heedful.boundary import CommandLine, tell
 from heedful.protocols import Environment, ListsActions
 from heedful.run.presets import PRESETS
 
@@ -45,9 +45,10 @@ OWN = (
 def main(argv: list[str]) -> int:
     CommandLine(EnvironmentsWords, argv, "heedful envs").end()
     width = min(max(shutil.get_terminal_size().columns, 60), 120)
-    own = [name for name in envs.REGISTRY if name not in LIBRARIES]
-    lines = ["Environments: heedful's own", *_table(((name, _told(name)) for name in own), width), ""]
-    lines += ["Environments: of other libraries", *_table(((name, _told(name)) for name in LIBRARIES), width), ""]
+    of_libraries = [name for name, kind in envs.ENVIRONMENTS.items() if hasattr(kind, "package")]
+    own = [name for name in envs.ENVIRONMENTS if name not in of_libraries]
+    lines = ["Environments", *_table(((name, _told(name)) for name in own), width), ""]
+    lines += ["Environments: of other libraries", *_table(((name, _told(name)) for name in of_libraries), width), ""]
     presets = ((name, (inspect.getdoc(make) or "").partition("\n")[0]) for name, make in PRESETS.items())
     lines += ["Presets: heedful train PRESET", *_table(presets, width), ""]
     for paragraph in OWN:
@@ -58,12 +59,13 @@ def main(argv: list[str]) -> int:
 
 def _told(name: str) -> str:
     """The summary, limits and actions of an environment, and whether its library is installed."""
-    kind = envs.get(name)
+    kind = envs.ENVIRONMENTS[name]
+    package: str = getattr(kind, "package", "")
     try:
         env: Any = kind()
-        if name in LIBRARIES and not is_installed(name):
-            return f"{env.summary} Not installed: {how_to_install(name)}."
-        installed = "Installed. " if name in LIBRARIES else ""
+        if package and find_spec(package) is None:
+            return f"{env.summary} Not installed: {envs.ENVIRONMENTS.how_to_install(name)}."
+        installed = "Installed. " if package else ""
         return f"{env.summary} {installed}{_limits(env)}"
     except (ValueError, OSError):
         # Its defaults are not enough, for instance without a server.

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import Annotated, Any
 
 from heedful import envs
-from heedful.configuration import (
+from heedful.boundary import (
     MOST_AT_ONCE,
     Choice,
     CommandLine,
@@ -95,7 +95,7 @@ def main(argv: list[str]) -> int:
     line = CommandLine(ServeWords, argv, "heedful serve-env")
     name = line.words.env
     # With its own defaults, not its preset's for a seedling: its rules are given in full.
-    env = envs.get(name)() if name in envs.REGISTRY else preset(name).env
+    env = envs.ENVIRONMENTS.get_class(name)() if name in envs.ENVIRONMENTS else preset(name).env
     settings = line.settings(ServeSettings, ServeSettings(env=env))
     return serve(settings)
 
@@ -107,7 +107,7 @@ def serve(settings: ServeSettings) -> int:
     from heedful.serving.server import EnvironmentServer, check_address
     from heedful.serving.service import Service
     from heedful.serving.sessions import Sessions
-    from heedful.serving.shop_pages import ROOT, ShopPages
+    from heedful_envs.shop.browser_pages import ROOT, ShopPages
 
     token = read_token(settings.token_file)
     check_address(settings.host, token)

@@ -10,7 +10,7 @@ from rich.table import Table
 from rich.text import Text
 
 from heedful import envs
-from heedful.configuration import Choice, shown
+from heedful.boundary import Choice, shown
 from heedful.types import Task, Turn
 
 

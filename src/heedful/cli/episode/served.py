@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from rich.console import Console
 
+from heedful.boundary import CommandLine, NamesSecret, to_json
 from heedful.cli.episode.episodes import ScriptedSettings, drawn_task, ended, named, table_of_turns
-from heedful.configuration import CommandLine, NamesSecret, to_json
 from heedful.console import SafeConsole
 from heedful.envs.common.contract import turns_of
 from heedful.models.chat.replies import Tags

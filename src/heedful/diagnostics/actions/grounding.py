@@ -22,7 +22,7 @@ from heedful.diagnostics.cross_scores.information import SATURATED
 from heedful.diagnostics.cross_scores.jackknife import Estimate, metric_from
 from heedful.diagnostics.cross_scores.mixture import FEW_PROMPTS
 from heedful.diagnostics.cross_scores.score_matrix import score_matrix
-from heedful.statistics.intervals import wilson
+from heedful.diagnostics.statistics.intervals import wilson
 from heedful.types import CrossScores, Metric
 
 Floats = npt.NDArray[np.float64]

@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 from scipy.special import gammaln, psi, xlogy
 
-from heedful.statistics.intervals import Interval, effective_clusters, jackknife_interval
+from heedful.diagnostics.statistics.intervals import Interval, effective_clusters, jackknife_interval
 
 Floats = npt.NDArray[np.float64]
 

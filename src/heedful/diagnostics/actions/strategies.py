@@ -16,7 +16,7 @@ from scipy.special import xlogy
 
 from heedful.diagnostics.actions.exchanged import mostly_alone
 from heedful.diagnostics.actions.information import FEWEST_PROMPTS, action_information
-from heedful.diagnostics.behaviour import mean, rate
+from heedful.diagnostics.behaviour_metrics import mean, rate
 from heedful.diagnostics.cross_scores.jackknife import Estimate, metric_from
 from heedful.diagnostics.cross_scores.mixture import FEW_PROMPTS
 from heedful.types import Group, Metric, Trajectory

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from heedful.statistics.change_point import Design
+from heedful.diagnostics.statistics.change_point import Design
 
 
 @dataclass(frozen=True, slots=True)

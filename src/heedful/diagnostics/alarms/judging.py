@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from statistics import fmean
 
 from heedful.diagnostics.alarms.conditions import Beyond, Change, Share, sibling
-from heedful.statistics.change_point import Design, Point, Shift, largest_shift
+from heedful.diagnostics.statistics.change_point import Design, Point, Shift, largest_shift
 
 Series = Mapping[str, Sequence[Point]]
 """The values of each metric, by ascending step."""

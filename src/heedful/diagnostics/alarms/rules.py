@@ -9,7 +9,7 @@ from dataclasses import dataclass, fields, replace
 
 from heedful.diagnostics.alarms.conditions import Beyond, Change, Condition, Rule, Share
 from heedful.diagnostics.catalogue import entry_of
-from heedful.statistics.change_point import Design, Direction
+from heedful.diagnostics.statistics.change_point import Design, Direction
 
 GAP = "information/first_turn/gap"
 GAP_PER_TOKEN, THOUGHT_TOKENS = "gap_per_token", "thought_tokens"

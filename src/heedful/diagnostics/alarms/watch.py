@@ -25,8 +25,8 @@ from heedful.diagnostics.alarms.judging import (
 from heedful.diagnostics.alarms.recorded import with_information_per_thought
 from heedful.diagnostics.alarms.rules import AlarmConfig, standard_rules
 from heedful.diagnostics.restored import typed
-from heedful.statistics.change_point import Design, Point, Shift, largest_shift
-from heedful.statistics.group_statistics import LARGEST
+from heedful.diagnostics.statistics.change_point import Design, Point, Shift, largest_shift
+from heedful.diagnostics.statistics.group_statistics import LARGEST
 from heedful.types import Metric
 
 

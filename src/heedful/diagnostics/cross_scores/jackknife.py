@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from heedful.diagnostics.cross_scores.score_matrix import Floats, ScoreMatrix
-from heedful.statistics.intervals import effective_clusters, jackknife_interval, rate_interval
+from heedful.diagnostics.statistics.intervals import effective_clusters, jackknife_interval, rate_interval
 from heedful.types import Metric
 
 

@@ -22,7 +22,7 @@ from heedful.diagnostics.gradient.scope import (
     whole_scope,
 )
 from heedful.diagnostics.gradient.trend import trend_metrics
-from heedful.statistics.intervals import effective_clusters, jackknife_interval, ratio_interval
+from heedful.diagnostics.statistics.intervals import effective_clusters, jackknife_interval, ratio_interval
 from heedful.types import Metric
 
 TASK_PARTS = ("task", "task_undivided", "task_divided")

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from heedful.diagnostics.gradient.scope import Floats, GradientNoise
-from heedful.statistics.intervals import effective_clusters, jackknife_interval
+from heedful.diagnostics.statistics.intervals import effective_clusters, jackknife_interval
 from heedful.types import Metric
 
 REGULARISERS = ("kl", "entropy")

@@ -22,7 +22,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
-from heedful.configuration import cut
+from heedful.boundary import cut
 from heedful.envs.checking.evidence import Evidence, gather, seeds_of
 from heedful.envs.checking.play import QUICK, Bench, Broke, Effort
 from heedful.envs.checking.report import Finding, Report, absent, broken, shortened, unchecked

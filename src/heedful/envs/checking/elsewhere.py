@@ -16,7 +16,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from heedful.configuration.trust import import_held
+from heedful.boundary.trust import import_held
 from heedful.envs.checking.play import Bench, Effort, made_anew
 from heedful.envs.checking.play import scripted as scripted_replies
 from heedful.envs.checking.questions import Request, listed

@@ -21,7 +21,7 @@ from itertools import islice
 from types import FrameType
 from typing import Any, Literal, TypeVar
 
-from heedful.configuration.limits import MOST_AT_ONCE, MOST_EPISODES, refuse_above, refuse_below, refuse_seconds
+from heedful.boundary.limits import MOST_AT_ONCE, MOST_EPISODES, refuse_above, refuse_below, refuse_seconds
 from heedful.envs.checking.pixels import appearance
 from heedful.envs.checking.report import in_words, seconds_text, shortened
 from heedful.envs.transport.images import IMAGES_WANTED, images_fault

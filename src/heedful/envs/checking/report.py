@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
-from heedful.configuration import cut
+from heedful.boundary import cut
 from heedful.guarded import Answered, guarded_call
 
 Status = Literal["pass", "warning", "broken", "not checked", "not applicable"]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from heedful.configuration.trust import import_advice, import_named, trust_typed
+from heedful.boundary.trust import import_advice, import_named, trust_typed
 from heedful.guarded import Raised, guarded_call, in_short
 from heedful.protocols import Environment
 from heedful.types import Task

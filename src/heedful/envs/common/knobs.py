@@ -8,8 +8,8 @@ from __future__ import annotations
 from numbers import Integral, Real
 from typing import Any, Literal, get_args
 
-from heedful.configuration import MOST_SECONDS
-from heedful.configuration.limits import LARGEST_REWARD
+from heedful.boundary import MOST_SECONDS
+from heedful.boundary.limits import LARGEST_REWARD
 from heedful.guarded import in_short
 
 Instructions = Literal["full", "brief"]

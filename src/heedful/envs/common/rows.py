@@ -13,10 +13,10 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from heedful.configuration.foreign_text import clean
-from heedful.configuration.jsontext import LARGEST, parse_json
-from heedful.configuration.open_files import open_file, read_up_to
-from heedful.configuration.parquet_sizes import (
+from heedful.boundary.foreign_text import clean
+from heedful.boundary.jsontext import LARGEST, parse_json
+from heedful.boundary.open_files import open_file, read_up_to
+from heedful.boundary.parquet_sizes import (
     MOST_EXPANSION,
     budget_of,
     declared_bytes,

@@ -22,7 +22,7 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any
 
-from heedful.configuration.open_files import in_home
+from heedful.boundary.open_files import in_home
 from heedful.envs.common.rows import JsonLines, ParquetRows, Rows, is_writable
 from heedful.envs.math.answers import LONGEST_ANSWER, bare, last_boxed
 from heedful.envs.math.hub_datasets import load_rows

@@ -13,7 +13,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
-from heedful.configuration.open_files import in_home
+from heedful.boundary.open_files import in_home
 from heedful.guarded import Raised, guarded_call
 
 PROBE_SECONDS = 4.0

@@ -14,8 +14,8 @@ from dataclasses import dataclass
 from functools import lru_cache, partial
 from typing import Annotated, Any
 
-from heedful.configuration import GetsSecret, NamesSecret, refuse_seconds
-from heedful.configuration.foreign_text import cut
+from heedful.boundary import GetsSecret, NamesSecret, refuse_seconds
+from heedful.boundary.foreign_text import cut
 from heedful.envs.common.tasks import SPLITS
 from heedful.envs.remote.answers import checked_description, pairs_of, session_of, text_of, texts_of
 from heedful.envs.remote.server_calls import (

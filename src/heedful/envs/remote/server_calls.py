@@ -19,10 +19,10 @@ from collections import deque
 from typing import Any
 from urllib.parse import SplitResult
 
-from heedful.configuration.open_files import in_home
+from heedful.boundary.open_files import in_home
 from heedful.envs.transport.deadline import DeadlineReader
 from heedful.envs.transport.wire import LARGEST_FRAME, Tree, WireError, decode, encode, shown
-from heedful.inference import parts_of, redirected, refuse_interim, take_kept, without_secret
+from heedful.policies.servers import parts_of, redirected, refuse_interim, take_kept, without_secret
 
 TOKEN_VARIABLE = "HEEDFUL_ENV_TOKEN"
 

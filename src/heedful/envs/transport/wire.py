@@ -20,7 +20,7 @@ from collections.abc import Mapping
 from numbers import Real
 from typing import Any
 
-from heedful.configuration.limits import LARGEST_REWARD
+from heedful.boundary.limits import LARGEST_REWARD
 from heedful.envs.common.contract import LONGEST_NAME
 from heedful.envs.transport.images import IMAGES_WANTED, image_tree, images_fault, read_images
 from heedful.protocols import Episode

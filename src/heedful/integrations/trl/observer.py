@@ -11,7 +11,7 @@ from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
-from heedful.configuration import to_json
+from heedful.boundary import to_json
 from heedful.diagnostics.cross_scores.thoughts import ThoughtTags
 from heedful.integrations.trl.pictures import PausedSight, bare_model, sees, sight_of
 from heedful.integrations.trl.rollouts import EnvironmentRollouts

@@ -14,9 +14,9 @@ from typing import Any, Protocol
 
 import torch
 
-from heedful.configuration import MOST_EPISODES
-from heedful.configuration.foreign_text import encodable
-from heedful.configuration.limits import HOTTEST, refuse_outside
+from heedful.boundary import MOST_EPISODES
+from heedful.boundary.foreign_text import encodable
+from heedful.boundary.limits import HOTTEST, refuse_outside
 from heedful.envs.common.contract import missing_from, turns_of
 from heedful.envs.common.tasks import SEEDS_PER_TASK, SPLITS, task_of_seed
 from heedful.guarded import in_short

@@ -16,10 +16,10 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import groupby
 
+from heedful.diagnostics.statistics.group_statistics import values_on
 from heedful.integrations.watching.pictures import count_in, with_pictures
 from heedful.models.chat.replies import ReplyParser, Tags
 from heedful.models.sight import Sight
-from heedful.statistics.group_statistics import values_on
 from heedful.types import Ending, Group, Image, Prompt, Reply, Task, Trajectory, Turn
 
 Ids = tuple[int, ...]

@@ -6,7 +6,7 @@ import math
 import re
 from collections.abc import Sequence
 
-from heedful.configuration.foreign_text import clean_line
+from heedful.boundary.foreign_text import clean_line
 from heedful.types import Metric
 
 _DETAIL = re.compile(

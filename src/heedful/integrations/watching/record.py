@@ -15,7 +15,7 @@ from itertools import chain, count
 from pathlib import Path
 from typing import Any
 
-from heedful.configuration.jsontext import read_json
+from heedful.boundary.jsontext import read_json
 from heedful.measuring.diagnostician import Diagnosis
 from heedful.storage import RunFolder, claim_folder, describe_environment, held, write_rollouts, write_whole
 from heedful.storage.measurements import MOST_STEP

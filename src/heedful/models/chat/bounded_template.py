@@ -18,7 +18,7 @@ from jinja2.sandbox import SandboxedEnvironment
 from jinja2.visitor import NodeTransformer
 from transformers.utils import chat_template_utils
 
-from heedful.configuration.foreign_text import cut
+from heedful.boundary.foreign_text import cut
 from heedful.guarded import Raised, guarded_call
 from heedful.models.chat.template_costs import (
     BUDGET,

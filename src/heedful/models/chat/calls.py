@@ -17,7 +17,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, cast
 
-from heedful.configuration.jsontext import parse_json_at
+from heedful.boundary.jsontext import parse_json_at
 from heedful.guarded import Raised, guarded_call, in_short
 from heedful.types import CALL_START, Tool
 

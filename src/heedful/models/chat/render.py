@@ -12,7 +12,7 @@ from dataclasses import fields, replace
 from functools import lru_cache
 from typing import Any, NamedTuple, Protocol
 
-from heedful.configuration.foreign_text import encodable
+from heedful.boundary.foreign_text import encodable
 from heedful.models.chat.options import check_options
 from heedful.models.chat.replies import ReplyParser, Tags
 from heedful.models.chat.tool_templates import ResultRole, examine_tools

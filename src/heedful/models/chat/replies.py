@@ -11,7 +11,7 @@ from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
 
-from heedful.configuration.foreign_text import encodable
+from heedful.boundary.foreign_text import encodable
 from heedful.models.chat.calls import find_call
 from heedful.types import Prompt, Reply, Span
 

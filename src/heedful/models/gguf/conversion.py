@@ -24,8 +24,8 @@ import torch
 import transformers
 from transformers import AutoConfig, AutoModelForCausalLM, PreTrainedModel
 
-from heedful.configuration.foreign_text import clean, complain
-from heedful.configuration.open_files import in_home
+from heedful.boundary.foreign_text import clean, complain
+from heedful.boundary.open_files import in_home
 from heedful.guarded import Raised, guarded_call
 from heedful.models.cache import SMOLLM2, cache_root, is_kept, keep
 from heedful.models.gguf.file import GgufFile, read_gguf

@@ -12,8 +12,8 @@ from collections.abc import Mapping
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
-from heedful.inference import Client, Failed, Server, ServerRefused, ServerUnreachable
-from heedful.inference.dialects import Call
+from heedful.policies.servers import Client, Failed, Server, ServerRefused, ServerUnreachable
+from heedful.policies.servers.dialects import Call
 from heedful.policies.source import Weights
 
 if TYPE_CHECKING:

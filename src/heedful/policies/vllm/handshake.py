@@ -8,9 +8,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from heedful.inference import Client, Server, ServerRefused
-from heedful.inference.dialects import MODELS, SERVER_INFO, models
-from heedful.inference.examination import settings_in, windows_in
+from heedful.policies.servers import Client, Server, ServerRefused
+from heedful.policies.servers.dialects import MODELS, SERVER_INFO, models
+from heedful.policies.servers.examination import settings_in, windows_in
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel

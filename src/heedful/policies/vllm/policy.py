@@ -6,11 +6,11 @@ from collections.abc import Callable, Collection, Sequence
 from concurrent.futures import Executor
 from dataclasses import dataclass
 
-from heedful.inference import Client, Draw, Drawn, ForeignAnswer, OtherWeights, TokenDialect, Usage
-from heedful.inference.dialects import Tree
 from heedful.models.chat.unseen import refuse_images
 from heedful.policies.rows import ReplyRenderer, Row
 from heedful.policies.sampling import Sampling
+from heedful.policies.servers import Client, Draw, Drawn, ForeignAnswer, OtherWeights, TokenDialect, Usage
+from heedful.policies.servers.dialects import Tree
 from heedful.seeds import derive
 from heedful.types import Conversation, Reply
 

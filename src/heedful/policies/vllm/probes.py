@@ -10,8 +10,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from heedful.inference import Client, Drawn, Server, Vllm
-from heedful.inference.dialects import Tree
+from heedful.policies.servers import Client, Drawn, Server, Vllm
+from heedful.policies.servers.dialects import Tree
 from heedful.policies.vllm.handshake import WORKER
 from heedful.policies.vllm.policy import refuse_unknown_ids
 from heedful.seeds import stream

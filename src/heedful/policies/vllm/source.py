@@ -12,12 +12,12 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
-from heedful.configuration import MOST_AT_ONCE, NamesSecret, refuse_above, refuse_below, refuse_seconds
-from heedful.inference import Client, Limits, Server, ServerUnreachable, check_urls, read_key
-from heedful.inference import Vllm as VllmDialect
-from heedful.inference.dialects import WEIGHT_INFO, Call
+from heedful.boundary import MOST_AT_ONCE, NamesSecret, refuse_above, refuse_below, refuse_seconds
 from heedful.policies.rows import ReplyRenderer
 from heedful.policies.sampling import Sampling
+from heedful.policies.servers import Client, Limits, Server, ServerUnreachable, check_urls, read_key
+from heedful.policies.servers import Vllm as VllmDialect
+from heedful.policies.servers.dialects import WEIGHT_INFO, Call
 from heedful.policies.source import OpenPolicySource, Weights
 from heedful.policies.vllm.handshake import Facts, meet
 from heedful.policies.vllm.policy import Served, ServerPolicy

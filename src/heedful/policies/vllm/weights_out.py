@@ -11,9 +11,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Protocol
 
-from heedful.configuration.folders import make_folder
-from heedful.inference import Client, Server, ServerRefused
-from heedful.inference.dialects import Call
+from heedful.boundary.folders import make_folder
+from heedful.policies.servers import Client, Server, ServerRefused
+from heedful.policies.servers.dialects import Call
 from heedful.policies.source import Weights
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from markupsafe import Markup
 
-from heedful.configuration import clean
+from heedful.boundary import clean
 from heedful.report.drawing.chart import HEIGHT, LEFT, RIGHT, WIDTH
 from heedful.report.drawing.panel import DrawnPanel
 

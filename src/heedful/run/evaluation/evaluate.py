@@ -14,7 +14,7 @@ from typing import Annotated, Any, Literal
 from rich.console import Console
 
 from heedful import envs
-from heedful.configuration import (
+from heedful.boundary import (
     MOST_AT_ONCE,
     MOST_EPISODES,
     Choice,

@@ -12,8 +12,9 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from heedful.configuration import cut
-from heedful.diagnostics.behaviour import behaviour, rate
+from heedful.boundary import cut
+from heedful.diagnostics.behaviour_metrics import behaviour, rate
+from heedful.diagnostics.statistics.intervals import effective_clusters, mean_interval, wilson
 from heedful.envs.common.contract import turns_of
 from heedful.envs.common.tasks import TaskStream, evaluation_tasks
 from heedful.guarded import Answered, guarded_call
@@ -28,7 +29,6 @@ from heedful.rollout.baselines import (
     random_policy_success,
 )
 from heedful.seeds import derive
-from heedful.statistics.intervals import effective_clusters, mean_interval, wilson
 from heedful.storage import refuse_typed, write_whole
 from heedful.types import Group, Metric, Task
 

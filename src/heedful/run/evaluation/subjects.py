@@ -12,8 +12,8 @@ from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from heedful.configuration import trust_flags
-from heedful.configuration.open_files import path_of, refuse_other_bytes
+from heedful.boundary import trust_flags
+from heedful.boundary.open_files import path_of, refuse_other_bytes
 from heedful.policies import OpenPolicySource, Sampling, Weights, open_with
 from heedful.policies.source import policy_of
 from heedful.protocols import Policy

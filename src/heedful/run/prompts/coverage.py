@@ -9,7 +9,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from heedful.configuration import refuse_below
+from heedful.boundary import refuse_below
 from heedful.types import Verdict
 
 

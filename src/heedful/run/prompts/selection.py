@@ -10,12 +10,12 @@ import random
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
+from heedful.diagnostics.statistics.group_statistics import is_constant, sample_variance, scored, values_on
 from heedful.filters import Remembering, verdicts_of
 from heedful.protocols import Filter
 from heedful.rollout.refill import Collection
 from heedful.run.prompts.coverage import Coverage, readmit
 from heedful.run.prompts.task_memory import TaskMemory, no_memory
-from heedful.statistics.group_statistics import is_constant, sample_variance, scored, values_on
 from heedful.types import Group, Metric, Verdict
 
 

@@ -10,8 +10,8 @@ from dataclasses import asdict, astuple, dataclass, replace
 from typing import Any
 
 from heedful.diagnostics.restored import typed
+from heedful.diagnostics.statistics.group_statistics import scored
 from heedful.filters import Visit
-from heedful.statistics.group_statistics import scored
 from heedful.types import Group, Metric, Verdict
 
 REMEMBERED = 12

@@ -17,10 +17,10 @@ from typing import Any
 
 from rich.console import Console
 
-from heedful.configuration import cut, to_json
-from heedful.configuration.foreign_text import clean_line
-from heedful.configuration.jsontext import read_json
-from heedful.diagnostics.behaviour import behaviour
+from heedful.boundary import cut, to_json
+from heedful.boundary.foreign_text import clean_line
+from heedful.boundary.jsontext import read_json
+from heedful.diagnostics.behaviour_metrics import behaviour
 from heedful.diagnostics.unavailable import unavailable
 from heedful.envs.common.tasks import evaluation_tasks
 from heedful.policies.served_text import text_alone

@@ -18,11 +18,11 @@ from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 from typing import Protocol
 
-from heedful.configuration import ConfigurationError, from_json
-from heedful.configuration.folders import make_folder
-from heedful.configuration.jsontext import parse_json
-from heedful.configuration.open_files import open_file
-from heedful.inference import Usage
+from heedful.boundary import ConfigurationError, from_json
+from heedful.boundary.folders import make_folder
+from heedful.boundary.jsontext import parse_json
+from heedful.boundary.open_files import open_file
+from heedful.policies.servers import Usage
 from heedful.storage.files import naming_a_full_disk
 from heedful.types import Conversation, Prompt, Reply, Span
 

@@ -12,12 +12,12 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from heedful.inference import Client, Limits, OpenAITokens, Usage, read_key
-from heedful.inference.examination import ServerFacts, base_of, check_tokenizer, examine, refuse_unknown
 from heedful.models.chat.calls import tools_of
 from heedful.models.chat.options import read_options
 from heedful.policies.sampling import Sampling
 from heedful.policies.served_text import TextPolicy
+from heedful.policies.servers import Client, Limits, OpenAITokens, Usage, read_key
+from heedful.policies.servers.examination import ServerFacts, base_of, check_tokenizer, examine, refuse_unknown
 from heedful.policies.vllm.policy import Served, ServerPolicy
 from heedful.run.served.journal import Answering
 from heedful.run.served.settings import ServedSettings

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Annotated, Any, Literal
 
 from heedful import envs
-from heedful.configuration import (
+from heedful.boundary import (
     MOST_AT_ONCE,
     MOST_EPISODES,
     Choice,

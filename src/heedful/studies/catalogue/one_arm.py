@@ -7,11 +7,11 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from heedful.algorithms.table import ALGORITHMS
-from heedful.configuration import Choice
+from heedful.boundary import Choice
 from heedful.run.config import TrainConfig
-from heedful.studies.catalogue.metric_names import INFORMATION
 from heedful.studies.declaration import Arm, Measure, Study
 from heedful.studies.jobs import TrainingJob
+from research.catalogue.metric_names import INFORMATION
 
 
 def several_seeds(config: TrainConfig, seeds: Sequence[int]) -> Study:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from heedful.studies.catalogue.metric_names import INFORMATION, SUCCESS
 from heedful.studies.declaration import Arm, Lead, Measure, Pair, Separation, Study, settings, train
 from heedful.studies.jobs import SamplingJob
+from research.catalogue.metric_names import INFORMATION, SUCCESS
 
 
 def smoke() -> Study:

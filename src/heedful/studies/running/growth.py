@@ -12,8 +12,8 @@ from pathlib import Path
 
 from rich.console import Console
 
-from heedful.configuration import to_json, trust_flags
-from heedful.configuration.folders import make_folder
+from heedful.boundary import to_json, trust_flags
+from heedful.boundary.folders import make_folder
 from heedful.run.config import TrainConfig
 from heedful.run.terminal import GrowthBar
 from heedful.storage import write_whole

@@ -17,9 +17,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from types import FrameType
 
-from heedful.configuration.folders import make_folder
-from heedful.configuration.open_files import open_file
-from heedful.configuration.system_errors import sentence_of
+from heedful.boundary.folders import make_folder
+from heedful.boundary.open_files import open_file
+from heedful.boundary.system_errors import sentence_of
 from heedful.stopping import STOP_SIGNALS, exit_code, is_free, leave_the_terminal
 from heedful.storage import append
 

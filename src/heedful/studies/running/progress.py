@@ -17,8 +17,8 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
-from heedful.configuration.jsontext import parse_json
-from heedful.configuration.open_files import open_file
+from heedful.boundary.jsontext import parse_json
+from heedful.boundary.open_files import open_file
 from heedful.console import SafeConsole
 from heedful.diagnostics.catalogue import LIVE_COLUMNS
 from heedful.run.terminal import duration

@@ -13,7 +13,7 @@ from functools import partial
 from itertools import islice
 from typing import Any
 
-from heedful.configuration import from_json, to_json
+from heedful.boundary import from_json, to_json
 from heedful.envs.checking.evidence import Evidence, seeds_of
 from heedful.envs.checking.play import Bench, Broke, made_anew
 from heedful.envs.checking.report import Finding, absent, broken, holds, in_words, shortened, unchecked

@@ -18,6 +18,7 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import Any
 
+from heedful.diagnostics.statistics.intervals import wilson
 from heedful.envs.checking.evidence import Evidence
 from heedful.envs.checking.play import Bench, Played
 from heedful.envs.checking.replies import listed_actions
@@ -25,7 +26,6 @@ from heedful.envs.checking.report import Finding, absent, broken, doubtful, hold
 from heedful.envs.common.actions import Fault, answer_text, format_reply
 from heedful.envs.common.tools import fitting_tools, in_form
 from heedful.protocols import AnswersFreely, Demonstrates
-from heedful.statistics.intervals import wilson
 from heedful.types import Task
 
 MOST_TASKS = 200

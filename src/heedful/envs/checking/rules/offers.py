@@ -11,6 +11,7 @@ from functools import partial
 from itertools import islice
 from typing import Any
 
+from heedful.diagnostics.statistics.intervals import wilson
 from heedful.envs.checking.evidence import Evidence
 from heedful.envs.checking.play import Bench, Played, scripted
 from heedful.envs.checking.report import Finding, absent, broken, doubtful, holds, in_words, shortened
@@ -18,7 +19,6 @@ from heedful.envs.common.actions import CLOSE_ANSWER, CLOSE_THOUGHT, OPEN_ANSWER
 from heedful.envs.common.contract import MOST_ACTIONS
 from heedful.envs.common.tools import in_form
 from heedful.protocols import AnswersBlindly, AnswersFreely, Demonstrates
-from heedful.statistics.intervals import wilson
 from heedful.types import Task
 
 MOST_DEMONSTRATED = 60

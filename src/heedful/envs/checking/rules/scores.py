@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from numbers import Real
 
-from heedful.configuration.limits import LARGEST_REWARD
+from heedful.boundary.limits import LARGEST_REWARD
 from heedful.envs.checking.evidence import Evidence
 from heedful.envs.checking.play import Bench
 from heedful.envs.checking.report import Finding, broken, holds, in_words, shortened, unchecked

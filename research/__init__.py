@@ -1,0 +1,1 @@
+"""The studies of the paper, runnable from a checkout: `python -m research NAME`."""

@@ -1,0 +1,124 @@
+"""Simulated runs in which nothing happens: constant levels under the noise of real readings.
+
+Promise: what a detector raises on these series is a false alarm by construction. Equal seeds give equal series.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from statistics import fmean, median
+
+import numpy as np
+import numpy.typing as npt
+from scipy.special import ndtri
+
+from heedful.diagnostics.statistics.intervals import LEVEL
+from heedful.types import Metric
+
+MetricSteps = Sequence[tuple[int, Mapping[str, Metric]]]
+"""A run as (step, metrics by name), by ascending step: what alarms are replayed on."""
+
+_Z = float(ndtri((1 + LEVEL) / 2))
+
+
+@dataclass(frozen=True, slots=True)
+class Level:
+    """What one metric does while nothing happens."""
+
+    name: str
+    value: float
+    error: float
+    """Standard error of one reading."""
+    bounded: bool
+    """Real readings carry intervals, so simulated ones do as well."""
+    n: int | None
+    steps: tuple[int, ...]
+    """The steps at which it is read."""
+    low: float
+    high: float
+    """No simulated reading leaves the range that the name allows."""
+
+
+def levels_of(run: MetricSteps, first_step: int = 0) -> list[Level]:
+    """The level and the noise of every number in a real run, from its readings at `first_step` and later.
+
+    The level is their mean. The error of one reading is the median half width of its intervals over 1.96; for metrics
+    without intervals it is the median absolute difference of neighbouring readings over 0.954 (so that a drift of
+    the real run does not count as noise; for normal noise that is the standard deviation). A metric with fewer than
+    two readings is left out.
+    """
+    found: dict[str, list[tuple[int, Metric]]] = {}
+    for step, metrics in run:
+        if step >= first_step:
+            for name, metric in metrics.items():
+                if isinstance(metric.value, int | float):
+                    found.setdefault(name, []).append((step, metric))
+    return [_level(name, points) for name, points in found.items() if len(points) >= 2]
+
+
+def _level(name: str, points: Sequence[tuple[int, Metric]]) -> Level:
+    values = [float(metric.value) for _, metric in points if isinstance(metric.value, int | float)]
+    halves = [(m.high - m.low) / 2 for _, m in points if m.low is not None and m.high is not None]
+    bounded = 2 * len(halves) >= len(points)
+    if bounded:
+        error = median(halves) / _Z
+    else:
+        error = median(abs(later - earlier) for earlier, later in itertools.pairwise(values)) / 0.954
+    share = all(0 <= value <= 1 for value in values) and _is_share(name)
+    n = median([m.n for _, m in points if m.n is not None] or [0])
+    low = 0.0 if min(values) >= 0 else -math.inf
+    return Level(
+        name,
+        fmean(values),
+        error,
+        bounded,
+        int(n) or None,
+        tuple(step for step, _ in points),
+        low,
+        1.0 if share else math.inf,
+    )
+
+
+_SHARES = ("success", "rate", "accuracy", "chance", "p_value", "ratio", "saturated", "influence", "solved", "mixed")
+
+
+def _is_share(name: str) -> bool:
+    return any(word in name.rsplit("/", 1)[-1] for word in _SHARES)
+
+
+def drift_free(levels: Sequence[Level], seed: int, correlation: float = 0.5) -> list[tuple[int, dict[str, Metric]]]:
+    """One run of constant levels whose noise carries over from reading to reading: AR(1), stationary from the start.
+
+    Each metric x reads level + error e_t with e_t = c e_(t-1) + sqrt(1 - c^2) z_t, z standard normal and independent
+    between metrics, c = `correlation`. Readings keep to the range of their metric; where the real ones have intervals
+    the simulated ones get value +- 1.96 error.
+
+    Raises ValueError unless 0 <= correlation < 1.
+    """
+    if not 0 <= correlation < 1:
+        raise ValueError(f"Expected a correlation of neighbouring readings in [0, 1), found {correlation}.")
+    rng = np.random.default_rng(seed)
+    by_step: dict[int, dict[str, Metric]] = {}
+    for level in levels:
+        noise = _ar1(rng.standard_normal(len(level.steps)), correlation)
+        for step, value in zip(level.steps, level.value + level.error * noise, strict=True):
+            by_step.setdefault(step, {})[level.name] = _reading(level, float(value))
+    return sorted(by_step.items())
+
+
+def _ar1(shocks: npt.NDArray[np.float64], correlation: float) -> npt.NDArray[np.float64]:
+    noise, fresh = shocks.copy(), math.sqrt(1 - correlation**2)
+    for place in range(1, len(noise)):
+        noise[place] = correlation * noise[place - 1] + fresh * shocks[place]
+    return noise
+
+
+def _reading(level: Level, value: float) -> Metric:
+    value = min(max(value, level.low), level.high)
+    if not level.bounded:
+        return Metric(level.name, value, level.n)
+    half = _Z * level.error
+    return Metric(level.name, value, level.n, max(value - half, level.low), min(value + half, level.high))

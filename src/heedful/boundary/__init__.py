@@ -1,0 +1,85 @@
+"""Configuration from frozen dataclasses: strict JSON both ways, and a command line that explains itself.
+
+Promise: torch-free. Every setting of a tree or a command line is applied, or refused with a sentence that names it.
+
+A field is a nested dataclass, a plain value, or a *choice*: one of several dataclasses, picked by name.
+
+    @dataclass(frozen=True)
+    class Train:
+        steps: int = 80
+        \"\"\"Number of updates.\"\"\"
+        filter: Annotated[Filter, Choice({"top_p": TopP, "top_k": TopK})] = TopP()
+
+    to_json(Train())                                        # {"steps": 80, "filter": {"type": "top_p", "p": 0.9}}
+    from_json(Train, {"filter": {"p": 0.5}}, base=Train())  # a partial tree overrides a base
+    parse(Train, Train(), ["--filter", "top_k", "--filter.k", "4"], "heedful train", "Trains an agent.")
+
+A command of the command line has words of its own beside its settings, in a dataclass, too. Its docstring and the field
+docstrings are the command's help.
+
+    @dataclass(frozen=True)
+    class TrainWords:
+        \"\"\"Train an agent.\"\"\"
+        env: Annotated[str, Positional("ENV")]
+        out: Annotated[Path | None, Shown("DIR")] = None
+
+    line = CommandLine(TrainWords, argv, "heedful train")   # heedful train frozen_lake --out runs/a --steps 5
+    config = line.settings(Train, preset(line.words.env))
+
+Types of fields: bool, int, float, str, Path, Literal, Enum, None, unions of these, tuples, dataclasses and choices.
+The string literal under a field is its documentation.
+"""
+
+from heedful.boundary.command import CommandLine
+from heedful.boundary.command_line import parse
+from heedful.boundary.foreign_text import clean, complain, cut, listed, shown, tell
+from heedful.boundary.limits import (
+    COLDEST,
+    HOTTEST,
+    MOST_AT_ONCE,
+    MOST_EPISODES,
+    MOST_SECONDS,
+    number_of,
+    refuse_above,
+    refuse_below,
+    refuse_seconds,
+)
+from heedful.boundary.schema import Choice, Positional, Setting, Shown, settings_of
+from heedful.boundary.tree import ConfigurationError, Problem, from_json, to_json, trust_flags, trust_needed
+from heedful.boundary.trust import GetsSecret, NamesCode, NamesSecret, TakesWallAway, trusting
+
+__all__ = [
+    "COLDEST",
+    "HOTTEST",
+    "MOST_AT_ONCE",
+    "MOST_EPISODES",
+    "MOST_SECONDS",
+    "Choice",
+    "CommandLine",
+    "ConfigurationError",
+    "GetsSecret",
+    "NamesCode",
+    "NamesSecret",
+    "Positional",
+    "Problem",
+    "Setting",
+    "Shown",
+    "TakesWallAway",
+    "clean",
+    "complain",
+    "cut",
+    "from_json",
+    "listed",
+    "number_of",
+    "parse",
+    "refuse_above",
+    "refuse_below",
+    "refuse_seconds",
+    "settings_of",
+    "shown",
+    "tell",
+    "to_json",
+    "trust_flags",
+    "trust_needed",
+    "trusting",
+]

@@ -1,0 +1,379 @@
+"""What may be configured: the settings of a dataclass and the kinds of values they take.
+
+Promise: every field of a configuration class has exactly one kind, or reading the class raises a TypeError that names
+the field.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import difflib
+import functools
+import types
+import typing
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from enum import Enum
+from pathlib import Path
+from typing import Any, Literal, TypeAlias
+
+from heedful.boundary.foreign_text import cut
+from heedful.boundary.trust import NeedsTrust, hold, import_named
+from heedful.guarded import Raised, guarded_call
+
+MISSING = dataclasses.MISSING
+
+_OF_AN_IMPORT = (
+    *(ImportError, AttributeError, ValueError, TypeError, SyntaxError, NameError),
+    *(RuntimeError, OSError, ArithmeticError, AssertionError),
+)
+"""What the import of a user's own module may raise. LookupError passes: it says what is not trusted."""
+
+RESERVED = ("config", "print_config", "help")
+"""Flags of every command line: no top-level setting may have these names, nor those of `TRUST_FLAGS`."""
+
+PLAIN: dict[type, tuple[str, str]] = {
+    bool: ("true or false", "BOOL"),
+    int: ("a whole number", "INT"),
+    float: ("a number", "FLOAT"),
+    str: ("text", "TEXT"),
+    Path: ("a path", "PATH"),
+}
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Choice:
+    """Marks a field whose value is one of several dataclasses: `Annotated[Filter, Choice(FILTERS)]`.
+
+    A class that is not in the table is written, and can be chosen, as `module:Class`; choosing it imports that module,
+    if the user typed the name or trusts the module (`heedful.boundary.trust`).
+    """
+
+    table: Mapping[str, type] | Callable[[], Mapping[str, type]]
+    """Name -> dataclass, or a function without arguments that returns such a table when it is first needed."""
+    contract: object = None
+    """A protocol or a base class. A class named as `module:Class` must have its public members."""
+
+    def names(self) -> list[str]:
+        return list(self._classes())
+
+    def find(self, name: object) -> type:
+        """The dataclass of this name. Raises LookupError, in a sentence, where there is none or it cannot be loaded."""
+        if not isinstance(name, str):
+            raise LookupError(f"expected one of {', '.join(self.names())}, found {name!r}")
+        if ":" in name:
+            return self._with_all_members(_import_class(name), name)
+        # Asking a lazy table whether it contains a name would load the class.
+        names = self.names()
+        if name not in names:
+            raise LookupError(f"expected one of {', '.join(names)}, found {name!r}{did_you_mean(name, names)}")
+        try:
+            found = self._classes()[name]
+        except ImportError as error:
+            raise LookupError(f"{name!r} cannot be loaded: {error}") from error
+        if not _is_config_class(found):
+            raise TypeError(f"A choice must name dataclasses, but {name!r} names {found!r}.")
+        return found
+
+    def name_of(self, cls: type) -> str:
+        """The name under which a class is chosen."""
+        found = next((name for name, each in self.loadable() if each is cls), None)
+        if found is None:
+            found = f"{cls.__module__}:{cls.__qualname__}"
+            hold(found)
+        return found
+
+    def owners(self, setting: str) -> list[str]:
+        """The names whose classes have a setting of this name."""
+        return [name for name, cls in self.loadable() if any(setting == each.name for each in settings_of(cls))]
+
+    def loadable(self) -> Iterator[tuple[str, type]]:
+        """Names and classes, without those whose module needs something that is not installed."""
+        for name in self.names():
+            with contextlib.suppress(LookupError):
+                yield name, self.find(name)
+
+    def _with_all_members(self, cls: type, name: str) -> type:
+        fields = {field.name for field in dataclasses.fields(cls)}
+        missing = [member for member in _public(self.contract) if member not in fields and not hasattr(cls, member)]
+        if missing:
+            raise LookupError(
+                f"expected in {name!r} the members of heedful's {getattr(self.contract, '__name__', '')}, found none "
+                f"of the name {cut(' or '.join(missing), 200)}. Name another class, or one of {', '.join(self.names())}"
+            )
+        return cls
+
+    def _classes(self) -> Mapping[str, type]:
+        return self.table() if callable(self.table) else self.table
+
+
+@dataclass(frozen=True, slots=True)
+class Shown:
+    """Names the value of a flag in a help text: with `out: Annotated[Path, Shown("DIR")]` it reads `--out DIR`."""
+
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class Positional(Shown):
+    """Marks a text or path that is typed as a bare word, without a flag: `run: Annotated[Path, Positional("RUN")]`.
+
+    A tuple takes all bare words that are left.
+    """
+
+    example: str = ""
+    """The word whose defaults a help text shows when none was typed."""
+
+
+@dataclass(frozen=True, slots=True)
+class Plain:
+    """A bool, int, float, str or Path."""
+
+    type: type
+
+
+@dataclass(frozen=True, slots=True)
+class OneOf:
+    """A Literal, an Enum or None: a fixed list of values."""
+
+    options: tuple[tuple[object, object], ...]
+    """(as written in JSON, as held by the dataclass)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Either:
+    """A union: the first kind that fits is taken."""
+
+    kinds: tuple[Kind, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Many:
+    """A tuple of any length."""
+
+    item: Kind
+
+
+@dataclass(frozen=True, slots=True)
+class Fixed:
+    """A tuple with one kind per place."""
+
+    items: tuple[Kind, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Nested:
+    """A dataclass of exactly this class."""
+
+    cls: type
+
+
+@dataclass(frozen=True, slots=True)
+class Chosen:
+    """One of several dataclasses, by name."""
+
+    choice: Choice
+    optional: bool
+    """`none` may be chosen as well."""
+
+
+Kind: TypeAlias = Plain | OneOf | Either | Many | Fixed | Nested | Chosen
+NOTHING = OneOf(((None, None),))
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """One field of a configuration class."""
+
+    name: str
+    kind: Kind
+    field: dataclasses.Field[Any]
+    shown: Shown | None = None
+    """How it is typed, where the annotation says so."""
+    needs_trust: NeedsTrust | None = None
+    """What a file does not decide about it."""
+
+    def word(self, value: object) -> str:
+        """What must be trusted if a file holds this value. Empty = nothing."""
+        return "" if self.needs_trust is None else self.needs_trust.word(value)
+
+    def refusal(self, value: object) -> str:
+        """The sentence that refuses this value where a file holds it. Empty = it may be followed."""
+        return "" if self.needs_trust is None else self.needs_trust.refusal(value)
+
+    def default(self) -> object:
+        """The default value, or `MISSING`."""
+        if self.field.default_factory is not MISSING:
+            return self.field.default_factory()
+        return self.field.default
+
+
+def settings_of(cls: type) -> tuple[Setting, ...]:
+    """The settings of a dataclass, in order. Raises TypeError where a field cannot be configured."""
+    return _settings_of(cls)
+
+
+@functools.cache
+def _settings_of(cls: type) -> tuple[Setting, ...]:
+    if not _is_config_class(cls):
+        raise TypeError(f"Expected a dataclass to configure, found {cls!r}.")
+    read = guarded_call(lambda: typing.get_type_hints(cls, include_extras=True))  # texts of a user are evaluated
+    if isinstance(read, Raised):
+        unknown = isinstance(read.error, NameError)
+        told = read.error if unknown else read
+        advice = "Import the type at run time, not under TYPE_CHECKING" if unknown else "Correct them"
+        raise TypeError(f"The annotations of {cls.__name__} cannot be read: {told}. {advice}.") from read.error
+    hints = read.value
+    fields = [field for field in dataclasses.fields(cls) if field.init]
+    if any(field.name == "type" for field in fields):
+        raise TypeError(
+            f"{cls.__name__}.type cannot be configured: `type` names the class. Give the field another name."
+        )
+    return tuple(
+        Setting(
+            field.name,
+            kind_of(hints[field.name], f"{cls.__name__}.{field.name}"),
+            field,
+            next((extra for extra in _extras(hints[field.name]) if isinstance(extra, Shown)), None),
+            next((extra for extra in _extras(hints[field.name]) if isinstance(extra, NeedsTrust)), None),
+        )
+        for field in fields
+    )
+
+
+def _extras(hint: Any) -> tuple[Any, ...]:
+    return tuple(getattr(hint, "__metadata__", ()))
+
+
+def kind_of(hint: Any, where: str) -> Kind:
+    """The kind of an annotation; `where` names the field in the TypeError for what cannot be configured."""
+    origin, arguments = typing.get_origin(hint), typing.get_args(hint)
+    if origin is typing.Annotated:
+        choice = next((extra for extra in arguments[1:] if isinstance(extra, Choice)), None)
+        if choice is None:
+            return kind_of(arguments[0], where)
+        return Chosen(choice, optional=type(None) in typing.get_args(arguments[0]))
+    if origin in (typing.Union, types.UnionType):
+        return _union(tuple(kind_of(argument, where) for argument in arguments), where)
+    if origin is Literal:
+        return OneOf(tuple((option, option) for option in arguments))
+    if origin is tuple and arguments:
+        if len(arguments) == 2 and arguments[1] is Ellipsis:
+            return Many(kind_of(arguments[0], where))
+        return Fixed(tuple(kind_of(argument, where) for argument in arguments))
+    if hint is None or hint is type(None):
+        return NOTHING
+    if isinstance(hint, type):
+        if hint in PLAIN:
+            return Plain(hint)
+        if issubclass(hint, Enum):
+            return OneOf(tuple((m.value if isinstance(m.value, str) else m.name.lower(), m) for m in hint))
+        if _is_config_class(hint):
+            return Nested(hint)
+    raise TypeError(
+        f"{where} has the annotation {hint!r}, which cannot be configured. Use bool, int, float, str, Path, Literal, "
+        "an Enum, None, a union or tuple of these, a dataclass, or Annotated[..., Choice({...})]."
+    )
+
+
+def _union(kinds: tuple[Kind, ...], where: str) -> Kind:
+    if len(kinds) == 2 and NOTHING in kinds:
+        chosen = next((kind for kind in kinds if isinstance(kind, Chosen)), None)
+        if chosen is not None:
+            return Chosen(chosen.choice, optional=True)
+    if any(isinstance(kind, Nested | Chosen) for kind in kinds):
+        raise TypeError(
+            f"{where} is a union with a dataclass in it. Declare a choice, so that it has a name: "
+            'Annotated[A | None, Choice({"a": A})].'
+        )
+    return Either(kinds)
+
+
+def describe(kind: Kind) -> str:
+    """What a value must be, as the object of `expected`."""
+    match kind:
+        case Plain():
+            return PLAIN[kind.type][0]
+        case OneOf():
+            options = [spell(written) for written, _ in kind.options]
+            return options[0] if len(options) == 1 else f"one of {', '.join(options)}"
+        case Either():
+            return " or ".join(map(describe, kind.kinds))
+        case Many():
+            return f"a list, each item {describe(kind.item)}"
+        case Fixed():
+            return f"a list of {len(kind.items)} items ({'; '.join(map(describe, kind.items))})"
+        case Nested():
+            return f"an object with the settings of {kind.cls.__name__}"
+        case Chosen():
+            return f'an object {{"type": NAME, ...}} with NAME among {", ".join(choosable(kind))}'
+
+
+def metavar(kind: Kind) -> str:
+    """The place-holder of a value in a help text."""
+    match kind:
+        case Plain():
+            return PLAIN[kind.type][1]
+        case OneOf():
+            return "|".join(spell(written) for written, _ in kind.options)
+        case Either():
+            return "|".join(map(metavar, kind.kinds))
+        case Many():
+            return f"{metavar(kind.item)},..."
+        case Fixed():
+            return ",".join(map(metavar, kind.items))
+        case Nested() | Chosen():
+            return "NAME"
+
+
+def choosable(kind: Chosen) -> list[str]:
+    """The names of a choice, `none` included where it may be chosen."""
+    return [*kind.choice.names(), *(["none"] if kind.optional else [])]
+
+
+def spell(written: object) -> str:
+    """A JSON scalar as it is typed on a command line."""
+    if written is None:
+        return "none"
+    return str(written).lower() if isinstance(written, bool) else str(written)
+
+
+def did_you_mean(word: str, known: Iterable[str]) -> str:
+    """`; did you mean X?` for the nearest known word, or nothing."""
+    nearest = difflib.get_close_matches(word, list(known), n=1)
+    return f"; did you mean {nearest[0]}?" if nearest else ""
+
+
+def inner_kinds(kind: Kind) -> Iterator[Kind]:
+    """The kind itself and, for a union, its members."""
+    yield kind
+    if isinstance(kind, Either):
+        yield from kind.kinds
+
+
+def _is_config_class(candidate: object) -> bool:
+    return isinstance(candidate, type) and dataclasses.is_dataclass(candidate)
+
+
+def _import_class(name: str) -> type:
+    try:
+        found: Any = import_named(name)
+    except _OF_AN_IMPORT as error:
+        said = str(error) if isinstance(error, ImportError | AttributeError) else f"{type(error).__name__}: {error}"
+        raise LookupError(f"{name!r} names a class as module:Class, but it cannot be imported: {said}") from error
+    if not _is_config_class(found):
+        raise LookupError(f"{name!r} must name a dataclass, but names {found!r}")
+    cls: type = found
+    try:
+        settings_of(cls)
+    except TypeError as error:
+        raise LookupError(f"the settings of {name!r} cannot be read: {error}") from error
+    return cls
+
+
+def _public(contract: object) -> list[str]:
+    """The members that a protocol or a base class asks for."""
+    called = isinstance(contract, type) and "__call__" in vars(contract)
+    named = [] if contract is None else [name for name in dir(contract) if not name.startswith("_")]
+    return [*named, *(["__call__"] if called else [])]

@@ -1,0 +1,361 @@
+"""Configurations as JSON trees: written whole, read strictly, overridden in part.
+
+Promise: `from_json(cls, to_json(config)) == config`. A tree with an unknown key or a wrong value is refused, with one
+line per problem.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TypeAlias, TypeVar
+
+from heedful.boundary.foreign_text import MOST_NAMES
+from heedful.boundary.open_files import in_home
+from heedful.boundary.schema import (
+    MISSING,
+    Chosen,
+    Either,
+    Fixed,
+    Kind,
+    Many,
+    Nested,
+    OneOf,
+    Plain,
+    Setting,
+    describe,
+    did_you_mean,
+    settings_of,
+)
+from heedful.boundary.trust import NamesCode, hold, trusted_models
+from heedful.guarded import Answered, guarded_call
+
+T = TypeVar("T")
+Tree: TypeAlias = dict[str, Any]
+"""What JSON can hold, as an object."""
+
+_NOT_FINITE = {"inf": math.inf, "-inf": -math.inf, "nan": math.nan}
+"""JSON has no such numbers; they are written as text."""
+
+_BROKEN = object()
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """One thing that is wrong with one setting."""
+
+    path: str
+    """Dotted, e.g. `filter.p`; empty for the whole."""
+    sentence: str
+
+    def __str__(self) -> str:
+        return f"{self.path}: {self.sentence}" if self.path else self.sentence
+
+
+class ConfigurationError(ValueError):
+    """Settings that cannot be applied: one line for each problem."""
+
+    def __init__(self, problems: list[Problem]) -> None:
+        self.problems = tuple(problems)
+        count = "1 problem" if len(problems) == 1 else f"{len(problems)} problems"
+        super().__init__("\n".join([f"{count} in the configuration:", *(f"  {problem}" for problem in problems)]))
+
+
+def to_json(config: object) -> Tree:
+    """The whole tree of a configuration; a choice carries its name as `type`.
+
+    Raises ConfigurationError for a value that its annotation does not allow: it could not be read back.
+    """
+    return _write_class(type(config), config, "")
+
+
+def from_json(cls: type[T], tree: Mapping[str, Any], base: T | None = None) -> T:
+    """Build a configuration. What the tree leaves out comes from `base`, or else from the defaults.
+
+    A tree that changes the `type` of a choice starts from that choice's defaults. Raises ConfigurationError with every
+    problem: unknown settings, wrong types and values, and what a class itself refuses when it is constructed.
+    """
+    problems: list[Problem] = []
+    found = read(cls, merge(cls, start(cls, base), tree), problems)
+    if problems:
+        raise ConfigurationError(problems)
+    assert isinstance(found, cls)
+    return found
+
+
+def start(cls: type, base: object | None) -> Tree:
+    """The tree to override: that of `base`, or the defaults; settings without a default are missing from it."""
+    return _defaults(cls) if base is None else to_json(base)
+
+
+def merge(cls: type, base: Tree, tree: Any) -> Any:
+    """Lay a partial tree over a base, setting by setting. What does not fit is kept, for `read` to refuse."""
+    if not isinstance(tree, Mapping):
+        return tree
+    kinds = {setting.name: setting.kind for setting in settings_of(cls)}
+    merged = dict(base)
+    for name, value in tree.items():
+        match kinds.get(name):
+            case Nested(cls=inner):
+                merged[name] = merge(inner, base.get(name) or _defaults(inner), value)
+            case Chosen() as kind:
+                merged[name] = _merge_choice(kind, base.get(name), value)
+            case _:
+                merged[name] = value
+    return merged
+
+
+def walk(cls: type, tree: Tree, prefix: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], Setting, object]]:
+    """All settings of a tree: (path, setting, its value in the tree or `MISSING`), parents before children."""
+    for setting in settings_of(cls):
+        path, value = (*prefix, setting.name), tree.get(setting.name, MISSING)
+        yield path, setting, value
+        inner = class_in(setting.kind, value)
+        if inner is not None:
+            yield from walk(inner, value if isinstance(value, dict) else {}, path)
+
+
+def class_in(kind: Kind, value: object) -> type | None:
+    """The dataclass that a value of this kind holds, if it is known."""
+    if isinstance(kind, Nested):
+        return kind.cls
+    if isinstance(kind, Chosen) and isinstance(value, dict):
+        try:
+            return kind.choice.find(value.get("type"))
+        except LookupError:
+            return None
+    return None
+
+
+def read(cls: type, tree: Any, problems: list[Problem], path: str = "") -> object:
+    """Build an instance; every problem is appended to `problems`, and the result is then of no use."""
+    if not isinstance(tree, Mapping):
+        problems.append(Problem(path, f"expected an object with the settings of {cls.__name__}, found {_show(tree)}"))
+        return _BROKEN
+    settings = {setting.name: setting for setting in settings_of(cls)}
+    before = len(problems)
+    strangers = [str(name) for name in tree if name not in settings]
+    for name in strangers[:MOST_NAMES]:
+        problems.append(Problem(_join(path, name), _unknown(cls, name, tree)))
+    if len(strangers) > MOST_NAMES:
+        problems.append(Problem(path, f"{len(strangers) - MOST_NAMES:,} more unknown settings"))
+    values: dict[str, object] = {}
+    for name, setting in settings.items():
+        if name in tree:
+            values[name] = _read(setting.kind, tree[name], problems, _join(path, name))
+            refused = setting.refusal(tree[name])
+            if refused:
+                problems.append(Problem(_join(path, name), refused))
+        elif setting.default() is MISSING:
+            problems.append(Problem(_join(path, name), f"is required: expected {describe(setting.kind)}"))
+    if len(problems) > before:
+        return _BROKEN
+    made = guarded_call(lambda: cls(**values))  # the class may be a user's
+    if isinstance(made, Answered):
+        return made.value
+    own = cls.__module__.partition(".")[0] == "heedful"
+    if isinstance(made.error, OSError) or (own and not isinstance(made.error, ValueError)):
+        raise made.error
+    place = f" ({made.place})" if made.place else ""
+    said = str(made.error) if isinstance(made.error, ValueError) else f"{cls.__name__} raised {made}{place}"
+    problems.append(Problem(path, said))
+    return _BROKEN
+
+
+def fits(kind: Kind, value: object) -> bool:
+    """Whether a value of a tree can be read as this kind."""
+    problems: list[Problem] = []
+    _read(kind, value, problems, "")
+    return not problems
+
+
+def _unknown(cls: type, name: str, tree: Mapping[str, Any]) -> str:
+    paths = [".".join(path) for path, _, _ in walk(cls, dict(tree))]
+    deeper = next((path for path in paths if path.endswith(f".{name}")), None)
+    hint = f"; did you mean {deeper}?" if deeper else did_you_mean(name, paths)
+    known = ", ".join(setting.name for setting in settings_of(cls)) or "no settings"
+    return f"unknown setting{hint or ';'} {cls.__name__} has {known}"
+
+
+def _read(kind: Kind, value: Any, problems: list[Problem], path: str) -> object:
+    match kind:
+        case Nested():
+            return read(kind.cls, value, problems, path)
+        case Chosen():
+            return _read_choice(kind, value, problems, path)
+        case Either():
+            member = next((member for member in kind.kinds if fits(member, value)), None)
+            if member is not None:
+                return _read(member, value, problems, path)
+        case Many() if isinstance(value, list | tuple):
+            return _read_items([kind.item] * len(value), value, problems, path)
+        case Fixed() if isinstance(value, list | tuple) and len(value) == len(kind.items):
+            return _read_items(list(kind.items), value, problems, path)
+        case OneOf():
+            for written, held in kind.options:
+                if type(written) is type(value) and written == value:
+                    return held
+        case Plain():
+            found = _read_plain(kind.type, value)
+            if found is not _BROKEN:
+                return found
+    hint = ""
+    if isinstance(kind, OneOf) and isinstance(value, str):
+        hint = did_you_mean(value, [written for written, _ in kind.options if isinstance(written, str)])
+    problems.append(Problem(path, f"expected {describe(kind)}, found {_show(value)}{hint}"))
+    return _BROKEN
+
+
+def _read_plain(plain: type, value: Any) -> object:
+    if plain is float:
+        if isinstance(value, str) and value in _NOT_FINITE:
+            return _NOT_FINITE[value]
+        if not isinstance(value, int | float) or isinstance(value, bool):
+            return _BROKEN
+        try:
+            return float(value)
+        except OverflowError:  # a whole number that no float can hold
+            return _BROKEN
+    if plain is Path:
+        return in_home(value) if isinstance(value, str) else _BROKEN
+    return value if type(value) is plain else _BROKEN
+
+
+def _read_items(kinds: list[Kind], values: Any, problems: list[Problem], path: str) -> tuple[object, ...]:
+    pairs = enumerate(zip(kinds, values, strict=True))
+    return tuple(_read(kind, value, problems, f"{path}[{place}]") for place, (kind, value) in pairs)
+
+
+def _read_choice(kind: Chosen, value: Any, problems: list[Problem], path: str) -> object:
+    if value is None and kind.optional:
+        return None
+    if not isinstance(value, Mapping) or "type" not in value:
+        problems.append(Problem(path, f"expected {describe(kind)}, found {_show(value)}"))
+        return _BROKEN
+    try:
+        cls = kind.choice.find(value["type"])
+    except LookupError as error:
+        problems.append(Problem(_join(path, "type"), str(error)))
+        return _BROKEN
+    settings = {name: each for name, each in value.items() if name != "type"}
+    known = {setting.name for setting in settings_of(cls)}
+    unknown = [name for name in settings if name not in known]
+    # Of very many, `read` counts those that are not named.
+    strangers = {name: owners for name in unknown[:MOST_NAMES] if (owners := kind.choice.owners(name))}
+    for name, owners in strangers.items():
+        sentence = f"{value['type']} has no setting {name}; it belongs to {' and '.join(owners)}"
+        problems.append(Problem(_join(path, name), sentence))
+        del settings[name]
+    found = read(cls, settings, problems, path)
+    return _BROKEN if strangers else found
+
+
+def _merge_choice(kind: Chosen, base: Any, value: Any) -> Any:
+    if not isinstance(value, Mapping):
+        return value
+    base = base if isinstance(base, dict) else {}
+    name = value.get("type", base.get("type"))
+    cls = class_in(kind, {"type": name})
+    if cls is None:
+        return dict(value)
+    settings = {key: each for key, each in value.items() if key != "type"}
+    if name != base.get("type"):
+        return {"type": name, **merge(cls, _defaults(cls), settings)}
+    return merge(cls, base, settings)
+
+
+def _defaults(cls: type) -> Tree:
+    tree: Tree = {}
+    for setting in settings_of(cls):
+        default = setting.default()
+        if default is not MISSING:
+            tree[setting.name] = _write(setting.kind, default, f"{cls.__name__}.{setting.name}")
+        elif isinstance(setting.kind, Nested):
+            tree[setting.name] = _defaults(setting.kind.cls)
+    return tree
+
+
+def trust_needed(config: object) -> list[str]:
+    """What must be trusted to read this configuration back, in order: modules, secrets and other permissions."""
+    named = set()
+    for _, setting, value in walk(type(config), to_json(config)):
+        chosen = value.get("type", "") if isinstance(setting.kind, Chosen) and isinstance(value, dict) else ""
+        code = chosen if ":" in chosen else setting.word(value) if isinstance(setting.needs_trust, NamesCode) else ""
+        named.add(code.partition(":")[0] or setting.word(value))
+    return sorted(named - {""})
+
+
+def trust_flags(config: object) -> list[str]:
+    """The flags that another `heedful` command needs to read this configuration, and to load the same models."""
+    modules = [word for module in trust_needed(config) for word in ("--trust", module)]
+    return [*modules, *(word for model in trusted_models() for word in ("--trust-model-code", model))]
+
+
+def _write_class(cls: type, config: object, path: str) -> Tree:
+    for setting in settings_of(cls):
+        word = setting.word(getattr(config, setting.name))
+        if word:
+            hold(word)
+    return {s.name: _write(s.kind, getattr(config, s.name), _join(path, s.name)) for s in settings_of(cls)}
+
+
+def _write(kind: Kind, value: Any, path: str) -> Any:
+    match kind:
+        case Nested() if type(value) is kind.cls:
+            return _write_class(kind.cls, value, path)
+        case Chosen() if value is None and kind.optional:
+            return None
+        case Chosen() if not _no_settings(value):
+            return {"type": kind.choice.name_of(type(value)), **_write_class(type(value), value, path)}
+        case Either():
+            for member in kind.kinds:
+                try:
+                    return _write(member, value, path)
+                except ConfigurationError:
+                    continue
+        case Many() if isinstance(value, tuple | list):
+            return [_write(kind.item, item, f"{path}[{place}]") for place, item in enumerate(value)]
+        case Fixed() if isinstance(value, tuple | list) and len(value) == len(kind.items):
+            return [_write(item, each, path) for item, each in zip(kind.items, value, strict=True)]
+        case OneOf():
+            for written, held in kind.options:
+                if type(held) is type(value) and held == value:
+                    return written
+        case Plain():
+            written = _write_plain(value)
+            if fits(kind, written):
+                return written
+        case Chosen():
+            why = _no_settings(value)
+            raise ConfigurationError([Problem(path, f"a {type(value).__name__} cannot be configured: {why}")])
+    raise ConfigurationError([Problem(path, f"expected {describe(kind)}, but it holds {value!r}")])
+
+
+def _write_plain(value: Any) -> Any:
+    if isinstance(value, float) and not math.isfinite(value):
+        return next(text for text, number in _NOT_FINITE.items() if repr(number) == repr(float(value)))
+    return str(value) if isinstance(value, Path) else value
+
+
+def _no_settings(value: object) -> str:
+    """Why an object has no settings, such as a field of a type that no setting has. Empty if it has some."""
+    try:
+        settings_of(type(value))
+    except TypeError as error:
+        return str(error)
+    return ""
+
+
+def _show(value: object) -> str:
+    try:
+        text = json.dumps(value)
+    except (TypeError, ValueError):
+        text = repr(value)
+    return text if len(text) <= 60 else f"{text[:57]}..."
+
+
+def _join(path: str, name: str) -> str:
+    return f"{path}.{name}" if path else name

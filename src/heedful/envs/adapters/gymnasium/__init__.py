@@ -1,5 +1,0 @@
-"""Environments of gymnasium with a discrete action space, as games in words."""
-
-from heedful.envs.adapters.gymnasium.environment import Gymnasium
-
-__all__ = ["Gymnasium"]

@@ -1,5 +1,0 @@
-"""Environments behind a server that speaks the protocol of OpenEnv."""
-
-from heedful.envs.adapters.openenv.environment import OpenEnv
-
-__all__ = ["OpenEnv"]

@@ -1,5 +1,0 @@
-"""Datasets of reasoning-gym, answered in free text."""
-
-from heedful.envs.adapters.reasoning_gym.environment import ReasoningGym
-
-__all__ = ["ReasoningGym"]

@@ -1,5 +1,0 @@
-"""Games of textarena for one player."""
-
-from heedful.envs.adapters.textarena.environment import TextArena
-
-__all__ = ["TextArena"]

@@ -1,5 +1,0 @@
-"""Environments of the library verifiers, scored by their own rubrics."""
-
-from heedful.envs.adapters.verifiers.environment import Verifiers
-
-__all__ = ["Verifiers"]

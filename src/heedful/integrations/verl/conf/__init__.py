@@ -1,1 +1,0 @@
-"""Configurations for verl's hydra: `hydra.searchpath=[pkg://heedful.integrations.verl.conf]`."""

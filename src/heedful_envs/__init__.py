@@ -1,0 +1,1 @@
+"""Larger environments of heedful, found through the entry points `heedful.environments`."""

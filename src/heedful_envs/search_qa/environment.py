@@ -1,0 +1,396 @@
+"""SearchQA: the agent searches in passages and answers a question. The paper's environment of that name.
+
+Deviations from the published code, which counts an answer as success from F1 0.3 on: the outcome is an exact match
+alone, and F1 is progress. So a list of candidates is no success. Text that is no action is a fault, not a final answer.
+The last turn is told as such. A search that fails, as without its server, is an error of the environment and never an
+observation. Questions of a file are split, where the published code validates on training questions.
+"""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Annotated, ClassVar
+
+from heedful.boundary import NamesSecret
+from heedful.envs.common.actions import format_reply
+from heedful.envs.common.answers import answer_fault_line, free_text_rules
+from heedful.envs.common.base import BaseEpisode, Played
+from heedful.envs.common.demonstrations import played_through, template_thought
+from heedful.envs.common.foreign import cut_at_word, harmless
+from heedful.envs.common.knobs import check_choice, check_range, check_share
+from heedful.envs.common.tasks import task_of
+from heedful.envs.common.tools import ToolEnvironment, text_tool
+from heedful.types import Ending, Task, Tool
+from heedful_envs.search_qa.encyclopaedia import (
+    MOST_HOPS,
+    NAMES,
+    SCHOOLS,
+    Drawn,
+    Names,
+    Register,
+    Rules,
+    Thought,
+    draw,
+    index_of,
+)
+from heedful_envs.search_qa.files import open_questions
+from heedful_envs.search_qa.questions import FiledQuestion
+from heedful_envs.search_qa.replies import ReadAction, action_for, read_action, written
+from heedful_envs.search_qa.retrieval import Searcher
+from heedful_envs.search_qa.scores import exact_match, f1
+from heedful_envs.search_qa.server import Protocol
+from heedful_envs.search_qa.solver import searches_of, searches_of_drawn, walks_of
+from heedful_envs.search_qa.sources import Source
+
+_QUOTED = 60
+"""Characters of an action in an effect."""
+
+BLIND_ANSWERS = 24
+"""Candidate answers for the best player that does not read."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SearchQA(ToolEnvironment):
+    """Answer a question by searching in passages.
+
+    First observation of seed 0 under `instructions="brief"`, and a demonstrated reply:
+
+    ```
+    turns 4 moves 1
+    ask fir : Y > _ > _ = _
+    ```
+    ```
+    <think>fir</think><answer>search[fir]</answer>
+    ```
+
+    Without `questions` they are drawn, with the encyclopaedia that answers them: registers of schools, in which each
+    person has a teacher and a number. Replies are `search[words]` or `finish[answer]`. Reward components: `solved` (+1
+    for an answer that equals a right one after normalisation), `partial` (that share of F1 for another answer) and
+    `format`. Outcome: 1 if solved, else 0. Progress: F1 of the final answer. There is no noise.
+    """
+
+    name: ClassVar[str] = "search_qa"
+    declared: ClassVar[tuple[Tool, ...]] = (
+        text_tool("search", "Search in the passages.", "query", "Words to search for.", "search[{}]"),
+        text_tool("finish", "Give the final answer.", "answer", "The answer alone.", "finish[{}]"),
+    )
+
+    turns: int = 4
+    """Searches and the answer. In the last turn only an answer counts."""
+    questions: str = ""
+    """Questions of your own in place of drawn ones: a .parquet, .jsonl or .json file in the form of Search-R1,
+    FlashRAG, RAGEN, HotpotQA, 2WikiMultihopQA or MuSiQue. They take one of `corpus`, `index` and `url`."""
+    corpus: str = ""
+    """A file of up to 100,000 passages, indexed in memory: .jsonl, .jsonl.gz or .json. `questions`: the passages that
+    come with the questions."""
+    index: str = ""
+    """The folder of an index that `heedful index` has built."""
+    url: str = ""
+    """A retrieval server in place of an index."""
+    protocol: Protocol = "search_r1"
+    """What the server speaks: `search_r1` (also verl's) or `ragen` (also rLLM's)."""
+    timeout: float = 30.0
+    """Seconds for one answer of the server."""
+    patience: float = 120.0
+    """Seconds for which a search waits for a server that is away or busy. Then the episode ends as an error."""
+    key_env: Annotated[str, NamesSecret()] = ""
+    """The environment variable with the server's key or token, if it wants one."""
+    skip_faulty: bool = False
+    """Leave out the rows of a file that hold no question or no answer, instead of refusing the file."""
+    characters: int = 400
+    """Files: most characters of a passage that is shown, cut at a word."""
+    results: int = 3
+    """Most passages that a search shows."""
+    partial: float = 0.0
+    """Reward for a wrong answer, times its F1. Below 1, or a list of candidates would be worth more than an answer."""
+    show_titles: bool = True
+    """Show the title of a passage before its text."""
+    least_hops: int = 1
+    """Drawn questions: fewest links from the person of the question to the one whose number is wanted."""
+    most_hops: int = 3
+    """Drawn questions: most links. The number of a question is drawn uniformly."""
+    least_people: int = 4
+    """Drawn questions: fewest people of a school."""
+    most_people: int = 6
+    """Drawn questions: most people of a school."""
+    distractors: int = 2
+    """Drawn questions: schools beside the one that is asked about."""
+    neighbours: bool = False
+    """Drawn questions: each register names another school, so that a search for a school finds two registers."""
+    notes: int = 0
+    """Drawn questions: passages for each school that only mention it."""
+    values: int = 10
+    """Drawn questions: the numbers of people are 0 to one less than this."""
+    asked: int = 1
+    """Drawn questions: persons whose numbers are asked for at once. The answer is all numbers in a row."""
+    people_passages: bool = False
+    """Drawn questions: the question does not name the school. A passage on each person does, and is found first."""
+    names: Names = "letters"
+    """Drawn questions: names of people, `letters` or short `words`."""
+    register: Register = "links"
+    """Drawn questions: brief registers. `links`: `A > K , K > M ; K = 5`. `lines`: an entry a line, `A K` for a link
+    and `k 5` for a number, so that keys have a form of their own."""
+    sorted_register: bool = False
+    """Drawn questions: the entries of a register are sorted by person."""
+    thought: Thought = "walk"
+    """Demonstrations: `walk` names the people on the way, `A > K = 5`. `scan` goes through the whole register for each
+    of them, so that every value is found by its place. It is longer, and learned by smaller models."""
+    imperfect: float = 0.0
+    """Demonstrations: chance of each link, and of the number, that a random one takes the place of the right one. The
+    walk goes on from it. Of a file's question, that the answer is another question's."""
+    template: float = 0.0
+    """Demonstrations: share of turns whose thought is a fluent sentence that ignores the prompt. Their answer is right,
+    but there is no way to it."""
+    thoughtless: float = 0.0
+    """Demonstrations: share of turns without a thought. Their answer is right, but there is no way to it."""
+
+    def check(self) -> None:
+        check_range(self.name, "results", self.results, 1, 100)
+        check_range(self.name, "characters", self.characters, 20, 100_000)
+        check_share(self.name, "thoughtless", self.thoughtless)
+        if self.template + self.thoughtless > 1:
+            raise ValueError(
+                f"search_qa: template and thoughtless are shares of the same turns and may add up to 1 at most, but "
+                f"are {self.template:g} and {self.thoughtless:g}."
+            )
+        if not 0.0 <= self.partial < 1.0:
+            raise ValueError(f"search_qa: partial must be at least 0 and less than 1, but is {self.partial}.")
+        self.place.check()
+        self._check_drawn()
+
+    def _check_drawn(self) -> None:
+        check_choice(self.name, "names", self.names, Names)
+        check_choice(self.name, "register", self.register, Register)
+        check_choice(self.name, "thought", self.thought, Thought)
+        check_range(self.name, "least_hops", self.least_hops, 0, MOST_HOPS)
+        check_range(self.name, "most_hops", self.most_hops, self.least_hops, MOST_HOPS)
+        check_range(self.name, "least_people", self.least_people, self.most_hops + 1)
+        check_range(self.name, "most_people", self.most_people, self.least_people)
+        check_range(self.name, "distractors", self.distractors, 0, len(SCHOOLS) - 1)
+        if self.neighbours and not self.distractors:
+            raise ValueError("search_qa: neighbours are other schools, so distractors must be at least 1, but are 0.")
+        check_range(self.name, "notes", self.notes, 0, 100)
+        check_range(self.name, "values", self.values, 2, 1000)
+        check_range(self.name, "asked", self.asked, 1, self.least_people)
+        names = len(NAMES[self.names])
+        if (1 + self.distractors) * self.most_people > names:
+            raise ValueError(
+                f"search_qa: {1 + self.distractors} schools of up to {self.most_people} people need "
+                f"{(1 + self.distractors) * self.most_people} names, and there are {names} {self.names}. Choose fewer "
+                "people or distractors" + (", or names words." if self.names == "letters" else ".")
+            )
+
+    @property
+    def summary(self) -> str:
+        if self.questions:
+            return f"Answer the questions of {self.questions} by searching for passages."
+        hops = f"{self.least_hops}" if self.least_hops == self.most_hops else f"{self.least_hops} to {self.most_hops}"
+        return f"Answer questions of {hops} links about {1 + self.distractors} registers, by searching for passages."
+
+    @property
+    def place(self) -> Source:
+        """Where questions and passages are."""
+        return Source(
+            self.questions,
+            self.skip_faulty,
+            self.corpus,
+            self.index,
+            self.url,
+            self.protocol,
+            self.timeout,
+            self.patience,
+            self.key_env,
+        )
+
+    @property
+    def rules(self) -> Rules:
+        """Which questions are drawn."""
+        return Rules(
+            self.least_hops,
+            self.most_hops,
+            self.least_people,
+            self.most_people,
+            self.distractors,
+            self.neighbours,
+            self.notes,
+            self.values,
+            self.asked,
+            self.people_passages,
+            self.names,
+            self.register,
+            self.sorted_register,
+        )
+
+    def drawn(self, seed: int) -> Drawn:
+        """The encyclopaedia and question that a seed draws."""
+        return draw(self.rules, seed)
+
+    def filed(self, seed: int) -> FiledQuestion:
+        """The question of a file that a seed draws. Raises ValueError if the file cannot be read."""
+        questions = open_questions(self.questions, self.skip_faulty)
+        return questions[_number(seed, len(questions))]
+
+    def question(self, seed: int) -> str:
+        """What a seed asks."""
+        return harmless(self.filed(seed).text) if self.questions else self.drawn(seed).question(self.brief)
+
+    def golds(self, seed: int) -> tuple[str, ...]:
+        """The right answers of a seed's question."""
+        return self.filed(seed).golds if self.questions else (self.drawn(seed).gold,)
+
+    def searcher(self, seed: int) -> Searcher:
+        """What answers the searches for a seed's question."""
+        return self.place.searcher() if self.questions else index_of(self.rules, seed, self.brief)
+
+    def task(self, seed: int) -> Task:
+        if not self.questions:
+            drawn = self.drawn(seed)
+            return task_of(self.name, drawn.line, seed, (f"{max(each.hops for each in drawn.asked)} hops", "drawn"))
+        questions = open_questions(self.questions, self.skip_faulty)
+        number = _number(seed, len(questions))
+        found = questions[number]
+        drawn_task = task_of(self.name, "\n".join([found.text, *found.golds]), seed)
+        tags = (f"{found.hops} hops", found.source) if found.hops else (found.source,)
+        return replace(drawn_task, split=questions.split(number), tags=tags)
+
+    def episode(self) -> SearchEpisode:
+        return SearchEpisode(self)
+
+    def random_answer(self, task: Task, rng: random.Random) -> str:
+        """A search for the question, or as often an answer of the right form: of a file, another question's."""
+        if rng.random() < 0.5:
+            return action_for("search", self.question(task.seed))
+        if self.questions:
+            return action_for("finish", self.golds(rng.randrange(1 << 30))[0])
+        return written("finish", " ".join(str(rng.randrange(self.values)) for _ in range(self.asked)))
+
+    def blind_answers(self, tasks: Sequence[Task]) -> Sequence[str]:
+        """The commonest right answers of `tasks`."""
+        counted = Counter(self.golds(task.seed)[0] for task in tasks)
+        return [action_for("finish", gold) for gold, _ in counted.most_common(BLIND_ANSWERS)]
+
+    def demonstrate(self, task: Task, rng: random.Random) -> list[tuple[str, str]]:
+        """Play one episode: find the register, follow the links in the thought, answer."""
+        return played_through(self.episode(), task, lambda episode: self._demonstrated(task.seed, episode, rng))
+
+    def _demonstrated(self, seed: int, episode: SearchEpisode, rng: random.Random) -> str:
+        kind = rng.random()
+        right = kind < self.template + self.thoughtless
+        imperfect = 0.0 if right else self.imperfect
+        first = searches_of(self.filed(seed)) if self.questions else searches_of_drawn(self.drawn(seed))
+        searched = first[episode.turn : self.turns - 1]
+        if searched:
+            action, thought = action_for("search", searched[0]), searched[0]
+        elif self.questions:
+            wrong = rng.random() < imperfect
+            gold = self.golds(rng.randrange(1 << 30) if wrong else seed)[0]
+            action, thought = action_for("finish", gold), f"it is {gold}"
+        else:
+            drawn = self.drawn(seed)
+            walks = walks_of(drawn, imperfect, rng)
+            action = written("finish", " ".join(str(number) for _, number in walks))
+            thought = drawn.thought(walks) if self.thought == "walk" else drawn.scan(walks)
+        if right:
+            thought = template_thought(rng) if kind < self.template else ""
+        return format_reply([action], thought)
+
+    def full_rules(self) -> str:
+        form = (
+            "The answer is search[words], which shows passages on these words, or finish[answer], which is your final "
+            "answer. Your last turn must be finish[answer], and the answer as short as can be."
+        )
+        if self.tools:
+            form = (
+                "search shows passages on words, and finish gives your final answer. Your last turn must call finish, "
+                "and the answer must be as short as can be."
+            )
+        rules = free_text_rules(form, "search[words]", self.turns, self.tools)
+        return f"Answer the question. Search for passages that help.\n{rules}"
+
+
+class SearchEpisode(BaseEpisode[SearchQA]):
+    """One episode of `SearchQA`."""
+
+    __slots__ = ("question", "searches", "seed")
+
+    seed: int
+    question: str
+    searches: int
+
+    def begin(self, task: Task, member: int) -> str:
+        self.seed = task.seed
+        self.question = self.env.question(task.seed)
+        self.searches = 0
+        return self._show("")
+
+    def play(self, response: str) -> Played:
+        action = read_action(response, self.env.tools)
+        if action.verb == "finish":
+            return self._finished(action)
+        over = not self.turns_left
+        shown = ""
+        if action.verb == "search" and not over:
+            self.searches += 1
+            shown = self._found(action.text)
+        return Played(
+            fault=action.read.fault,
+            ending=Ending.OUT_OF_TURNS if over else None,
+            progress=0.0,
+            actions=(action.read.text,) if action.verb else (),
+            note=answer_fault_line(action.read, self.env.brief),
+            shown="" if over else self._show(shown),
+            effect=action.read.fault or _one_line(f"{action.verb}: {action.text}"),
+            state=self._state("out of turns" if over else "not answered"),
+        )
+
+    def _finished(self, action: ReadAction) -> Played:
+        golds = self.env.golds(self.seed)
+        solved, share = exact_match(action.text, golds), f1(action.text, golds)
+        paid = self.env.partial * share
+        return Played(
+            rewards={"solved": 1.0} if solved else {"partial": paid} if paid else {},
+            ending=Ending.SOLVED if solved else Ending.FAILED,
+            progress=1.0 if solved else share,
+            actions=(action.read.text,),
+            effect=_one_line(f"finish, {'right' if solved else f'wrong with F1 {share:.2f}'}: {action.text}"),
+            state=self._state("solved" if solved else "failed"),
+        )
+
+    def _found(self, query: str) -> str:
+        """The passages that a search finds, as the agent reads them."""
+        env = self.env
+        found = env.searcher(self.seed).search(query, env.results)
+        if not found:
+            return "none\n" if env.brief else "Nothing was found.\n"
+        lines = []
+        for place, each in enumerate(found, 1):
+            title, text = each.passage.title, each.passage.text
+            if env.questions:  # of drawn ones the passages are our own
+                title, text = harmless(title), cut_at_word(harmless(text), env.characters)
+            if env.show_titles and title:
+                text = f"{title} :{'' if text.startswith(chr(10)) else ' '}{text}" if env.brief else f"{title}: {text}"
+            lines.append(text.strip() if env.brief else f"[{place}] {text}")
+        return "\n".join(lines) + "\n"
+
+    def _show(self, found: str) -> str:
+        last = self.turns_left == 1
+        if self.env.brief:
+            return f"{self.limits()}\n{found}ask {self.question}"
+        told = "This is your last turn: only finish[answer] counts." if last else ""
+        return f"{self.limits(told=told)}\n{found}Question: {self.question}"
+
+    def _state(self, word: str) -> str:
+        return f"turn {self.turn} of {self.env.turns}, {self.searches} searches, {word}"
+
+
+def _one_line(text: str) -> str:
+    line = " ".join(text.split())
+    return line if len(line) <= _QUOTED else f"{line[:_QUOTED]}..."
+
+
+def _number(seed: int, count: int) -> int:
+    """The question of a file that a seed draws."""
+    return random.Random(f"search_qa:{seed}").randrange(count)

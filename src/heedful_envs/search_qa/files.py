@@ -1,0 +1,174 @@
+"""A file of questions, opened: which rows are questions, and in which split each is.
+
+Questions that are equal after normalisation are in one split, and so are questions that share a passage with their
+answer, since a test question may be composed of training questions. Where more than a tenth of all questions hang
+together in this way, they belong to `train`.
+"""
+
+from __future__ import annotations
+
+from array import array
+from collections import Counter
+from collections.abc import Iterator
+from functools import lru_cache
+from pathlib import Path
+
+from heedful.boundary.open_files import in_home
+from heedful.envs.common.rows import JsonLines, JsonList, ParquetRows, Rows
+from heedful.envs.common.tasks import split_of
+from heedful_envs.search_qa.questions import (
+    COLUMNS,
+    Faulty,
+    FiledQuestion,
+    different_passages,
+    key_of,
+    passage_key,
+    read_question,
+)
+from heedful_envs.search_qa.retrieval import Passage
+from heedful_envs.search_qa.retrieval.small import MOST_PASSAGES, SmallIndex
+
+FILE_KINDS = (".jsonl", ".json", ".parquet")
+
+LARGEST_SHARE = 0.1
+"""Questions that hang together and are more than this share of a file belong to `train`."""
+
+_ROWS_NAMED = 5
+_HELD = 512
+
+
+class QuestionFile:
+    """The questions of a file. Raises ValueError for rows that are none, unless they are to be skipped."""
+
+    def __init__(self, path: Path, skip_faulty: bool) -> None:
+        self.path = path
+        self._rows = rows_of(path)
+        self._good = array("L")
+        self._roots = array("Q")
+        groups = _Groups()
+        faults: list[str] = []
+        faulty = 0
+        for number, row in enumerate(self._rows):
+            try:
+                question = read_question(row)
+            except Faulty as error:
+                faulty += 1
+                if len(faults) < _ROWS_NAMED:
+                    faults.append(f"{self._place(number)}: {error}")
+                continue
+            self._good.append(number)
+            own = key_of(f"question {question.asked}")
+            self._roots.append(own)
+            groups.join(own, map(passage_key, question.gold_passages))
+        more = f" and {faulty - len(faults)} more" if faulty > len(faults) else ""
+        if not self._good:
+            raise ValueError(f"search_qa: expected questions in {path}, found none. {'; '.join(faults)}{more}")
+        if faults and not skip_faulty:
+            raise ValueError(
+                f"search_qa: expected a question with its answer in every row, found {'; '.join(faults)}{more}. "
+                "Correct them, or leave such rows out with --env.skip-faulty true."
+            )
+        self.skipped = faulty
+        self._roots = array("Q", map(groups.root, self._roots))
+        counted = Counter(self._roots)
+        self._large = {root for root, count in counted.items() if count > 1 and count > LARGEST_SHARE * len(self)}
+        self._question = lru_cache(maxsize=_HELD)(self._read)
+
+    def __len__(self) -> int:
+        return len(self._good)
+
+    def __getitem__(self, number: int) -> FiledQuestion:
+        return self._question(number)
+
+    def __iter__(self) -> Iterator[FiledQuestion]:
+        return (self._read(number) for number in range(len(self)))
+
+    def split(self, number: int) -> str:
+        """The split of a question."""
+        root = self._roots[number]
+        return "train" if root in self._large else split_of(f"search_qa {root}")
+
+    def _read(self, number: int) -> FiledQuestion:
+        try:
+            return read_question(self._rows[self._good[number]])
+        except Faulty as error:
+            place = self._place(self._good[number])
+            raise ValueError(f"search_qa: {place} has changed since the file was opened: {error}.") from None
+
+    def _place(self, row: int) -> str:
+        """Where a row is, for people."""
+        if isinstance(self._rows, JsonLines):
+            return f"{self.path}:{self._rows.line(row)}"
+        return f"{self.path}, row {row + 1}"
+
+
+class _Groups:
+    """Which questions hang together. The smallest key of a group stands for it."""
+
+    def __init__(self) -> None:
+        self._above: dict[int, int] = {}
+
+    def join(self, question: int, passages: Iterator[int]) -> None:
+        for passage in passages:
+            low, high = sorted((self.root(question), self.root(passage)))
+            if low != high:
+                self._above[high] = low
+
+    def root(self, key: int) -> int:
+        found = key
+        while found in self._above:
+            found = self._above[found]
+        while key in self._above:  # the next look-up is short
+            self._above[key], key = found, self._above[key]
+        return found
+
+
+def rows_of(path: Path) -> Rows:
+    """The rows of a file of questions."""
+    if path.suffix == ".parquet":
+        return ParquetRows(path, "search_qa", COLUMNS)
+    return JsonList(path, "search_qa") if path.suffix == ".json" else JsonLines(path, "search_qa")
+
+
+def check_named(path: str, knob: str, kinds: tuple[str, ...]) -> None:
+    """Raise ValueError for a file that does not exist or is of an unknown kind."""
+    place = in_home(path)
+    if not place.name.endswith(kinds):
+        raise ValueError(f"search_qa: {knob} must be a file of {', '.join(kinds)}, but is {path!r}.")
+    if not place.is_file():
+        raise ValueError(f"search_qa: {knob} names the file {path!r}, which does not exist.")
+
+
+def open_questions(path: str, skip_faulty: bool) -> QuestionFile:
+    """The questions of a file, opened once in a process for as long as the file stays as it is. Raises ValueError."""
+    check_named(path, "questions", FILE_KINDS)
+    place = in_home(path)
+    return _opened(place, skip_faulty, (place.stat().st_mtime_ns, place.stat().st_size))
+
+
+@lru_cache(maxsize=4)
+def _opened(path: Path, skip_faulty: bool, stamp: tuple[int, int]) -> QuestionFile:
+    return QuestionFile(path, skip_faulty)
+
+
+def small_index(passages: Iterator[Passage], name: str) -> SmallIndex:
+    """An index in memory. Raises ValueError for more passages than it takes."""
+
+    def counted() -> Iterator[Passage]:
+        for number, passage in enumerate(passages):
+            if number == MOST_PASSAGES:
+                raise ValueError(
+                    f"search_qa: {name} has more than {MOST_PASSAGES:,} passages, too many for an index in memory. "
+                    "Build one on the disk with heedful index, and name its folder with --env.index."
+                )
+            yield passage
+
+    index = SmallIndex(counted())
+    if not len(index):
+        raise ValueError(f"search_qa: expected passages in {name}, found none. Name a corpus with --env.corpus FILE.")
+    return index
+
+
+def passages_with(questions: QuestionFile) -> Iterator[Passage]:
+    """The different passages that come with the questions of a file."""
+    return different_passages(iter(questions))

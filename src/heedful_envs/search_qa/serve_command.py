@@ -1,0 +1,104 @@
+"""`heedful serve-search`: a retrieval server for an index, in both protocols that trainers speak.
+
+The first line of output names the index and its address. Ctrl-C and `STOP_SIGNALS` end the server with exit code 0.
+"""
+
+from __future__ import annotations
+
+import signal
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated
+
+from heedful.boundary import CommandLine, Positional, complain, refuse_below, refuse_seconds, tell
+from heedful.boundary.open_files import in_home
+
+
+@dataclass(frozen=True, slots=True)
+class ServeSearchWords:
+    """Serve an index over HTTP: POST /retrieve as Search-R1 and verl ask, or as RAGEN and rLLM do, and GET /health.
+
+    docs/search.md explains both. The environment search_qa is a client of both.
+
+      heedful serve-search indexes
+      heedful play search_qa --env.questions dev.jsonl --env.url http://127.0.0.1:8000
+    """
+
+    index: Annotated[str, Positional("INDEX", example="indexes")]
+    """The folder that `heedful index` has built, or the folder that it is in."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ServeSearchSettings:
+    """Settings of a retrieval server."""
+
+    host: str = "127.0.0.1"
+    """Address to listen on. 127.0.0.1 serves this machine only. Another address needs a token."""
+    port: int = 8000
+    """Port to listen on. 0 = any free one, which the first line of output names."""
+    largest_request: int = 2**22
+    """Bytes of the longest request."""
+    connections: int = 512
+    """Most connections open at once."""
+    connections_per_address: int = 0
+    """Most connections of one address open at once. 0 = three quarters of --connections."""
+    request_seconds: float = 30.0
+    """Seconds in which a request must have arrived whole."""
+    host_name: tuple[str, ...] = ()
+    """Names by which clients call a server without a token, besides localhost and the addresses of this machine."""
+    log_every: int = 10_000
+    """Requests between two lines of log."""
+    token_file: str = ""
+    """A file whose first line is the token that clients must send. Empty = the variable HEEDFUL_ENV_TOKEN, if set."""
+
+    def __post_init__(self) -> None:
+        refuse_below(self, port=0, largest_request=1024, connections=1, connections_per_address=0, log_every=1)
+        refuse_seconds(self, "request_seconds")
+        if self.port > 65535:
+            raise ValueError(f"port must be at most 65535, found {self.port}")
+
+
+def main(argv: list[str]) -> int:
+    """serve an index of passages over HTTP, in two protocols"""
+    line = CommandLine(ServeSearchWords, argv, "heedful serve-search")
+    settings = line.settings(ServeSearchSettings, ServeSearchSettings())
+    return serve(in_home(line.words.index), settings)
+
+
+def serve(folder: Path, settings: ServeSearchSettings) -> int:
+    """Listen until Ctrl-C or one of `STOP_SIGNALS`."""
+    from heedful.envs.remote.server_calls import read_token
+    from heedful.serving.connections import Limits
+    from heedful.serving.server import EnvironmentServer, check_address
+    from heedful_envs.search_qa.retrieval.folder import open_index
+    from heedful_envs.search_qa.retrieval_service import RetrievalService
+
+    token = read_token(settings.token_file)
+    check_address(settings.host, token)
+    index = open_index(folder)
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell has background jobs ignore it
+    limits = Limits(
+        settings.largest_request,
+        settings.connections,
+        settings.log_every,
+        settings.connections_per_address,
+        settings.request_seconds,
+        request_flag="--largest-request",
+    )
+    service = RetrievalService(index, len(index))
+    asks = ", clients need the token" if token else ""
+    address, names = (settings.host, settings.port), settings.host_name
+    with EnvironmentServer(address, service, None, token, limits, _tell, names) as server:
+        try:
+            tell(f"serving {len(index):,} passages of {index.path.name} at {server.url}{asks}; Ctrl-C ends it")
+            server.serve_forever()
+        except KeyboardInterrupt:
+            _tell("stopping")
+        finally:
+            _tell(f"{server.requests:,} requests in all; {server.standing()}")
+    return 0
+
+
+def _tell(line: str) -> None:
+    complain(f"{time.strftime('%Y-%m-%d %H:%M:%S')} {line}")

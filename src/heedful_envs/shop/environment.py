@@ -1,0 +1,339 @@
+"""Shop: search a catalogue, compare products, choose options and buy what the instruction asks for.
+
+The paper's environment is WebShop. Its engine needs Java, Flask and spaCy at play time, its goals change from run to
+run, and it does not tell an agent what it clicked in vain. Deviations: docs/shop.md lists them, and which of them
+`published` takes back. The reward is the published one, term by term.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import random
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import ClassVar, Literal
+
+from heedful.envs.common.answers import answer_fault_line, free_text_rules
+from heedful.envs.common.base import BaseEpisode, Played
+from heedful.envs.common.demonstrations import played_through
+from heedful.envs.common.foreign import harmless
+from heedful.envs.common.knobs import check_choice, check_range
+from heedful.envs.common.tasks import split_of
+from heedful.envs.common.tools import ToolEnvironment, text_tool
+from heedful.types import Ending, Task, Tool
+from heedful_envs.shop.catalogue.drawn import (
+    ATTRIBUTES,
+    LARGEST,
+    SHADES,
+    SIZES,
+    TYPES,
+    DrawnShop,
+    Rules,
+    Searched,
+    draw,
+)
+from heedful_envs.shop.catalogue.prepared import GoalKind, PreparedShop, open_shop
+from heedful_envs.shop.catalogue.products import Catalogue, Goal
+from heedful_envs.shop.pages import BACK, BUY, NEXT, PREV, Page, written
+from heedful_envs.shop.replies import read_action
+from heedful_envs.shop.solver import FiledSolver, Solver, turns_needed
+from heedful_envs.shop.visit import Done, FeaturesAt, Floor, Visit
+
+_BLIND_SEARCHES, _BLIND_ITEMS, _BLIND_VALUES = 8, 32, 16
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Shop(ToolEnvironment):
+    """Buy what an instruction asks for.
+
+    First observation of seed 0 under `instructions="brief"`, and a demonstrated reply:
+
+    ```
+    turns 9 moves 1
+    want kite modern thin under 30 white medium
+    page search
+    ```
+    ```
+    <think>find kite</think><answer>search[kite]</answer>
+    ```
+
+    Every task has a shop of its own, unless `catalogue` names a prepared one. Reward components: `purchase` (WebShop's
+    reward of what was bought, in [0, 1]) and `format`. Outcome: the same number, so 1 means that everything fits.
+    There is no noise.
+    """
+
+    name: ClassVar[str] = "shop"
+    declared: ClassVar[tuple[Tool, ...]] = (
+        text_tool("search", "Search for products, on the search page.", "words", "Words to search for.", "search[{}]"),
+        text_tool("click", "Press a button of the page.", "button", "The button, as the page writes it.", "click[{}]"),
+    )
+
+    turns: int = 9
+    """Actions of a visit."""
+    catalogue: str = ""
+    """A folder that `heedful prepare-shop` made, in place of drawn shops."""
+    goals: Literal["auto", "human", "synthetic"] = "auto"
+    """Prepared catalogues: instructions that people wrote, or synthetic ones. `auto`: human ones if there are any."""
+    every_goal: bool = False
+    """Prepared catalogues: also play goals that their own product cannot meet, so that no purchase earns 1."""
+    products: int = 9
+    """Drawn shops: products."""
+    rivals: int = 5
+    """Drawn shops: products of the wanted type that miss by one attribute or by the price."""
+    types: int = 8
+    """Drawn shops: types of products."""
+    attributes: int = 10
+    """Drawn shops: words for what a product is like."""
+    colours: int = 4
+    """Drawn shops: values of the option color. 0 = there is no such option."""
+    sizes: int = 3
+    """Drawn shops: values of the option size. 0 = there is no such option."""
+    asked: int = 2
+    """Drawn shops: attributes that the instruction asks for."""
+    hidden: int = 0
+    """Drawn shops: asked attributes that only an item's features tell, so that items are compared over turns."""
+    sums: bool = False
+    """Drawn shops: write prices as sums (`$12 + $29`)."""
+    slots: bool = False
+    """Drawn shops: each asked place has words of its own, and titles hold one word of each, in the instruction's order.
+    A thought then writes the asked word next to each word of a title."""
+    searched: Searched = "type"
+    """Drawn shops: what a search looks at. `type`: the type alone, so that the list is in no helpful order. `text`:
+    titles, first features and options, as published."""
+    per_page: int = 10
+    """Results on a page."""
+    features: FeaturesAt = "page"
+    """`page`: an item's features have a page of their own, as published. `item`: they are on the item's page."""
+    observation: Literal["lines", "text"] = "lines"
+    """`lines`: a line for each part of a page. `text`: the strings of WebShop's text mode."""
+    characters: int = 1000
+    """Most characters of a description, and of all features. 0 = all."""
+    published: bool = False
+    """Do what WebShop's engine does: do not tell what is chosen or clicked in vain, offer a next page after the last,
+    search from any page, cut no description, and let one of two options with the same value win."""
+    imperfect: float = 0.0
+    """Demonstrations: share of items and options that are chosen at random. The thought says that they fit."""
+
+    def check(self) -> None:
+        most = {"types": len(TYPES), "attributes": len(ATTRIBUTES), "colours": len(SHADES), "sizes": len(SIZES)}
+        for name, least in (("types", 2), ("attributes", 3), ("colours", 0), ("sizes", 0)):
+            check_range(self.name, name, getattr(self, name), least, most[name])
+        for name in ("colours", "sizes"):
+            if getattr(self, name) == 1:
+                raise ValueError(f"shop: {name} must be 0 or at least 2, but is 1: there would be nothing to choose.")
+        check_choice(self.name, "observation", self.observation, Literal["lines", "text"])
+        check_choice(self.name, "features", self.features, FeaturesAt)
+        check_choice(self.name, "searched", self.searched, Searched)
+        check_range(self.name, "per_page", self.per_page, 1, 50)
+        check_range(self.name, "characters", self.characters, 0)
+        check_choice(self.name, "goals", self.goals, Literal["auto", "human", "synthetic"])
+        if self.catalogue:
+            self._kind(open_shop(self.catalogue))
+        else:
+            self._check_drawn()
+
+    def _kind(self, shop: PreparedShop) -> GoalKind:
+        """The kind of goals that is played. Raises ValueError if the catalogue has none."""
+        kinds: tuple[GoalKind, ...] = ("human", "synthetic") if self.goals == "auto" else (self.goals,)
+        found = next((kind for kind in kinds if shop.goals(kind, self.every_goal)), None)
+        if found is None:
+            unmet = sum(shop.goals(kind, True) for kind in kinds)
+            hint = f" {unmet} goals cannot be met by their own product: --env.every-goal true" if unmet else ""
+            raise ValueError(
+                f"shop: the catalogue {self.catalogue} has no {' or '.join(kinds)} goals that can be met.{hint}"
+            )
+        return found
+
+    def _check_drawn(self) -> None:
+        check_range(self.name, "asked", self.asked, 1, self.attributes - 2)
+        check_range(self.name, "hidden", self.hidden, 0, self.asked)
+        if self.slots and self.attributes < 2 * self.asked:
+            raise ValueError(
+                f"shop: with slots each of the {self.asked} asked attributes needs two words, so attributes must be at "
+                f"least {2 * self.asked}, but is {self.attributes}."
+            )
+        check_range(self.name, "rivals", self.rivals, 0, self.per_page - 1)
+        if self.products > LARGEST:
+            raise ValueError(
+                f"shop: every task has a drawn shop of its own, so products must be at most {LARGEST:,}, but is "
+                f"{self.products:,}. Prepare a larger one once with heedful prepare-shop --drawn {self.products} "
+                "--out DIR, and play it with --env.catalogue DIR."
+            )
+        check_range(self.name, "products", self.products, self.rivals + 1)
+        needed = turns_needed(self.rules, self.features == "item")
+        if self.turns < needed:
+            raise ValueError(f"shop: a visit with these knobs can take {needed} turns, but turns is {self.turns}.")
+
+    @property
+    def summary(self) -> str:
+        if self.catalogue:
+            shop = open_shop(self.catalogue)
+            rule = " Nouns by a rule, not by spaCy." if shop.summary.get("nouns") == "words" else ""
+            return f"Find, compare and buy one of {len(shop):,} products in {self.turns} turns.{rule}"
+        return f"Find, compare and buy one of {self.products:,} products in {self.turns} turns."
+
+    @property
+    def rules(self) -> Rules:
+        """Which shops are drawn."""
+        return Rules(
+            products=self.products,
+            rivals=self.rivals,
+            types=self.types,
+            attributes=self.attributes,
+            colours=self.colours,
+            sizes=self.sizes,
+            asked=self.asked,
+            hidden=self.hidden,
+            sums=self.sums,
+            searched=self.searched,
+            slots=self.slots,
+        )
+
+    @property
+    def floor(self) -> Floor:
+        """How pages are shown."""
+        return Floor(
+            per_page=self.per_page, characters=self.characters, features=self.features, published=self.published
+        )
+
+    def shop(self, seed: int) -> DrawnShop:
+        """The drawn shop of a seed. Not for prepared catalogues."""
+        return draw(self.rules, seed)
+
+    def goal(self, seed: int) -> Goal:
+        """What the customer of a seed wants."""
+        return _filed_goal(self, seed) if self.catalogue else self.shop(seed).goal
+
+    def stock(self, seed: int) -> Catalogue:
+        """The products of a seed's shop. Raises ValueError if the catalogue cannot be read."""
+        return open_shop(self.catalogue) if self.catalogue else self.shop(seed)
+
+    def visit(self, seed: int) -> Visit:
+        """A visit that begins."""
+        goal = self.goal(seed)
+        instruction = self.shop(seed).brief_goal if self.brief and not self.catalogue else goal.text
+        return Visit(self.stock(seed), goal, harmless(instruction), self.floor)
+
+    def show(self, page: Page) -> str:
+        """A page as this environment writes it."""
+        return written(page, "brief" if self.brief else self.observation)
+
+    def task(self, seed: int) -> Task:
+        """Of a prepared catalogue, the split follows the product, so its goals are never in two splits."""
+        goal = self.goal(seed)
+        state = f"{goal.product}\n{goal.text}" if self.catalogue else self.shop(seed).lines
+        digest = _digest(state)
+        return Task(
+            f"shop-{digest}", seed, split_of(_digest(goal.product) if self.catalogue else digest), (), self.name
+        )
+
+    def episode(self) -> ShopEpisode:
+        return ShopEpisode(self)
+
+    def random_answer(self, task: Task, rng: random.Random) -> str:
+        """A search for the goal's query, or a click on some item, option or button."""
+        goal, stock = self.goal(task.seed), self.stock(task.seed)
+        words = harmless(goal.query) or "product"
+        if rng.random() < 0.25:
+            return f"search[{words}]"
+        values = [harmless(value) for _, values in stock.product(goal.product).options for value in values]
+        found = [harmless(id) for id in stock.search(words, self.per_page)]
+        return f"click[{rng.choice([*found, *filter(None, values), BACK.lower(), PREV, BUY.lower()])}]"
+
+    def blind_answers(self, tasks: Sequence[Task]) -> Sequence[str]:
+        """The commonest searches, clicks on what they find first and on the commonest values, and a purchase."""
+        goals = [(self.goal(task.seed), self.stock(task.seed)) for task in tasks]
+        queries = Counter(harmless(goal.query) for goal, _ in goals if harmless(goal.query))
+        ids = Counter(harmless(id) for goal, stock in goals for id in stock.search(goal.query, 1))
+        asked = [one if isinstance(one, str) else one[1] for goal, _ in goals for one in goal.options]
+        values = Counter(harmless(value) for value in asked if harmless(value))
+        return [
+            *(f"search[{each}]" for each, _ in queries.most_common(_BLIND_SEARCHES)),
+            *(f"click[{each}]" for each, _ in ids.most_common(_BLIND_ITEMS)),
+            *(f"click[{each}]" for each, _ in values.most_common(_BLIND_VALUES)),
+            f"click[{BUY.lower()}]",
+        ]
+
+    def demonstrate(self, task: Task, rng: random.Random) -> list[tuple[str, str]]:
+        """Play one visit that buys what fits. See `imperfect` and `template`.
+
+        Of a prepared catalogue the wanted product is searched by its title. Raises ValueError for `every_goal`.
+        """
+        if not self.catalogue:
+            solver = Solver(self.shop(task.seed), self.rules, self.imperfect, self.template, rng)
+            return played_through(self.episode(), task, lambda episode: solver.reply(episode.visit))
+        if self.every_goal:
+            raise ValueError("shop: goals that cannot be met are not demonstrated: leave out --env.every-goal.")
+        filed = FiledSolver(self.goal(task.seed), self.imperfect, self.template, rng)
+        return played_through(self.episode(), task, lambda episode: filed.reply(episode.visit, episode.turns_left))
+
+    def full_rules(self) -> str:
+        search, click = ("search", "click") if self.tools else ("search[words]", "click[button]")
+        told = (
+            "You are in a shop. Find the product that the instruction asks for, choose its options, and buy it. You "
+            "are paid for each asked attribute and option that fits, and for a price within the limit. A product of "
+            f"another kind earns less.\n{search} works on the search page. {click} presses a button: "
+            f"{BACK}, {PREV}, {NEXT}, a product's id, an option's value, Description, Features, Reviews, {BUY}. "
+            f"{BUY} ends the visit."
+        )
+        form = "One call presses one button or searches once." if self.tools else "The answer is one action."
+        return f"{told}\n{free_text_rules(form, 'search[red shoes]', self.turns, self.tools)}"
+
+
+class ShopEpisode(BaseEpisode[Shop]):
+    """One episode of `Shop`."""
+
+    __slots__ = ("visit",)
+
+    visit: Visit
+
+    def begin(self, task: Task, member: int) -> str:
+        self.visit = self.env.visit(task.seed)
+        return self._show()
+
+    def play(self, response: str) -> Played:
+        action = read_action(response, self.env.tools)
+        done = Done("")
+        if action.verb:
+            done = (self.visit.search if action.verb == "search" else self.visit.click)(action.argument)
+        paid = None if done.terms is None else done.terms.reward
+        over = paid is not None or not self.turns_left
+        return Played(
+            fault=action.read.fault,
+            rewards={} if paid is None else {"purchase": paid},
+            ending=_ending(paid, over),
+            outcome=paid or 0.0,
+            progress=paid or 0.0,
+            actions=(action.read.text,) if action.verb else (),
+            note=answer_fault_line(action.read, self.env.brief) + self._told(done),
+            shown="" if over else self._show(),
+            effect=action.read.fault or done.effect,
+            state=self.visit.state(),
+        )
+
+    def _told(self, done: Done) -> str:
+        """Why an action did nothing. WebShop does not say it."""
+        if not done.refused or self.env.published:
+            return ""
+        return "refused\n" if self.env.brief else f"Nothing happened: {done.refused}.\n"
+
+    def _show(self) -> str:
+        return f"{self.limits()}\n{self.env.show(self.visit.shown())}"
+
+
+def _ending(paid: float | None, over: bool) -> Ending | None:
+    if paid is None:
+        return Ending.OUT_OF_TURNS if over else None
+    return Ending.SOLVED if paid == 1.0 else Ending.FAILED
+
+
+def _digest(text: str) -> str:
+    return hashlib.sha256(f"shop\n{text}".encode()).hexdigest()[:16]
+
+
+@lru_cache(maxsize=4096)
+def _filed_goal(env: Shop, seed: int) -> Goal:
+    shop = open_shop(env.catalogue)
+    return shop.goal(env._kind(shop), env.every_goal, random.Random(f"shop:{seed}"))

@@ -1,0 +1,114 @@
+"""`heedful prepare-shop`: WebShop's files, or a drawn catalogue, as a folder that the environment shop plays."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Annotated, Literal
+
+from heedful.boundary import CommandLine, Positional, complain, refuse_above, refuse_below, tell
+from heedful.boundary.open_files import in_home
+from heedful_envs.shop.catalogue.nouns import MODEL
+from heedful_envs.shop.catalogue.prepare import Count, Sources, find_sources, prepare, prepare_drawn
+
+_TOLD_EVERY = 20_000
+
+MOST_DRAWN = 10**7
+"""Products of a drawn catalogue. They take hours, and gigabytes on the disk."""
+
+
+@dataclass(frozen=True, slots=True)
+class PrepareWords:
+    """Prepare a catalogue once, for the environment shop.
+
+    The folder of a WebShop download holds items_*.json, and may hold items_ins*.json (synthetic goals) and
+    items_human_ins.json (human goals). Files are streamed. Bad rows are left out and named. docs/shop.md says more.
+
+      heedful prepare-shop webshop/data --out shops/webshop
+      heedful play shop --env.catalogue shops/webshop
+      heedful prepare-shop --drawn 100000 --out shops/large
+    """
+
+    download: Annotated[str | None, Positional("FOLDER")] = None
+    """The folder with WebShop's files. Leave it out for --drawn."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PrepareSettings:
+    """Settings of a catalogue."""
+
+    out: str = "shop"
+    """The new folder of the catalogue."""
+    nouns: Literal["spacy", "words"] = "spacy"
+    """How nouns of titles are found. `spacy`: as in WebShop, with the extra `webshop` and spaCy's model. `words`: every
+    word but stop words, which pays otherwise for some purchases."""
+    most: int = 0
+    """The first products only. 0 = all."""
+    items: str = ""
+    """The file of products, where the folder holds several."""
+    attributes: str = ""
+    """The file of attributes and synthetic instructions, where the folder holds several."""
+    human: str = ""
+    """The file of human instructions, where the folder holds several."""
+    drawn: int = 0
+    """Products of a drawn catalogue, in place of a folder. At most 10,000,000."""
+    seed: int = 0
+    """Seed of a drawn catalogue."""
+
+    def __post_init__(self) -> None:
+        refuse_below(self, most=0, drawn=0)
+        refuse_above(self, drawn=MOST_DRAWN)
+
+
+def main(argv: list[str]) -> int:
+    """prepare a catalogue for the environment shop, once"""
+    line = CommandLine(PrepareWords, argv, "heedful prepare-shop")
+    settings = line.settings(PrepareSettings, PrepareSettings())
+    out = in_home(settings.out)
+    if bool(settings.drawn) == (line.words.download is not None):
+        raise ValueError("Expected either the folder of a WebShop download or --drawn N.")
+    if settings.drawn:
+        count = prepare_drawn(settings.drawn, settings.seed, out, _progress())
+    else:
+        sources = _sources(in_home(str(line.words.download)), settings)
+        count = prepare(sources, out, settings.nouns, settings.most, _progress())
+    _report(count, out, settings)
+    return 0
+
+
+def _sources(folder: Path, settings: PrepareSettings) -> Sources:
+    if not folder.is_dir():
+        raise ValueError(f"Expected the folder of a WebShop download at {folder}, found none.")
+    typed = {name: in_home(file) for name in ("items", "attributes", "human") if (file := getattr(settings, name))}
+    for name, path in typed.items():
+        if not path.is_file():
+            raise ValueError(f"Expected the file of --{name} at {path}, found none.")
+    if "items" in typed:
+        return Sources(**typed)
+    return replace(find_sources(folder), **typed)
+
+
+def _progress() -> Callable[[int], None]:
+    began = time.perf_counter()
+
+    def progress(products: int) -> None:
+        if products % _TOLD_EVERY == 0:
+            complain(f"{products:,} products, {time.perf_counter() - began:.0f} s")
+
+    return progress
+
+
+def _report(count: Count, out: Path, settings: PrepareSettings) -> None:
+    for named in count.named:
+        complain(f"left out {named}")
+    for why, times in sorted(count.left_out.items()):
+        complain(f"left out {times:,}: {why}")
+    goals = ", ".join(
+        f"{count.met[kind]:,} of {times:,} {kind} goals can be met" for kind, times in count.goals.items()
+    )
+    complain(f"{count.products:,} products; {goals or 'no goals'}")
+    if not settings.drawn and settings.nouns == "words":
+        complain(f"nouns are all words but stop words; with spaCy and {MODEL} they are WebShop's")
+    tell(str(out))

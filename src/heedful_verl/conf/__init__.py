@@ -1,0 +1,1 @@
+"""Configurations for verl's hydra: `hydra.searchpath=[pkg://heedful_verl.conf]`."""

@@ -1,0 +1,248 @@
+"""The trainer's side: hand programs to a supervisor, and collect what they write.
+
+A `Sandbox` may be used from several threads at once. Each call runs one program in a fresh process. When a supervisor
+ends, another one is started.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import socket
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal, get_args
+
+from lockbox.messages import Kind, Request, encode_value
+from lockbox.outcome import Collected, Limits, Outcome, SandboxError, collect
+
+Level = Literal["full", "kernel", "strict", "off"]
+
+_START_SECONDS = 120.0
+"""How long a supervisor may take to import its modules, also on a busy machine."""
+
+
+@dataclass(slots=True)
+class _Supervisor:
+    """One supervisor process, and the socket to it."""
+
+    process: subprocess.Popen[bytes]
+    connection: socket.socket
+    owner: int = field(default_factory=os.getpid)
+
+    def works(self) -> bool:
+        """Whether it is alive and was started by this process."""
+        return self.owner == os.getpid() and self.process.poll() is None
+
+    def close(self) -> None:
+        self.connection.close()
+        if self.owner == os.getpid():
+            self.process.wait()
+        if self.process.stderr is not None:
+            self.process.stderr.close()
+
+
+class Sandbox:
+    """Runs programs that nobody trusts. Use it as a context, or call `close`.
+
+    `level`: `full` (namespaces, Landlock where there is one, filter), `kernel` (Landlock and filter) or `strict` (the
+    filter alone). No level lets a program open a file, start a process or reach a network. `lockbox.proof`
+    finds the highest level that this machine grants, and proves it. `off` keeps the limits of time and memory alone: a
+    program can do whatever the trainer's user can.
+
+    Raises SandboxError if no supervisor can be started.
+    """
+
+    def __init__(self, level: Level, limits: Limits | None = None) -> None:
+        if level not in get_args(Level):
+            raise ValueError(
+                f"Expected a level of the sandbox, one of {', '.join(get_args(Level))}, found {level!r:.100}"
+            )
+        self.level: Level = level
+        self.limits = limits or Limits()
+        self._lock = threading.Lock()
+        self._supervisor: _Supervisor | None = None
+        self._closed = False
+        self._working()
+
+    def __enter__(self) -> Sandbox:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """End the supervisor and every program that still runs. What asked for them gets SandboxError."""
+        with self._lock:
+            self._closed = True
+            if self._supervisor is not None:
+                self._supervisor.close()
+
+    def run(self, source: str | bytes, stdin: str | bytes = b"", limits: Limits | None = None) -> Outcome:
+        """Run a program with this standard input."""
+        return self._run(_Order("script", "", source, _bytes(stdin), limits or self.limits))
+
+    def call(
+        self, source: str | bytes, function: str, arguments: Sequence[Any], limits: Limits | None = None
+    ) -> Outcome:
+        """Define what `source` defines, and call one function with plain data. `Outcome.value` is what it returned."""
+        return self._run(_Order("function", function, source, encode_value(list(arguments)), limits or self.limits))
+
+    def check(
+        self, source: str | bytes, function: str, checker: str | bytes, limits: Limits | None = None
+    ) -> tuple[Outcome, Outcome]:
+        """Run a checker, which defines `check(candidate)`, against a function of `source` in another process.
+
+        Returns the checker's outcome and the candidate's. The candidate passes if the checker's `value()` is True.
+        """
+        limits = limits or self.limits
+        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
+        with ours, theirs:
+            candidate = self._send(_Order("candidate", function, source, b"", limits, theirs))
+            try:
+                judge = self._send(_Order("checker", function, checker, b"", limits, ours))
+            except SandboxError:
+                candidate.close()  # which ends it
+                raise
+        collect(judge, candidate)
+        outcomes = judge.outcome(), candidate.outcome()
+        if outcomes[0] is None or outcomes[1] is None:
+            raise SandboxError("the sandbox's supervisor ended while a checker ran")
+        return outcomes[0], outcomes[1]
+
+    def _run(self, order: _Order) -> Outcome:
+        for _ in range(2):
+            collected = self._send(order)
+            collect(collected)
+            if outcome := collected.outcome():
+                return outcome
+        raise SandboxError("the sandbox's supervisor ended twice while it ran one program")
+
+    def _send(self, order: _Order) -> Collected:
+        """Hand one program over. Code and input are sealed memory files: nothing can rewrite them."""
+        limits = order.limits
+        request = Request(order.kind, limits.cpu, limits.wall, limits.memory, order.entry).encoded()
+        with ExitStack() as ours, ExitStack() as theirs:
+            control, stdout, stderr, result = (_pair(make, ours, theirs) for make in (_sockets, *[os.pipe] * 3))
+            stdin, code = (_sealed(data, theirs) for data in (order.stdin, _bytes(order.source)))
+            peer = [order.peer.fileno()] if order.peer else []
+            self._hand_over(request, [control[1], stdin, stdout[1], stderr[1], code, result[1], *peer])
+            ours.pop_all()  # they stay open
+            return Collected(control[0], [stdout[0], stderr[0], result[0]], limits)
+
+    def _hand_over(self, request: bytes, descriptors: list[int]) -> None:
+        for attempt in range(2):
+            connection = self._working().connection
+            try:
+                socket.send_fds(connection, [request], descriptors)
+                return
+            except OSError as error:
+                if attempt:
+                    raise SandboxError(f"the sandbox's supervisor does not answer: {error}") from error
+                self._give_up(connection)
+
+    def _give_up(self, connection: socket.socket) -> None:
+        """End a supervisor that does not answer, unless another thread has replaced it."""
+        with self._lock:
+            if self._supervisor is not None and self._supervisor.connection is connection:
+                self._supervisor.close()
+                self._supervisor = None
+
+    def _working(self) -> _Supervisor:
+        """The supervisor, started again if it ended or belongs to the process that this one was forked from."""
+        with self._lock:
+            if self._closed:
+                raise SandboxError("the sandbox was closed")
+            found = self._supervisor
+            if found is not None and not found.works():
+                found.close()
+                found = None
+            self._supervisor = found or _started(self.level)
+            return self._supervisor
+
+
+@dataclass(frozen=True, slots=True)
+class _Order:
+    """One program to run."""
+
+    kind: Kind
+    entry: str
+    source: str | bytes
+    stdin: bytes
+    limits: Limits
+    peer: socket.socket | None = None
+    """Connects a candidate and its checker."""
+
+
+def _started(level: Level) -> _Supervisor:
+    """Start a supervisor with an empty environment, outside the session of the trainer. Raises SandboxError."""
+    ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    home = Path(__file__).resolve().parents[2]
+    command = (
+        f"import sys; sys.path.insert(0, {str(home)!r}); from lockbox import supervisor; "
+        "supervisor.preload(); supervisor.main()"
+    )
+    environment = {"PYTHONHASHSEED": "0", "LC_ALL": "C.UTF-8", "TZ": "UTC"}
+    environment |= {name: os.environ[name] for name in ("LD_LIBRARY_PATH",) if name in os.environ}
+    with theirs:
+        process = subprocess.Popen(
+            [sys.executable, "-S", "-s", "-P", "-B", "-X", "utf8", "-c", command, str(theirs.fileno()), level],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.PIPE,
+            env=environment,
+            cwd="/",
+            pass_fds=(theirs.fileno(),),
+            start_new_session=True,
+        )
+    ours.settimeout(_START_SECONDS)
+    try:
+        answer = ours.recv(4096)
+    except TimeoutError:
+        answer = f"no: it did not start within {_START_SECONDS:.0f} seconds".encode()
+    ours.settimeout(None)
+    if answer == b"ready":
+        return _Supervisor(process, ours)
+    ours.close()
+    process.kill()
+    _, errors = process.communicate()
+    reason = answer.removeprefix(b"no: ") or errors.strip().rsplit(b"\n", 1)[-1] or b"it ended at once"
+    raise SandboxError(f"the sandbox cannot start at level {level}: {reason.decode('utf-8', 'replace')}")
+
+
+def _sockets() -> tuple[int, int]:
+    ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
+    return ours.detach(), theirs.detach()
+
+
+def _pair(make: Callable[[], tuple[int, int]], ours: ExitStack, theirs: ExitStack) -> tuple[int, int]:
+    """Two connected descriptors, each to be closed with its stack."""
+    pair = make()
+    for each, stack in zip(pair, (ours, theirs), strict=True):
+        stack.callback(os.close, each)
+    return pair
+
+
+def _sealed(data: bytes, closing: ExitStack) -> int:
+    """A file in memory that holds `data`, and that nobody can change. It is closed with the stack."""
+    descriptor = os.memfd_create("program", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
+    closing.callback(os.close, descriptor)
+    view = memoryview(data)
+    while view:
+        view = view[os.write(descriptor, view) :]
+    os.lseek(descriptor, 0, os.SEEK_SET)
+    fcntl.fcntl(
+        descriptor, fcntl.F_ADD_SEALS, fcntl.F_SEAL_SEAL | fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW | fcntl.F_SEAL_WRITE
+    )
+    return descriptor
+
+
+def _bytes(text: str | bytes) -> bytes:
+    if not isinstance(text, str | bytes):
+        raise ValueError(f"Expected a program or its input as text or bytes, found {text!r:.100}")
+    return text.encode("utf-8", "surrogatepass") if isinstance(text, str) else text

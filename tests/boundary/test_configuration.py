@@ -1,0 +1,413 @@
+"""Configurations as JSON: round trips, partial trees, and a sentence for everything that is wrong."""
+
+import enum
+import json
+import math
+import time
+from dataclasses import dataclass, field, replace
+from functools import partial
+from pathlib import Path
+from typing import Annotated, Any, Literal, Protocol
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from heedful.algorithms.table import ALGORITHMS
+from heedful.auditing import AuditSettings
+from heedful.boundary import Choice, ConfigurationError, from_json, settings_of, to_json, trust, trusting
+from heedful.cli.environments.serve_env import ServeSettings
+from heedful.envs.toys.echo import Echo
+from heedful.filters import FILTERS
+from heedful.policies import Vllm
+from heedful.rollout import LockStep
+from heedful.rollout.asynchronous import Asynchronous
+from heedful.rollout.workers import WorkerPool
+from heedful.run.config import EvaluationConfig, TrainConfig
+from heedful.run.evaluation.evaluate import settings_of as evaluation_settings
+from heedful.run.evaluation.subjects import find_subject
+from heedful.run.gradients import GradientsSettings
+from heedful_verl.play.playing import PlayConfig
+
+
+class Chooser(Protocol):
+    on: str
+
+
+class Pace(enum.Enum):
+    STEADY = "steady"
+    EAGER = "eager"
+
+
+@dataclass(frozen=True, slots=True)
+class Share:
+    """The largest that make up a share."""
+
+    p: float = 0.9
+    """Share, in (0, 1]."""
+    on: str = "outcome"
+
+    def __post_init__(self) -> None:
+        if not 0 < self.p <= 1:
+            raise ValueError(f"p is a share: expected a number above 0 and at most 1, found {self.p}")
+
+
+@dataclass(frozen=True, slots=True)
+class Count:
+    """The k largest."""
+
+    k: int = 8
+    """How many."""
+    on: str = "outcome"
+
+
+@dataclass(frozen=True, slots=True)
+class Within:
+    """Another one's choice, in part."""
+
+    inner: Annotated[Chooser, Choice(lambda: CHOOSERS)] = field(default_factory=Count)
+    """The other one."""
+    on: str = "outcome"
+
+
+@dataclass(frozen=True, slots=True)
+class Server:
+    """A model behind an address."""
+
+    url: str
+    """Its address."""
+    retries: int = 3
+
+
+CHOOSERS: dict[str, type] = {"share": Share, "count": Count, "within": Within}
+MODELS: dict[str, type] = {"server": Server}
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """How the weights move."""
+
+    lr: float = 1e-3
+    """Learning rate."""
+    betas: tuple[float, float] = (0.9, 0.95)
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """A run."""
+
+    steps: int = 80
+    """Number of updates."""
+    name: str = ""
+    out: Path | None = None
+    """Where to write."""
+    greedy: bool = False
+    """Take the likeliest token."""
+    limit: float = math.inf
+    threads: int | Literal["auto"] = "auto"
+    pace: Pace = Pace.STEADY
+    seeds: tuple[int, ...] = (0,)
+    """One run each."""
+    step: Step = field(default_factory=Step)
+    chooser: Annotated[Chooser, Choice(CHOOSERS)] = field(default_factory=Share)
+    """Chooses groups."""
+    critic: Annotated[Any | None, Choice({"count": Count})] = None
+    """Nothing by default."""
+    mixture: tuple[Annotated[Chooser, Choice(CHOOSERS)], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Ask:
+    model: Annotated[Any, Choice(MODELS)]
+    """Whom to ask."""
+    times: int
+
+
+@dataclass(frozen=True, slots=True)
+class Mine:
+    """A chooser that no table knows."""
+
+    depth: int = 2
+    on: str = "outcome"
+
+
+def problems_of(cls: type, tree: dict[str, Any], base: object | None = None) -> list[str]:
+    with pytest.raises(ConfigurationError) as caught:
+        from_json(cls, tree, base)
+    return [str(problem) for problem in caught.value.problems]
+
+
+shares = st.floats(0.01, 1.0)
+choosers = st.recursive(
+    st.builds(Share, p=shares, on=st.text()) | st.builds(Count, k=st.integers()),
+    lambda inner: st.builds(Within, inner=inner),
+    max_leaves=3,
+)
+runs = st.builds(
+    Run,
+    steps=st.integers(),
+    name=st.text(),
+    out=st.none() | st.just(Path("runs/a")),
+    greedy=st.booleans(),
+    limit=st.floats(allow_nan=False),
+    threads=st.integers() | st.just("auto"),
+    pace=st.sampled_from(Pace),
+    seeds=st.lists(st.integers(), max_size=3).map(tuple),
+    step=st.builds(Step, lr=st.floats(0, 1), betas=st.tuples(st.floats(0, 1), st.floats(0, 1))),
+    chooser=choosers,
+    critic=st.none() | st.builds(Count),
+    mixture=st.lists(choosers, max_size=2).map(tuple),
+)
+
+
+@given(runs)
+def test_what_is_written_is_read_back_equal_through_the_strictest_json(run: Run) -> None:
+    assert from_json(Run, json.loads(json.dumps(to_json(run), allow_nan=False))) == run
+
+
+def test_the_tree_names_choices_by_type_and_writes_every_value_plainly() -> None:
+    run = Run(out=Path("runs/x"), chooser=Within(inner=Share(p=0.5)), mixture=(Count(k=1),))
+    assert to_json(run) == {
+        "steps": 80,
+        "name": "",
+        "out": "runs/x",
+        "greedy": False,
+        "limit": "inf",
+        "threads": "auto",
+        "pace": "steady",
+        "seeds": [0],
+        "step": {"lr": 0.001, "betas": [0.9, 0.95]},
+        "chooser": {"type": "within", "inner": {"type": "share", "p": 0.5, "on": "outcome"}, "on": "outcome"},
+        "critic": None,
+        "mixture": [{"type": "count", "k": 1, "on": "outcome"}],
+    }
+
+
+def test_a_partial_tree_overrides_its_base_and_leaves_the_rest() -> None:
+    base = Run(steps=5, step=Step(lr=0.5), chooser=Share(p=0.3, on="reward"))
+    run = from_json(Run, {"step": {"betas": [0.1, 0.2]}, "chooser": {"p": 0.4}}, base)
+    assert run == Run(steps=5, step=Step(lr=0.5, betas=(0.1, 0.2)), chooser=Share(p=0.4, on="reward"))
+
+
+def test_another_type_starts_from_its_own_defaults_and_the_same_type_from_the_base() -> None:
+    base = Run(chooser=Share(p=0.3, on="reward"))
+    assert from_json(Run, {"chooser": {"type": "count", "k": 2}}, base).chooser == Count(k=2, on="outcome")
+    assert from_json(Run, {"chooser": {"type": "share"}}, base).chooser == Share(p=0.3, on="reward")
+
+
+def test_a_choice_inside_a_choice_is_overridden_in_part_too() -> None:
+    base = Run(chooser=Within(inner=Share(p=0.3)))
+    run = from_json(Run, {"chooser": {"inner": {"p": 0.6}}}, base)
+    assert run.chooser == Within(inner=Share(p=0.6))
+
+
+def test_a_whole_number_is_a_number_but_a_number_is_no_whole_number() -> None:
+    assert from_json(Run, {"step": {"lr": 1}}).step.lr == 1.0
+    assert problems_of(Run, {"steps": 2.0}) == ["steps: expected a whole number, found 2.0"]
+    assert problems_of(Run, {"steps": True}) == ["steps: expected a whole number, found true"]
+
+
+def test_an_unknown_setting_is_named_with_its_nearest_match_and_what_there_is() -> None:
+    assert problems_of(Run, {"step": {"betass": [0.1, 0.2]}}) == [
+        "step.betass: unknown setting; did you mean betas? Step has lr, betas"
+    ]
+    assert problems_of(Run, {"lr": 0.1})[0].startswith(
+        "lr: unknown setting; did you mean step.lr? Run has steps, name,"
+    )
+
+
+def test_a_setting_of_another_choice_names_the_choice_it_belongs_to() -> None:
+    assert problems_of(Run, {"chooser": {"k": 3}}, Run()) == ["chooser.k: share has no setting k; it belongs to count"]
+
+
+def test_an_unknown_choice_is_answered_with_the_known_ones() -> None:
+    assert problems_of(Run, {"chooser": {"type": "shares"}}) == [
+        "chooser.type: expected one of share, count, within, found 'shares'; did you mean share?"
+    ]
+
+
+def test_every_problem_is_reported_with_its_path_and_where_a_class_refuses_its_own_words() -> None:
+    tree = {
+        "steps": "ten",
+        "pace": "eagre",
+        "threads": "all",
+        "seeds": [1, "b"],
+        "step": {"betas": [0.1]},
+        "chooser": {"type": "within", "inner": {"type": "share", "p": 7}},
+        "mixture": [{"type": "count"}, {"k": 1}],
+        "critic": "count",
+    }
+    assert problems_of(Run, tree) == [
+        'steps: expected a whole number, found "ten"',
+        'threads: expected a whole number or auto, found "all"',
+        'pace: expected one of steady, eager, found "eagre"; did you mean eager?',
+        'seeds[1]: expected a whole number, found "b"',
+        "step.betas: expected a list of 2 items (a number; a number), found [0.1]",
+        "chooser.inner: p is a share: expected a number above 0 and at most 1, found 7.0",
+        'critic: expected an object {"type": NAME, ...} with NAME among count, none, found "count"',
+        'mixture[1]: expected an object {"type": NAME, ...} with NAME among share, count, within, found {"k": 1}',
+    ]
+
+
+def test_the_message_counts_the_problems_and_gives_each_a_line() -> None:
+    with pytest.raises(ValueError, match=r"2 problems in the configuration:\n  steps: .*\n  name: "):
+        from_json(Run, {"steps": None, "name": 3})
+
+
+def test_a_setting_without_a_default_must_be_given() -> None:
+    assert problems_of(Ask, {"model": {"type": "server"}}) == [
+        "model.url: is required: expected text",
+        "times: is required: expected a whole number",
+    ]
+    asked = from_json(Ask, {"model": {"type": "server", "url": "http://a"}, "times": 2})
+    assert asked == Ask(Server("http://a"), 2)
+
+
+def test_a_class_outside_the_table_is_written_and_read_by_its_module() -> None:
+    run = Run(chooser=Mine(depth=4))
+    tree = to_json(run)
+    assert tree["chooser"]["type"] == f"{__name__}:Mine"
+    assert from_json(Run, tree) == run
+    with trusting(["no_such_module", "json"]):
+        missing = problems_of(Run, {"chooser": {"type": "no_such_module:Mine"}})[0]
+        assert "No module named 'no_such_module'" in missing
+        assert "must name a dataclass" in problems_of(Run, {"chooser": {"type": "json:dumps"}})[0]
+
+
+def test_what_a_user_s_class_raises_is_told_with_its_place(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fails(self: Mine, **values: object) -> None:
+        raise KeyError("depth")
+
+    tree = to_json(Run(chooser=Mine(depth=4)))
+    monkeypatch.setattr(Mine, "__init__", fails)
+    (told,) = problems_of(Run, tree)
+    assert told.startswith("chooser: Mine raised KeyError: 'depth' (test_configuration.py, line ")
+    monkeypatch.setattr(Mine, "__module__", "heedful.mine")
+    with pytest.raises(KeyError):  # a fault of heedful's own
+        problems_of(Run, tree)
+
+
+def test_a_class_outside_the_table_that_only_data_names_is_refused() -> None:
+    refused = problems_of(Run, {"chooser": {"type": "json:dumps"}})[0]
+    assert refused.startswith("chooser.type: 'json:dumps' names code")
+    assert "--trust json " in refused
+
+
+@given(st.text(max_size=12), st.text(max_size=12), st.sampled_from(["{}:{}", "{}.x:{}", ":{}{}", "{}{}:"]))
+def test_no_name_in_data_reaches_an_import(module: str, name: str, form: str) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(trust, "import_held", lambda name: pytest.fail(f"{name} was imported"))
+        assert problems_of(Run, {"chooser": {"type": form.format(module, name)}})
+
+
+def test_a_value_that_its_annotation_forbids_cannot_be_written() -> None:
+    with pytest.raises(ConfigurationError, match=r"steps: expected a whole number, but it holds 2\.5"):
+        to_json(Run(steps=2.5))  # type: ignore[arg-type]
+    with pytest.raises(ConfigurationError, match="chooser: a builtin_function_or_method cannot be configured"):
+        to_json(Run(chooser=print))  # type: ignore[arg-type]
+
+
+def test_a_lazy_table_is_only_asked_for_what_is_chosen() -> None:
+    asked: list[str] = []
+
+    class Lazy(dict[str, type]):
+        def __getitem__(self, name: str) -> type:
+            asked.append(name)
+            return CHOOSERS[name]
+
+    table = Lazy.fromkeys(["count", "share"], int)
+
+    @dataclass(frozen=True)
+    class Config:
+        chooser: Annotated[Any, Choice(table)]
+
+    assert from_json(Config, {"chooser": {"type": "share"}}).chooser == Share()
+    assert set(asked) == {"share"}
+
+
+def test_a_choice_whose_module_is_missing_says_so_only_when_it_is_chosen() -> None:
+    class Partly(dict[str, type]):
+        def __getitem__(self, name: str) -> type:
+            if name == "absent":
+                raise ImportError("install the extra `absent`")
+            return Share
+
+    choice = Choice(Partly.fromkeys(["absent", "share"], int))
+    assert choice.name_of(Share) == "share"
+    with pytest.raises(LookupError, match="'absent' cannot be loaded: install the extra `absent`"):
+        choice.find("absent")
+
+
+def test_what_can_never_be_configured_is_refused_when_the_class_is_read() -> None:
+    @dataclass
+    class Loose:
+        extras: list[int]
+
+    @dataclass
+    class Unnamed:
+        critic: Count | None
+
+    with pytest.raises(TypeError, match=r"Loose\.extras has the annotation list\[int\], which cannot be configured"):
+        settings_of(Loose)
+    with pytest.raises(TypeError, match="Declare a choice"):
+        settings_of(Unnamed)
+
+
+@pytest.mark.parametrize("cls", [*FILTERS.values(), *ALGORITHMS.values()], ids=lambda cls: cls.__name__)
+def test_every_filter_and_algorithm_can_be_configured(cls: type) -> None:
+    assert from_json(cls, json.loads(json.dumps(to_json(cls())))) == cls()
+
+
+def test_a_whole_number_that_no_float_can_hold_is_a_problem_of_its_setting() -> None:
+    assert [
+        said.partition(", found")[0] for said in problems_of(Run, {"chooser": {"type": "share", "p": 10**400}})
+    ] == ["chooser.p: expected a number"]
+
+
+def test_very_many_unknown_settings_are_counted_and_not_looked_up_one_by_one() -> None:
+    tree = {"filter": {"type": "top_p", **{f"k{number}": 1 for number in range(50_000)}}}
+    tree |= {f"k{number}": 1 for number in range(50_000)}
+    began = time.process_time()
+    with pytest.raises(ConfigurationError, match="49,980 more unknown settings"):
+        from_json(TrainConfig, tree)
+    assert time.process_time() - began < 10
+
+
+@pytest.mark.parametrize(
+    ("settings", "names"),
+    [
+        (TrainConfig, ("groups", "group_size")),
+        (EvaluationConfig, ("tasks", "samples", "search_tasks")),
+        (GradientsSettings, ("groups", "group_size")),
+    ],
+)
+def test_more_episodes_than_memory_has_room_for_are_refused(settings: Any, names: tuple[str, ...]) -> None:
+    for name in names:
+        with pytest.raises(ValueError, match=f"{name} must be at most 1000000, found {10**20}"):
+            settings(**{name: 10**20})
+
+
+@pytest.mark.parametrize(
+    ("settings", "names"),
+    [
+        (TrainConfig, ("threads", "env_workers")),
+        (AuditSettings, ("threads", "connections")),
+        (GradientsSettings, ("threads",)),
+        (partial(replace, evaluation_settings(find_subject("echo"))), ("env_workers",)),
+        (partial(ServeSettings, env=Echo()), ("env_workers",)),
+        (partial(Vllm, url=("http://127.0.0.1:1",)), ("connections",)),
+        (LockStep, ("threads",)),
+        (Asynchronous, ("threads",)),
+        (PlayConfig, ("threads",)),
+    ],
+)
+def test_more_threads_or_processes_than_there_is_room_for_are_refused(settings: Any, names: tuple[str, ...]) -> None:
+    for name in names:
+        assert getattr(settings(**{name: 1024}), name) == 1024
+        with pytest.raises(ValueError, match=f"{name} must be at most 1024, found {10**18}"):
+            settings(**{name: 10**18})
+
+
+def test_a_pool_has_no_more_processes_than_a_system_has_room_for() -> None:
+    with pytest.raises(ValueError, match=f"A pool has 1 to 1024 worker processes, found {10**18}"):
+        WorkerPool(Echo(), 10**18)

@@ -1,0 +1,262 @@
+"""Searches over HTTP: both protocols, from a server of ours to the environment, and what an outage is."""
+
+from __future__ import annotations
+
+import http.client
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from heedful.envs.common.actions import format_reply
+from heedful.guarded import Raised, guarded_call
+from heedful.policies.servers import ForeignAnswer, ServerRefused, ServerUnreachable
+from heedful_envs.search_qa import retrieval_service
+from heedful.serving.connections import Limits
+from heedful.serving.server import EnvironmentServer
+from heedful.serving.sessions import Refusal
+from heedful_envs.search_qa.environment import SearchQA
+from heedful_envs.search_qa.index_command import index_file
+from heedful_envs.search_qa.retrieval.folder import open_index
+from heedful_envs.search_qa.retrieval_service import RetrievalService
+from heedful_envs.search_qa.server import read_ragen, read_search_r1
+from patience import PATIENCE
+from ports import nobody_at
+
+EXAMPLES = Path(__file__).parents[2] / "examples" / "search_qa"
+QUESTIONS = str(EXAMPLES / "flashrag.jsonl")
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return index_file(EXAMPLES / "corpus.jsonl", tmp_path_factory.mktemp("index"), "numpy")
+
+
+@pytest.fixture(scope="module")
+def service(folder: Path) -> RetrievalService:
+    return RetrievalService(open_index(folder), len(open_index(folder)))
+
+
+@pytest.fixture(scope="module")
+def url(service: RetrievalService) -> Iterator[str]:
+    yield from served(service)
+
+
+def served(service: Any, token: str = "") -> Iterator[str]:
+    server = EnvironmentServer(("127.0.0.1", 0), service, None, token, Limits(), lambda line: None)
+    thread = threading.Thread(target=server.serve_forever, daemon=True)
+    thread.start()
+    try:
+        yield server.url
+    finally:
+        server.shutdown()
+        server.server_close()
+        thread.join(PATIENCE)
+
+
+def search(env: SearchQA, seed: int, words: str) -> str:
+    episode = env.episode()
+    episode.start(env.task(seed), 0)
+    return episode.step(format_reply([f"search[{words}]"], "")).observation.text
+
+
+@pytest.mark.parametrize("protocol", ["search_r1", "ragen"])
+@pytest.mark.parametrize("ending", ["", "/", "/retrieve"])
+def test_a_served_index_shows_an_agent_what_the_index_itself_shows(
+    protocol: Any, ending: str, url: str, folder: Path
+) -> None:
+    served_one = SearchQA(questions=QUESTIONS, url=f"{url}{ending}", protocol=protocol)
+    own = SearchQA(questions=QUESTIONS, index=str(folder))
+    for seed in range(5):
+        for words in (own.question(seed), "town river", "nothing-like-this"):
+            assert search(served_one, seed, words) == search(own, seed, words)
+
+
+def test_the_first_protocol_answers_every_query_with_and_without_scores(service: RetrievalService) -> None:
+    body = {"queries": ["river", "bees born", "zzz"], "topk": 2, "return_scores": True}
+    status, answer = service.answer("POST", "/retrieve", body)
+    assert status == 200
+    assert [len(row) for row in answer["result"]] == [2, 2, 0]
+    first = answer["result"][0][0]
+    assert set(first["document"]) == {"id", "contents", "title", "text"}
+    assert first["document"]["contents"] == f'"{first["document"]["title"]}"\n{first["document"]["text"]}'
+    plain = service.answer("POST", "/retrieve", body | {"return_scores": False})[1]
+    assert plain["result"] == [[each["document"] for each in row] for row in answer["result"]]
+    # The published server mixes up two queries without scores.
+    two = service.answer("POST", "/retrieve", {"queries": ["river", "bees"], "topk": 1})[1]
+    assert [len(row) for row in two["result"]] == [1, 1]
+
+
+def test_the_second_protocol_numbers_its_results_by_rank(service: RetrievalService) -> None:
+    _, answer = service.answer("POST", "/retrieve", {"query": "river town"})
+    assert [each["id"] for each in answer["results"]] == [1, 2, 3, 4, 5]
+    assert answer["num_results"] == 5
+    assert service.answer("GET", "/health", {}) == (200, {"status": "ok", "passages": 48})
+
+
+@pytest.mark.parametrize(
+    ("body", "sentence"),
+    [
+        ({}, 'with "queries" .* or "query"'),
+        ({"queries": ["a"], "query": "a"}, "not both"),
+        ({"queries": "a"}, "a list of texts"),
+        ({"queries": [1]}, "a list of texts"),
+        ({"queries": ["a"] * 1000}, "at most 512 queries"),
+        ({"queries": ["a"], "topk": 0}, '"topk" as a whole number from 1 to 100'),
+        ({"queries": ["a"], "topk": True}, '"topk" as a whole number'),
+        ({"queries": ["a"], "return_scores": "yes"}, '"return_scores" as true or false'),
+        ({"query": ["a"]}, '"query" as text'),
+        ({"query": "a", "top_k": 1e9}, '"top_k" as a whole number'),
+        ([], "a JSON object"),
+    ],
+)
+def test_a_request_of_another_form_is_refused(body: Any, sentence: str, service: RetrievalService) -> None:
+    with pytest.raises(Refusal, match=sentence) as refused:
+        service.answer("POST", "/retrieve", body)
+    assert refused.value.status == 400
+
+
+def test_many_queries_for_large_passages_are_refused(
+    service: RetrievalService, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """512 queries for 100 passages of a megabyte each took all memory."""
+    body = {"queries": ["the"] * 512, "topk": 100}
+    monkeypatch.setattr(retrieval_service, "LARGEST_ANSWER", 1000)
+    with pytest.raises(Refusal, match=r"at most 1,000 characters together, found more after \d of 512 queries"):
+        service.answer("POST", "/retrieve", body)
+
+
+def test_other_paths_are_told_what_there_is(service: RetrievalService) -> None:
+    with pytest.raises(Refusal, match="known are GET /health, POST /retrieve"):
+        service.answer("GET", "/retrieve", {})
+
+
+def test_a_strange_host_name_is_refused(url: str) -> None:
+    connection = http.client.HTTPConnection("127.0.0.1", int(url.rpartition(":")[2]), timeout=PATIENCE)
+    connection.request("GET", "/health", headers={"Host": "evil.example"})
+    assert connection.getresponse().status == 421
+
+
+def test_a_token_is_sent_from_an_environment_variable(
+    service: RetrievalService, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SEARCH_KEY", "s3cret")
+    for address in served(service, token="s3cret"):
+        assert "[1]" in search(SearchQA(questions=QUESTIONS, url=address, key_env="SEARCH_KEY"), 0, "river")
+        with pytest.raises(ServerRefused, match="401"):
+            search(SearchQA(questions=QUESTIONS, url=address), 0, "river")
+
+
+class Flaky:
+    """Answers in another way than it should, the first times."""
+
+    def __init__(self, service: RetrievalService, failures: list[Any]) -> None:
+        self.service, self.failures, self.asked = service, failures, 0
+
+    def answer(self, method: str, path: str, body: Any) -> tuple[int, Any]:
+        self.asked += 1
+        if self.failures:
+            failure = self.failures.pop(0)
+            if isinstance(failure, int):
+                raise Refusal(failure, "not now")
+            return 200, failure
+        return self.service.answer(method, path, body)
+
+
+def test_a_server_that_fails_twice_is_asked_again(service: RetrievalService) -> None:
+    flaky = Flaky(service, [{"result": []}, 500])
+    for address in served(flaky):
+        assert "[1]" in search(SearchQA(questions=QUESTIONS, url=address), 0, "river")
+    assert flaky.asked == 3
+
+
+@pytest.mark.parametrize("failures", [[503] * 100, [{"result": "x"}] * 3, [500] * 3])
+def test_an_outage_is_an_error_and_neither_an_observation_nor_a_reward(
+    failures: list[Any], service: RetrievalService
+) -> None:
+    for address in served(Flaky(service, failures)):
+        env = SearchQA(questions=QUESTIONS, url=address, patience=0.5)
+        episode = env.episode()
+        episode.start(env.task(0), 0)
+        failed = guarded_call(lambda: episode.step(format_reply(["search[river]"], "")))  # noqa: B023
+        assert isinstance(failed, Raised)
+        assert isinstance(failed.error, ServerUnreachable)
+
+
+def test_a_server_that_is_not_there_is_named() -> None:
+    with nobody_at() as gone, pytest.raises(ServerUnreachable, match=re.escape(gone)):
+        search(SearchQA(questions=QUESTIONS, url=gone, patience=0.2), 0, "river")
+
+
+def test_a_refusal_is_not_repeated_and_gives_no_advice_on_models(service: RetrievalService) -> None:
+    flaky = Flaky(service, [404])
+    for address in served(flaky):
+        with pytest.raises(ServerRefused, match=r"404\): not now$"):
+            search(SearchQA(questions=QUESTIONS, url=address), 0, "river")
+    assert flaky.asked == 1
+
+
+@pytest.mark.parametrize(
+    ("read", "tree"),
+    [
+        (read_search_r1, None),
+        (read_search_r1, {"result": []}),
+        (read_search_r1, {"result": [[], []]}),
+        (read_search_r1, {"result": [[3]]}),
+        (read_search_r1, {"result": [[{"document": {"contents": "x"}}]]}),
+        (read_search_r1, {"result": [[{"document": {"contents": "x"}, "score": float("nan")}]]}),
+        (read_search_r1, {"result": [[{"document": {"contents": "x"}, "score": 10**400}]]}),
+        (read_search_r1, {"result": [[{"document": {}, "score": 1}]]}),
+        (read_ragen, {"result": []}),
+        (read_ragen, {"results": [{"content": 3, "score": 1}]}),
+        (read_ragen, {"results": ["x"]}),
+    ],
+)
+def test_an_answer_of_another_form_is_no_answer(read: Any, tree: Any) -> None:
+    with pytest.raises(ForeignAnswer):
+        read(tree)
+
+
+def test_the_commands_build_an_index_and_serve_it(tmp_path: Path) -> None:
+    run = [sys.executable, "-m", "heedful"]
+    out = tmp_path / "indexes"
+    command = [*run, "index", str(EXAMPLES / "hotpotqa.json"), "--out", str(out), "--engine", "numpy"]
+    first, again = (subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE) for _ in range(2))
+    assert (first.returncode, again.returncode) == (0, 0), first.stderr
+    assert first.stdout == again.stdout
+    assert "built: 48 passages of hotpotqa.json, by numpy" in first.stderr
+    assert "found: 48 passages of hotpotqa.json, by numpy" in again.stderr
+    server = subprocess.Popen([*run, "serve-search", str(out), "--port", "0"], stdout=subprocess.PIPE, text=True)
+    try:
+        assert server.stdout is not None
+        line = server.stdout.readline()
+        port = int(re.findall(r"at http://127\.0\.0\.1:(\d+); Ctrl-C ends it", line)[0])
+        connection = http.client.HTTPConnection("127.0.0.1", port, timeout=PATIENCE)
+        connection.request("GET", "/health")
+        assert json.loads(connection.getresponse().read()) == {"status": "ok", "passages": 48}
+        connection.putrequest("POST", "/retrieve")
+        connection.putheader("Content-Length", "9" * 26)
+        connection.endheaders()
+        refused = json.loads(connection.getresponse().read())["error"]
+        assert "found one of 26 digits: start the server with a larger --largest-request" in refused
+    finally:
+        os.kill(server.pid, signal.SIGINT)
+        assert server.wait(PATIENCE) == 0
+
+
+def test_a_corpus_that_is_none_is_a_sentence(tmp_path: Path) -> None:
+    run = [sys.executable, "-m", "heedful", "index"]
+    (tmp_path / "c.jsonl").write_text('{"text": "fine"}\n{"words": 1}\n')
+    command = [*run, str(tmp_path / "c.jsonl"), "--out", str(tmp_path / "out"), "--engine", "numpy"]
+    ended = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE)
+    assert ended.returncode == 2
+    assert "c.jsonl:2: expected a passage, found a row without the text field" in ended.stderr
+    assert not list((tmp_path / "out").iterdir())

@@ -1,0 +1,199 @@
+"""The environment of searches and answers: what is drawn, shown, found and paid."""
+
+from __future__ import annotations
+
+import dataclasses
+import random
+
+import pytest
+
+from heedful.envs.common.actions import format_reply
+from heedful.rollout.baselines import play, random_reply
+from heedful.types import Ending
+from heedful_envs.search_qa.encyclopaedia import index_of
+from heedful_envs.search_qa.environment import SearchQA
+from heedful_envs.search_qa.replies import read_action
+
+BRIEF = SearchQA(instructions="brief")
+VARIANTS = [
+    BRIEF,
+    SearchQA(),
+    SearchQA(instructions="brief", register="lines", neighbours=True),
+    SearchQA(instructions="brief", distractors=5, least_people=8, most_people=10, names="words", notes=3),
+    SearchQA(people_passages=True, notes=2, neighbours=True, names="words", distractors=8),
+    SearchQA(instructions="brief", sorted_register=True, distractors=0, notes=4, results=1),
+]
+
+
+@pytest.mark.parametrize("env", VARIANTS, ids=range(len(VARIANTS)))
+def test_a_search_for_a_school_finds_its_register_first(env: SearchQA) -> None:
+    for seed in range(100):
+        drawn = env.drawn(seed)
+        found = index_of(env.rules, seed, env.brief).search(drawn.school.name, 1)
+        assert found[0].passage.title == drawn.school.name
+
+
+def links_and_numbers(env: SearchQA, text: str) -> tuple[dict[str, str], dict[str, str]]:
+    """A brief register, read as text."""
+    text = text.partition("near")[0].strip(" ;\n")
+    if env.register == "links":
+        links, numbers = text.split(" ; ")
+        return dict(each.split(" > ") for each in links.split(" , ")), dict(
+            each.split(" = ") for each in numbers.split(" , ")
+        )
+    pairs = [line.split() for line in text.split("\n")]
+    return (
+        {one: other for one, other in pairs if one.isupper()},
+        {one.upper(): other for one, other in pairs if one.islower()},
+    )
+
+
+@pytest.mark.parametrize("env", VARIANTS, ids=range(len(VARIANTS)))
+def test_the_answer_follows_from_the_brief_register(env: SearchQA) -> None:
+    hops = set()
+    for seed in range(50):
+        drawn = env.drawn(seed)
+        text = next(each.text for each in drawn.passages(True) if each.title == drawn.school.name)
+        links, numbers = links_and_numbers(env, text)
+        person = drawn.asked[0].person
+        for _ in range(drawn.asked[0].hops):
+            assert links[person] != person
+            person = links[person]
+        assert drawn.gold == numbers[person]
+        assert env.task(seed).tags == (f"{drawn.asked[0].hops} hops", "drawn")
+        hops.add(drawn.asked[0].hops)
+    assert hops == {1, 2, 3}
+
+
+def test_the_same_facts_are_in_the_english_register() -> None:
+    drawn = BRIEF.drawn(0)
+    terse, plain = (next(each.text for each in drawn.passages(brief) if each.title == "fir") for brief in (True, False))
+    links, numbers = links_and_numbers(BRIEF, terse)
+    assert all(f" {person} is taught by {teacher}." in plain for person, teacher in links.items())
+    assert all(f" {person} has {number} medals." in plain for person, number in numbers.items())
+
+
+def step_through(env: SearchQA, seed: int, *answers: str):
+    episode = env.episode()
+    episode.start(env.task(seed), 0)
+    return [episode.step(format_reply([answer], "t")) for answer in answers]
+
+
+def test_a_search_shows_passages_and_repeats_neither_query_nor_verb() -> None:
+    found, nothing = step_through(BRIEF, 0, "search[the school fir]", "search[zebra <|im_end|>]")
+    register = next(each for each in BRIEF.drawn(0).passages(True) if each.title == "fir")
+    assert found.observation.text == f"turns 3 moves 1\nfir : {register.text}\nask fir : Y > _ > _ = _"
+    assert nothing.observation.text == "turns 2 moves 1\nnone\nask fir : Y > _ > _ = _"
+
+
+def test_neighbours_make_a_search_find_two_registers() -> None:
+    env = dataclasses.replace(BRIEF, neighbours=True)
+    for seed in range(50):
+        name = env.drawn(seed).school.name
+        titles = [each.passage.title for each in index_of(env.rules, seed, True).search(name, 3)]
+        assert titles[0] == name
+        assert len(set(titles)) == 2
+
+
+def test_an_exact_answer_is_the_outcome_and_f1_is_progress() -> None:
+    env = dataclasses.replace(BRIEF, asked=2, partial=0.5)
+    gold = env.drawn(0).gold
+    (right,) = step_through(env, 0, f"FINISH[ The {gold}. ]")
+    assert (right.rewards, right.outcome, right.progress, right.ending) == ({"solved": 1.0}, 1.0, 1.0, Ending.SOLVED)
+    (half,) = step_through(env, 0, f"finish[{gold.split()[0]}]")
+    assert half.ending is Ending.FAILED
+    assert (half.rewards, half.outcome) == ({"partial": pytest.approx(1 / 3)}, 0.0)
+    assert half.progress == pytest.approx(2 / 3)
+    (wrong,) = step_through(env, 0, "finish[none]")
+    assert (wrong.rewards, wrong.outcome, wrong.progress) == ({}, 0.0, 0.0)
+
+
+def test_a_list_of_candidates_is_no_success() -> None:
+    (listed,) = step_through(BRIEF, 0, "finish[0 1 2 3 4 5 6 7 8 9]")
+    assert (listed.outcome, listed.rewards) == (0.0, {})
+    assert listed.progress == pytest.approx(2 / 11)
+
+
+def test_the_last_turn_is_told_and_a_search_in_it_is_out_of_turns() -> None:
+    env = SearchQA(turns=2)
+    first, last = step_through(env, 0, "search[fir]", "search[fir]")
+    assert "This is your last turn: only finish[answer] counts." in first.observation.text
+    assert (last.ending, last.outcome, last.valid) == (Ending.OUT_OF_TURNS, 0.0, True)
+
+
+@pytest.mark.parametrize(
+    ("reply", "verb", "text", "kind"),
+    [
+        ("search[a b]", "search", "a b", ""),
+        (" Finish [ x [1] y ] ", "finish", "x [1] y", ""),
+        ("SEARCH[a]\n", "search", "a", ""),
+        ("finish[[x]]", "finish", "[x]", ""),
+        ("search[a\n  b]", "search", "a b", ""),
+        ("search[]", "", "", "empty action"),
+        ("finish[  ]", "", "", "empty action"),
+        ("search a", "", "", "unknown action"),
+        ("Paris", "", "", "unknown action"),
+        ("please search[a]", "", "", "unknown action"),
+        ("search[a] now", "", "", "unknown action"),
+        ("find[a]", "", "", "unknown action"),
+        (f"search[{'x' * 600}]", "", "", "too long"),
+    ],
+)
+def test_an_action_is_a_verb_and_the_text_between_the_outer_brackets(
+    reply: str, verb: str, text: str, kind: str
+) -> None:
+    action = read_action(format_reply([reply], "t"))
+    assert (action.verb, action.text, action.read.kind) == (verb, text, kind)
+
+
+def test_text_that_is_no_action_spends_the_turn() -> None:
+    fault, *_ = step_through(BRIEF, 0, "Paris")
+    assert fault.observation.text.startswith("invalid unknown action\nturns 3 moves 1\nask fir")
+    assert (fault.rewards, fault.ending) == ({"format": -0.1}, None)
+
+
+def test_a_random_player_answers_seldom_right() -> None:
+    rng = random.Random(1)
+    solved = sum(
+        play(BRIEF, BRIEF.task(seed), 0, lambda text, turn, seed=seed: random_reply(BRIEF, BRIEF.task(seed), rng))[
+            -1
+        ].ending
+        is Ending.SOLVED
+        for seed in range(300)
+    )
+    assert 10 <= solved <= 45
+
+
+def test_a_demonstrated_thought_follows_the_links() -> None:
+    pairs = BRIEF.demonstrate(BRIEF.task(0), random.Random(0))
+    assert [reply for _, reply in pairs] == [
+        "<think>fir</think><answer>search[fir]</answer>",
+        "<think>Y > K > X = 8</think><answer>finish[8]</answer>",
+    ]
+
+
+def test_a_thoughtless_demonstration_says_the_right_answer_alone() -> None:
+    env = dataclasses.replace(BRIEF, thoughtless=1.0, imperfect=1.0)
+    pairs = env.demonstrate(env.task(0), random.Random(0))
+    assert pairs[-1][1] == "<think></think><answer>finish[8]</answer>"
+
+
+@pytest.mark.parametrize(
+    ("knobs", "sentence"),
+    [
+        ({"least_hops": 2, "most_hops": 1}, "most_hops must be between 2 and 3"),
+        ({"least_people": 3}, "least_people must be at least 4"),
+        (
+            {"most_people": 10},
+            "need 30 names, and there are 26 letters. Choose fewer people or distractors, or names w",
+        ),
+        ({"partial": 1.0}, "partial must be at least 0 and less than 1"),
+        ({"asked": 5}, "asked must be between 1 and 4"),
+        ({"distractors": 0, "neighbours": True}, "distractors must be at least 1"),
+        ({"template": 0.6, "thoughtless": 0.6}, "may add up to 1"),
+        ({"names": "digits"}, "names must be 'letters' or 'words'"),
+    ],
+)
+def test_a_knob_out_of_range_is_a_sentence(knobs: dict, sentence: str) -> None:
+    with pytest.raises(ValueError, match=f"search_qa: .*{sentence}"):
+        SearchQA(**knobs)

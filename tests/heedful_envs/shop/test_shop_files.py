@@ -1,0 +1,380 @@
+"""WebShop's files: streamed, prepared once, and played."""
+
+from __future__ import annotations
+
+import importlib.util
+import io
+import json
+import os
+import random
+import resource
+import sqlite3
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from heedful.types import Ending
+from heedful_envs.shop.catalogue import stream
+from heedful_envs.shop.catalogue.nouns import check_spacy, nouns_of
+from heedful_envs.shop.catalogue.prepare import Sources, find_sources, prepare, prepare_drawn
+from heedful_envs.shop.catalogue.prepared import FILE, goal_of, open_shop
+from heedful_envs.shop.catalogue.products import NO_LIMIT, Product
+from heedful_envs.shop.catalogue.search import WordIndex
+from heedful_envs.shop.catalogue.stream import listed, named
+from heedful_envs.shop.catalogue.webshop import Faulty, Wish, read_amounts, read_human, read_options, read_product
+from heedful_envs.shop.environment import Shop
+from heedful_envs.shop.reward import terms
+from heedful_envs.shop.wishes import choices, meetable, why_unmet
+
+EXAMPLE = Path(__file__).parents[3] / "examples" / "webshop"
+ROW = {
+    "asin": "B01",
+    "name": "Lamp",
+    "full_description": None,
+    "small_description": "one text",
+    "pricing": "$9.99",
+    "product_category": "A › B",
+    "query": " Lamps ",
+    "customization_options": {"Color": [{"value": " Blue/White "}], "Gone": None},
+}
+
+
+@pytest.fixture(scope="module")
+def few(tmp_path_factory: pytest.TempPathFactory) -> str:
+    out = tmp_path_factory.mktemp("shops") / "few"
+    prepare(find_sources(EXAMPLE), out, "words")
+    return str(out)
+
+
+@pytest.fixture(autouse=True)
+def _no_warning(recwarn: pytest.WarningsRecorder) -> None:
+    """The rule for nouns is told each time a catalogue is opened. A test of its own looks at it."""
+
+
+def files(folder: Path, items: Any, human: Any = None) -> Sources:
+    (folder / "items_few.json").write_text(items if isinstance(items, str) else json.dumps(items))
+    if human is not None:
+        (folder / "items_human_ins.json").write_text(json.dumps(human))
+    return find_sources(folder)
+
+
+# --- Streams --------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("size", [7, 64, 1 << 20])
+def test_a_list_is_read_item_by_item_whatever_the_size_of_the_parts(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, size: int
+) -> None:
+    monkeypatch.setattr("heedful_envs.shop.catalogue.stream._CHUNK", size)
+    items = [{"a": 'x"],[{\\', "b": [1, [2, {"c": "}"}]]}, 3, "text, [more]", None, {"é": "日本\n"}, []]
+    (tmp_path / "one.json").write_text("\ufeff \n" + json.dumps(items, indent=1, ensure_ascii=False) + "\n")
+    assert [value for _, value in listed(tmp_path / "one.json")] == items
+    (tmp_path / "two.json").write_text(json.dumps({str(number): each for number, each in enumerate(items)}, indent=2))
+    found = list(named(tmp_path / "two.json"))
+    assert [(name, value) for _, name, value in found] == [(str(place), each) for place, each in enumerate(items)]
+
+
+def test_a_text_of_escapes_takes_no_more_memory_than_it_has_bytes(tmp_path: Path) -> None:
+    (tmp_path / "rows.json").write_text('["' + "\\n" * 2_000_000 + '"]')
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    assert len([*listed(tmp_path / "rows.json")]) == 1
+    assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 100_000, "kilobytes"
+
+
+def test_a_pipe_in_the_place_of_a_file_is_refused(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "rows.json")
+    with pytest.raises(OSError, match="a pipe or a device"):
+        next(listed(tmp_path / "rows.json"))
+
+
+def test_an_item_comes_with_its_line_and_a_bad_one_as_its_error(tmp_path: Path) -> None:
+    (tmp_path / "a.json").write_text('[\n{"a": 1},\n{"a": nope},\n\n{"a":\n 3}, 4]')
+    found = list(listed(tmp_path / "a.json"))
+    assert [line for line, _ in found] == [2, 3, 5, 6]
+    assert isinstance(found[1][1], ValueError)
+    assert [value for _, value in found if not isinstance(value, ValueError)] == [{"a": 1}, {"a": 3}, 4]
+
+
+def test_half_a_letter_is_a_bad_item_and_a_whole_one_is_none(tmp_path: Path) -> None:
+    (tmp_path / "a.json").write_text(r'[{"a": "\ud83d"}, {"a": "\ud83d\ude00"}, {"a": "\\ud83d"}]')
+    (_, half), *whole = listed(tmp_path / "a.json")
+    assert "half of a pair of surrogates" in str(half)
+    assert [value for _, value in whole] == [{"a": "😀"}, {"a": "\\ud83d"}]
+
+
+def test_a_text_without_an_end_is_read_in_ever_larger_parts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each part is searched from the beginning of the text."""
+    sizes: list[int] = []
+
+    class Counted(io.BytesIO):
+        def read(self, size: int | None = -1) -> bytes:
+            sizes.append(size or 0)
+            return super().read(size)
+
+    monkeypatch.setattr(stream, "_CHUNK", 7)
+    monkeypatch.setattr(stream, "open_file", lambda path: Counted(b'["' + b"x" * 70_000))
+    with pytest.raises(ValueError, match="Expected the end of a list"):
+        list(listed(tmp_path / "a.json"))
+    assert len(sizes) < 20
+
+
+@pytest.mark.parametrize(
+    ("text", "sentence"),
+    [
+        ('{"a": 1}', "Expected a list"),
+        ('[{"a": 1},\n {"b"', "of line 2"),
+        ("[1,\n2]\n[3]\n", r"a list that ends in line 2, found b'\[3\]'\. Keep one list"),
+    ],
+)
+def test_another_file_or_one_that_was_cut_is_refused(tmp_path: Path, text: str, sentence: str) -> None:
+    (tmp_path / "a.json").write_text(text)
+    with pytest.raises(ValueError, match=sentence):
+        list(listed(tmp_path / "a.json"))
+
+
+# --- Rows -----------------------------------------------------------------------------------------------------------
+
+
+def test_a_row_becomes_a_product_as_webshop_reads_it() -> None:
+    read = read_product(ROW, ("soft",))
+    assert (read.id, read.title, read.query, read.price, read.price_text) == ("B01", "Lamp", "lamps", 9.99, "$9.99")
+    assert read.options == (("color", ("blue | white",)),)
+    assert (read.bullets, read.description, read.attributes) == (("one text",), "", ("soft",))
+
+
+@pytest.mark.parametrize(
+    ("change", "why"),
+    [
+        ({"asin": "B0123456789"}, "asin is 'B0123456789', expected 1 to 10 characters"),
+        ({"asin": "nan"}, "asin is 'nan'"),
+        ({"asin": 7}, "asin is no text"),
+        ({"name": " "}, "name is empty"),
+        ({"pricing": "$"}, "pricing is '\\$'"),
+        ({"pricing": "free"}, "pricing is 'free'"),
+        ({"pricing": "$1.2.3"}, "pricing is"),
+        ({"customization_options": {"color": ["red"]}}, "the values of the option 'color'"),
+        ({"customization_options": "red"}, "customization_options is 'red'"),
+    ],
+)
+def test_a_bad_row_says_what_is_wrong(change: dict[str, Any], why: str) -> None:
+    with pytest.raises(Faulty, match=why):
+        read_product(ROW | change, ())
+
+
+def test_prices_are_read_as_amounts_after_dollar_signs() -> None:
+    assert read_amounts("$5.00$1,299.99$7") == [5.0, 1299.99]
+    assert read_amounts("$5.00 - $9.99") == [5.0, 9.99]
+    assert read_amounts("") == read_amounts(None) == []
+    assert read_options("") == ()
+
+
+def test_a_price_that_no_float_holds_is_refused() -> None:
+    with pytest.raises(Faulty, match="expected amounts"):
+        read_amounts("$" + "9" * 400)
+
+
+def test_bad_rows_are_left_out_named_by_line_and_counted(tmp_path: Path) -> None:
+    rows = [json.dumps(ROW), json.dumps(ROW | {"asin": "B02", "pricing": "free"}), "{nope}", json.dumps(ROW), "7"]
+    human = {"B01": [{"instruction": "i want a lamp", "instruction_attributes": []}, "x"], "B99": []}
+    count = prepare(files(tmp_path, "[\n" + ",\n".join(rows) + "]", human), tmp_path / "out", "words")
+    assert count.products == 1
+    assert count.named[:3] == [
+        "items_human_ins.json:1: instruction_attributes is empty",
+        "items_human_ins.json:1: an instruction is no object but x",
+        "items_few.json:3: pricing is 'free', expected amounts such as $5.00$9.99",
+    ]
+    assert count.left_out["bad rows of items_few.json"] == 3
+    assert count.left_out["products with the asin of an earlier one"] == 1
+    assert count.left_out["instructions of products that are not there"] == 1
+
+
+def test_bad_instructions_do_not_hide_what_is_wrong_with_the_products(tmp_path: Path) -> None:
+    human = {"B01": ["x"] * 20}
+    with pytest.raises(ValueError, match=r"found none that can be used: .*items_few\.json:1: pricing is 'free'"):
+        prepare(files(tmp_path, json.dumps([ROW | {"pricing": "free"}]), human), tmp_path / "out", "words")
+
+
+def test_a_folder_without_products_or_with_two_files_of_them_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match=r"Expected a file of products such as items_shuffle.json"):
+        find_sources(tmp_path)
+    for name in ("items_shuffle.json", "items_shuffle_1000.json"):
+        (tmp_path / name).write_text("[]")
+    with pytest.raises(ValueError, match=r"found items_shuffle.json, items_shuffle_1000.json; name one with --items"):
+        find_sources(tmp_path)
+    with pytest.raises(ValueError, match="found none that can be used"):
+        prepare(Sources(items=tmp_path / "items_shuffle.json"), tmp_path / "out", "words")
+    assert not (tmp_path / "out").exists()
+
+
+# --- Goals ----------------------------------------------------------------------------------------------------------
+
+LAMP = Product(
+    id="B01",
+    title="Lamp",
+    price=10.5,
+    price_text="$10.5",
+    query="lamps",
+    attributes=("soft",),
+    options=(("color", ("red", "titanium")), ("size", ("10", "12"))),
+    nouns=("lamp",),
+)
+
+
+def test_options_are_chosen_so_that_every_asked_one_is_met() -> None:
+    assert choices(LAMP, ("12", "red")) == {"size": "12", "color": "red"}
+    assert choices(LAMP, (("size", "10"),)) == {"size": "10"}
+    assert choices(LAMP, ("red", "titanium")) is None, "both are colors"
+    assert choices(LAMP, ("large",)) is None
+    assert choices(LAMP, ()) == {}
+
+
+def test_a_goal_that_its_own_product_cannot_meet_is_known() -> None:
+    def why(attributes: tuple[str, ...], options: tuple[str, ...]) -> str:
+        return why_unmet(LAMP, goal_of(LAMP, Wish("human", "a lamp", attributes, options), ()))
+
+    assert why(("soft",), ("red", "10")) == ""
+    assert why(("hard",), ()) == "it lacks an asked attribute"
+    assert why(("soft",), ("large",)) == "no values of its options meet the asked ones"
+    assert meetable(LAMP) == (("color", ("red",)), ("size", ("10", "12")))
+
+
+def test_a_synthetic_goal_names_its_options_and_a_limit_that_is_the_same_each_time() -> None:
+    wish = Wish("synthetic", "Find me soft lamps", ("soft",), ())
+    goal = goal_of(LAMP, wish, (("color", "red"), ("size", "12")))
+    assert (
+        goal.text == f"Find me soft lamps with color: red, and size: 12, and price lower than {goal.limit:.2f} dollars"
+    )
+    assert goal.limit in (30.0, 40.0, 50.0)
+    assert goal_of(LAMP, wish, (("color", "red"), ("size", "12"))) == goal
+    dear = goal_of(Product(**{**_fields(LAMP), "price": 985.0}), wish, ())
+    assert (dear.text, dear.limit) == ("Find me soft lamps", NO_LIMIT)
+
+
+def _fields(product: Product) -> dict[str, Any]:
+    return {name: getattr(product, name) for name in Product.__dataclass_fields__}
+
+
+def test_human_instructions_lose_their_stop_and_need_an_attribute() -> None:
+    row = {"instruction": "i want a lamp.", "instruction_attributes": ["soft"], "instruction_options": ["red"]}
+    assert read_human(row) == Wish("human", "i want a lamp", ("soft",), ("red",))
+    with pytest.raises(Faulty, match="instruction_attributes is empty"):
+        read_human(row | {"instruction_attributes": []})
+
+
+# --- Prepared catalogues --------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("goals", ["human", "synthetic"])
+def test_the_example_files_are_played_and_every_goal_can_be_met(few: str, goals: Any) -> None:
+    env = Shop(catalogue=few, goals=goals)
+    seen, products = set(), set()
+    for seed in range(60):
+        task, goal = env.task(seed), env.goal(seed)
+        assert task == Shop(catalogue=few, goals=goals).task(seed)
+        seen.add(task.id)
+        products.add((goal.product, task.split))
+        pairs = env.demonstrate(task, random.Random(seed))
+        episode = env.episode()
+        episode.start(task, 0)
+        step = [episode.step(reply) for _, reply in pairs][-1]
+        assert (step.ending, step.rewards) == (Ending.SOLVED, {"purchase": 1.0})
+    assert len(seen) > (8 if goals == "human" else 30)
+    assert len(products) == len({product for product, _ in products}), "a product is in one split"
+
+
+def test_preparing_again_gives_the_same_catalogue(few: str, tmp_path: Path) -> None:
+    prepare(find_sources(EXAMPLE), tmp_path / "again", "words")
+    dumps = []
+    for folder in (Path(few), tmp_path / "again"):
+        with sqlite3.connect(folder / FILE) as tables:
+            dumps.append("\n".join(tables.iterdump()))
+        tables.close()
+    assert dumps[0] == dumps[1]
+    one, other = Shop(catalogue=few), Shop(catalogue=str(tmp_path / "again"))
+    assert [one.goal(seed) for seed in range(50)] == [other.goal(seed) for seed in range(50)]
+
+
+def test_a_folder_that_is_not_empty_is_not_written_over(few: str) -> None:
+    with pytest.raises(ValueError, match=r"Expected a new folder for the catalogue, but .* is not empty"):
+        prepare_drawn(5, 0, Path(few))
+
+
+def test_a_drawn_catalogue_has_as_many_products_as_asked_and_searches_like_the_small_index(tmp_path: Path) -> None:
+    from heedful_envs.shop.catalogue.products import searched_text
+
+    count = prepare_drawn(700, 3, tmp_path / "drawn")
+    assert (count.products, count.met["synthetic"]) == (700, 700)
+    shop = open_shop(str(tmp_path / "drawn"))
+    products = [shop.product(f"D{number:08}") for number in range(700)]
+    index = WordIndex((one.id, searched_text(one)) for one in products)
+    for words in ("soft lamp", "white small drum tent", "kettle", "nothing such", "", "giant A"):
+        assert shop.search(words, 50) == index.search(words, 50)
+
+
+def test_an_index_of_several_blocks_finds_the_same(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    prepare_drawn(100, 0, tmp_path / "one")
+    monkeypatch.setattr("heedful_envs.shop.catalogue.postings.BLOCK", 30)
+    prepare_drawn(100, 0, tmp_path / "several")
+    one, several = (open_shop(str(tmp_path / name)) for name in ("one", "several"))
+    for words in ("soft lamp", "white small drum", "by"):
+        assert one.search(words, 50) == several.search(words, 50)
+
+
+def test_goals_that_cannot_be_met_are_played_only_when_asked_for(tmp_path: Path) -> None:
+    human = {"B01": [{"instruction": "x", "instruction_attributes": ["hard"], "instruction_options": []}]}
+    prepare(files(tmp_path, [ROW], human), tmp_path / "out", "words")
+    with pytest.raises(
+        ValueError, match=r"has no human or synthetic goals that can be met. 1 goals cannot .*every-goal"
+    ):
+        Shop(catalogue=str(tmp_path / "out"))
+    env = Shop(catalogue=str(tmp_path / "out"), every_goal=True)
+    goal = env.goal(0)
+    assert terms(env.stock(0).product("B01"), goal, []).reward == 1 / 2
+    with pytest.raises(ValueError, match="are not demonstrated"):
+        env.demonstrate(env.task(0), random.Random(0))
+
+
+def test_webshops_own_files_in_place_of_a_catalogue_are_answered_with_the_command() -> None:
+    for place in (EXAMPLE, EXAMPLE / "items_few.json"):
+        with pytest.raises(ValueError, match=f"heedful prepare-shop {EXAMPLE} --out DIR"):
+            Shop(catalogue=str(place))
+    with pytest.raises(ValueError, match="expected a folder that heedful prepare-shop made, found none"):
+        Shop(catalogue="nowhere")
+
+
+def test_without_spacy_the_sentence_names_the_extra_and_its_own_command_and_the_rule_is_told(
+    few: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
+    with pytest.raises(ModuleNotFoundError, match=r"heedful\[webshop\].*python -m spacy download en_core_web_sm"):
+        check_spacy()
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: name == "spacy" or None)
+    with pytest.raises(ModuleNotFoundError, match=r"model en_core_web_sm, which is not installed: python -m spacy"):
+        check_spacy()
+    assert "Nouns by a rule" in Shop(catalogue=few).summary
+    from heedful_envs.shop.catalogue.prepared import PreparedShop
+
+    with pytest.warns(UserWarning, match="was prepared without spaCy"):
+        PreparedShop(Path(few))
+
+
+def test_the_rule_takes_every_word_but_stop_words_with_repeats() -> None:
+    titles = ["The Bar 3.1 for a Bar", "of the"]
+    assert list(nouns_of(titles, "words")) == [("bar", "3", "1", "bar"), ()]
+
+
+@pytest.mark.skipif(importlib.util.find_spec("en_core_web_sm") is None, reason="spaCy's model is not installed here")
+def test_spacy_finds_nouns_and_names() -> None:
+    assert list(nouns_of(["the red lamp stands on a table"], "spacy")) == [("lamp", "table")]
+
+
+def test_an_outage_is_an_error_and_no_observation(few: str, tmp_path: Path) -> None:
+    import shutil
+
+    shutil.copytree(few, tmp_path / "copy")
+    env = Shop(catalogue=str(tmp_path / "copy"))
+    task = env.task(0)
+    (tmp_path / "copy" / FILE).unlink()
+    with pytest.raises(ValueError, match="expected a folder that heedful prepare-shop made"):
+        env.episode().start(task, 0)
