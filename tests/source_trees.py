@@ -1,4 +1,4 @@
-"""The modules of heedful and its annexes as syntax trees. Each file is parsed and walked once, whatever number of tests reads it."""
+"""The modules of heedful and its annexes as syntax trees. Each file is parsed and walked once."""
 
 import ast
 from functools import cache

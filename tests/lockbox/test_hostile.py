@@ -6,11 +6,11 @@ from collections.abc import Iterator
 from contextlib import ExitStack
 
 import pytest
-from tests.lockbox.hostile import BEGIN, BROKEN_SOURCES, EXHAUSTING, QUICK, QUICK_EXHAUSTING
 
 from lockbox import Limits, Outcome, Sandbox, SandboxError, proof
 from lockbox.proof import LEVELS, Traps, breaches
 from patience import PATIENCE
+from tests.lockbox.hostile import BEGIN, BROKEN_SOURCES, EXHAUSTING, QUICK, QUICK_EXHAUSTING
 
 LIMITS = Limits(cpu=1, wall=30, memory=256 << 20, output=1 << 16)
 

@@ -15,11 +15,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.lockbox.hostile import BEGIN, EXHAUSTING, QUICK
 
 from lockbox import Limits, NotPlain, Sandbox, SandboxError, opened
 from lockbox.messages import decode_value, encode_value
 from patience import comes
+from tests.lockbox.hostile import BEGIN, EXHAUSTING, QUICK
 
 LIMITS = Limits(cpu=2, wall=60, memory=256 << 20, output=1 << 16)
 

@@ -6,7 +6,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from written_runs import WrittenRuns
 
 from heedful import cli
 from research.correlations.clustered import Kind, Readings, correlation
@@ -18,6 +17,7 @@ from research.correlations.report import (
     read_correlations,
 )
 from research.correlations.runs import RunSeries, find_runs
+from written_runs import WrittenRuns
 
 SUCCESS = "eval/val/sampled/success"
 MI = "information/first_turn/mi"

@@ -9,7 +9,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from written_runs import WrittenRuns
 
 from heedful.studies import find_study
 from heedful.studies.analyses import Factor, Factorial
@@ -20,6 +19,7 @@ from heedful.studies.page import _remeasured, markdown
 from heedful.studies.study_folder import StudyFolder
 from heedful.studies.verdict import verdict
 from heedful.types import Metric
+from written_runs import WrittenRuns
 
 HALF = [(*levels, sum(levels) % 2 == 1) for levels in itertools.product((False, True), repeat=4)]
 """16 of the 32 combinations of five factors: no effect of one is mixed with one of two."""

@@ -5,11 +5,11 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
-from written_runs import WrittenRuns
 
 from heedful.studies.running import processes
 from heedful.studies.running.processes import Child
 from warm import in_place_of_popen
+from written_runs import WrittenRuns
 
 
 @pytest.fixture

@@ -8,7 +8,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from written_runs import WrittenRuns
 
 from heedful.report.record import Point, Series
 from heedful.storage import write_rollouts
@@ -19,6 +18,7 @@ from heedful.studies.page import command, markdown, write_results
 from heedful.studies.tables import interaction_rows, measure_rows
 from heedful.studies.verdict import verdict
 from heedful.types import Ending, Group, Metric, Task, Trajectory
+from written_runs import WrittenRuns
 
 SUCCESS = "eval/val/sampled/success"
 

@@ -13,8 +13,8 @@ if TYPE_CHECKING:
     from heedful.diagnostics.gradient.metrics import gradient_metrics
     from heedful.diagnostics.regimes import label_regime
     from heedful.diagnostics.signal import rollout_metrics, spread_metrics, verdict_metrics
-    from heedful.diagnostics.text import text_metrics
     from heedful.diagnostics.task_triage import histories, triage
+    from heedful.diagnostics.text import text_metrics
 
 __all__ = [
     "behaviour",

@@ -4,10 +4,7 @@ from __future__ import annotations
 
 import math
 import random
-import socket
 import struct
-import threading
-import time
 from fractions import Fraction
 from typing import Any
 
@@ -16,8 +13,6 @@ import pytest
 
 from heedful.boundary.limits import LARGEST_REWARD
 from heedful.envs.transport.wire import (
-    LARGEST_FRAME,
-    Line,
     WireError,
     checked_step,
     decode,
@@ -32,7 +27,6 @@ from heedful.envs.transport.wire import (
     task_tree,
 )
 from heedful.types import Ending, Observation, Step, Task
-from patience import PATIENCE
 
 TEXTS = ("", "plain", "ü 漢字 \x00 \n", "\ud800 a lone surrogate", "<|im_end|>", '"}{', "\u2028")
 
@@ -152,37 +146,6 @@ def test_a_step_says_with_a_plain_bool_whether_it_was_valid(valid: Any) -> None:
     checked = checked_step(Step(Observation("x"), valid=valid))
     assert type(checked.valid) is bool
     assert checked.valid == bool(valid)
-
-
-@pytest.fixture
-def lines() -> Any:
-    ours, theirs = socket.socketpair()
-    yield Line(ours), Line(theirs), theirs
-    ours.close()
-    theirs.close()
-
-
-def test_messages_arrive_whole_and_in_order_whatever_their_size(lines: Any) -> None:
-    here, there, _ = lines
-    messages = [b"", b"a", bytes(3_000_000), b"", b"end"]
-    sender = threading.Thread(target=lambda: [here.send(message) for message in messages])
-    sender.start()
-    assert [there.receive(time.monotonic() + PATIENCE) for _ in messages] == messages
-    sender.join()
-
-
-def test_a_line_says_what_is_wrong_with_it(lines: Any) -> None:
-    here, there, raw = lines
-    with pytest.raises(TimeoutError):
-        here.receive(time.monotonic() + 0.05)
-    raw.sendall((LARGEST_FRAME + 1).to_bytes(4, "big"))
-    with pytest.raises(WireError, match="at most 67,108,864 bytes, found one of 67,108,865"):
-        here.receive()
-    there.close()
-    with pytest.raises(EOFError):
-        Line(here._connection).receive()
-    with pytest.raises(EOFError):
-        here.send(b"x")
 
 
 @pytest.mark.parametrize("message", [b"{", b"\xff", b"[" * 100_000])

@@ -19,10 +19,10 @@ import pytest
 from heedful.envs.common.actions import format_reply
 from heedful.guarded import Raised, guarded_call
 from heedful.policies.servers import ForeignAnswer, ServerRefused, ServerUnreachable
-from heedful_envs.search_qa import retrieval_service
 from heedful.serving.connections import Limits
 from heedful.serving.server import EnvironmentServer
 from heedful.serving.sessions import Refusal
+from heedful_envs.search_qa import retrieval_service
 from heedful_envs.search_qa.environment import SearchQA
 from heedful_envs.search_qa.index_command import index_file
 from heedful_envs.search_qa.retrieval.folder import open_index

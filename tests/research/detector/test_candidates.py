@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
-from written_runs import WrittenRuns
 
 from heedful.studies import find_study
 from heedful.studies.declaration import Arm, Hunt, Study, study_from_json, study_to_json, train
@@ -17,6 +16,7 @@ from heedful.studies.study_folder import StudyFolder
 from heedful.studies.verdict import verdict
 from heedful.types import Metric
 from research.detector.candidates import counted
+from written_runs import WrittenRuns
 
 HUNT = Hunt("Hunt", ("mi", "influence"), fresh_seeds=(7, 8))
 VALID = [1.0] * 6

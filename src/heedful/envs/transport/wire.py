@@ -14,8 +14,6 @@ import json
 import math
 import random
 import reprlib
-import socket
-import time
 from collections.abc import Mapping
 from numbers import Real
 from typing import Any
@@ -31,7 +29,6 @@ Tree = Any
 LARGEST_FRAME = 64 * 2**20
 """Bytes: a longer message is not an answer of an environment, but a line out of step or an attack on memory."""
 
-_HEADER = 4
 _ENDINGS = {ending.value: ending for ending in Ending}
 
 LONGEST_TEXT = 4_000_000
@@ -298,60 +295,6 @@ def _brief() -> reprlib.Repr:
 
 
 _BRIEF = _brief()
-
-
-class Line:
-    """One end of a stream socket for whole messages: four bytes of length, then that many bytes.
-
-    Not for two threads at once. Raises EOFError where the other end has closed, TimeoutError past a deadline, WireError
-    for what is no message.
-    """
-
-    def __init__(self, connection: socket.socket) -> None:
-        self._connection = connection
-        self._unread = bytearray()
-
-    def send(self, message: bytes, deadline: float | None = None) -> None:
-        """`deadline`: on the clock of `time.monotonic`. `None` = wait as long as it takes."""
-        self._connection.settimeout(_left(deadline))
-        try:
-            self._connection.sendall(len(message).to_bytes(_HEADER, "big") + message)
-        except (BrokenPipeError, ConnectionResetError) as error:
-            raise EOFError("the other end has closed") from error
-
-    def receive(self, deadline: float | None = None) -> bytes:
-        """The next message, which may be empty."""
-        self._fill(_HEADER, deadline)
-        length = int.from_bytes(self._unread[:_HEADER], "big")
-        if length > LARGEST_FRAME:
-            raise WireError(f"Expected a message of at most {LARGEST_FRAME:,} bytes, found one of {length:,}.")
-        self._fill(_HEADER + length, deadline)
-        message = bytes(self._unread[_HEADER : _HEADER + length])
-        del self._unread[: _HEADER + length]
-        return message
-
-    def close(self) -> None:
-        self._connection.close()
-
-    def _fill(self, wanted: int, deadline: float | None) -> None:
-        while len(self._unread) < wanted:
-            self._connection.settimeout(_left(deadline))
-            try:
-                part = self._connection.recv(2**16)
-            except ConnectionResetError as error:
-                raise EOFError("the other end has closed") from error
-            if not part:
-                raise EOFError("the other end has closed")
-            self._unread += part
-
-
-def _left(deadline: float | None) -> float | None:
-    if deadline is None:
-        return None
-    left = deadline - time.monotonic()
-    if left <= 0:
-        raise TimeoutError("the time is over")
-    return left
 
 
 def encode(tree: Tree) -> bytes:
