@@ -25,7 +25,7 @@ def test_heedfuls_own_needs_have_the_versions_of_all_other_tests() -> None:
 
 
 def test_the_pinned_verl_is_of_the_series_that_heedful_expects() -> None:
-    source = ROOT / "src" / "heedful" / "integrations" / "verl" / "compatibility.py"
+    source = ROOT / "src" / "heedful_verl" / "compatibility.py"
     tested = re.search(r'^TESTED = "([\d.]+)"', source.read_text(encoding="utf-8"), flags=re.MULTILINE)
     assert tested is not None
     assert pins("constraints-verl.txt")["verl"].startswith(f"{tested.group(1)}.")

@@ -182,7 +182,7 @@ class _Order:
 def _started(level: Level) -> _Supervisor:
     """Start a supervisor with an empty environment, outside the session of the trainer. Raises SandboxError."""
     ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-    home = Path(__file__).resolve().parents[2]
+    home = Path(__file__).resolve().parents[1]
     command = (
         f"import sys; sys.path.insert(0, {str(home)!r}); from lockbox import supervisor; "
         "supervisor.preload(); supervisor.main()"

@@ -100,7 +100,7 @@ def test_other_knobs_than_the_file_has_are_noticed() -> None:
 
 def test_a_row_of_another_dataset_is_refused_with_the_command_that_writes_one() -> None:
     for row in ({}, {"extra_info": None}, {"extra_info": {"index": 3}}):
-        with pytest.raises(ValueError, match=r"Expected a row of a task file .*heedful\.integrations\.verl\.tasks"):
+        with pytest.raises(ValueError, match=r"Expected a row of a task file .*heedful_verl\.tasks"):
             read_task_row(row)
 
 

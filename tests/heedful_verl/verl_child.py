@@ -13,7 +13,7 @@ HERE = Path(__file__).resolve().parent
 
 def main(folder: Path, last: int) -> None:
     """Train with a checkpoint after every second step, and die in the update of step `last`."""
-    sys.path[:0] = [str(HERE), str(HERE.parents[2] / "examples" / "verl_on_a_cpu")]
+    sys.path[:0] = [str(HERE), str(HERE.parents[1] / "examples" / "verl_on_a_cpu")]
     from cpu_session import composed, prepare, ray_and_queue, trainer_of
 
     environment = prepare(["heedful_verl.register"])

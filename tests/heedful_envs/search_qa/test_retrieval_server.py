@@ -31,7 +31,7 @@ from heedful_envs.search_qa.server import read_ragen, read_search_r1
 from patience import PATIENCE
 from ports import nobody_at
 
-EXAMPLES = Path(__file__).parents[2] / "examples" / "search_qa"
+EXAMPLES = Path(__file__).parents[3] / "examples" / "search_qa"
 QUESTIONS = str(EXAMPLES / "flashrag.jsonl")
 
 
