@@ -4,9 +4,9 @@ Promise: torch-free. Every setting of a tree or a command line is applied, or re
 
 A field is a nested dataclass, a plain value, or a *choice*: one of several dataclasses, picked by name.
 
-    @dataclass(frozen=True)
+    @settings
     class Train:
-        steps: int = 80
+        steps: Annotated[int, Interval(ge=1)] = 80
         \"\"\"Number of updates.\"\"\"
         filter: Annotated[Filter, Choice({"top_p": TopP, "top_k": TopK})] = TopP()
 
@@ -27,11 +27,14 @@ docstrings are the command's help.
     config = line.settings(Train, preset(line.words.env))
 
 Types of fields: bool, int, float, str, Path, Literal, Enum, None, unions of these, tuples, dataclasses and choices.
-The string literal under a field is its documentation.
+Bounds of a value stand in its annotation (`annotated_types`). A class under `@settings` holds to its annotations in
+Python, too; any other dataclass can be configured, and is checked when it is read. The string literal under a field is
+its documentation.
 """
 
 from heedful.boundary.command import CommandLine
 from heedful.boundary.command_line import parse
+from heedful.boundary.decorator import check_settings, settings
 from heedful.boundary.foreign_text import clean, complain, cut, listed, shown, tell
 from heedful.boundary.limits import (
     COLDEST,
@@ -39,6 +42,19 @@ from heedful.boundary.limits import (
     MOST_AT_ONCE,
     MOST_EPISODES,
     MOST_SECONDS,
+    Count,
+    CountOrNone,
+    Episodes,
+    NotNegative,
+    PositiveShare,
+    Seconds,
+    Share,
+    Temperature,
+    Text,
+    Threads,
+    Tokens,
+    Wait,
+    Workers,
     number_of,
     refuse_above,
     refuse_below,
@@ -57,14 +73,28 @@ __all__ = [
     "Choice",
     "CommandLine",
     "ConfigurationError",
+    "Count",
+    "CountOrNone",
+    "Episodes",
     "GetsSecret",
     "NamesCode",
     "NamesSecret",
+    "NotNegative",
     "Positional",
+    "PositiveShare",
     "Problem",
+    "Seconds",
     "Setting",
+    "Share",
     "Shown",
     "TakesWallAway",
+    "Temperature",
+    "Text",
+    "Threads",
+    "Tokens",
+    "Wait",
+    "Workers",
+    "check_settings",
     "clean",
     "complain",
     "cut",
@@ -75,6 +105,7 @@ __all__ = [
     "refuse_above",
     "refuse_below",
     "refuse_seconds",
+    "settings",
     "settings_of",
     "shown",
     "tell",

@@ -10,8 +10,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Generic, TypeVar
 
 from heedful.boundary.command_line import Given, Naming, read_flags, read_settings, refuse, split, stray
-from heedful.boundary.docs import field_docs
-from heedful.boundary.explain import flag_of, help_text, is_switch
+from heedful.boundary.explain import field_docs, flag_of, help_text, is_switch
 from heedful.boundary.foreign_text import tell
 from heedful.boundary.schema import MISSING, RESERVED, Many, Positional, Setting, describe, settings_of
 from heedful.boundary.tree import Problem, Tree, read, start

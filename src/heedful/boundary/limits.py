@@ -1,9 +1,15 @@
-"""One sentence for every number that is too small or too large."""
+"""Bounds of settings that many classes share, as annotations, and the few upper bounds that keep a typing error or a
+file of somebody else from taking all time and memory.
+
+A field says its own bound where no name here fits: `kl: Annotated[float, Interval(ge=0, le=100)] = 0.0`.
+"""
 
 from __future__ import annotations
 
 from numbers import Integral, Real
-from typing import Any
+from typing import Annotated, Any, TypeAlias
+
+from annotated_types import Interval, MinLen
 
 MOST_AT_ONCE = 1024
 """Threads, or processes, that a command starts. All are started, and a system has room for a few thousand."""
@@ -20,14 +26,32 @@ MOST_TOKENS = 2**31
 MOST_SECONDS = 10**6
 """Seconds that anything is waited for: 11 days. Very long waits do not fit into the clocks of the system."""
 
-_MOST_BITS = 13_950
-"""A number of 4,300 decimal digits has 14,285."""
-
 COLDEST = 1e-6
 """The lowest temperature. Logits divided by a much smaller number overflow in float32."""
 
 HOTTEST = 10**6
 """The highest temperature. Far above all logits every token is as likely as any other, whatever the prompt."""
+
+Count: TypeAlias = Annotated[int, Interval(ge=1)]
+CountOrNone: TypeAlias = Annotated[int, Interval(ge=0)]
+"""A whole number that may be 0."""
+Tokens: TypeAlias = Annotated[int, Interval(ge=1, le=MOST_TOKENS)]
+Episodes: TypeAlias = Annotated[int, Interval(ge=1, le=MOST_EPISODES)]
+Threads: TypeAlias = Annotated[int, Interval(ge=1, le=MOST_AT_ONCE)]
+Workers: TypeAlias = Annotated[int, Interval(ge=0, le=MOST_AT_ONCE)]
+"""Processes beside this one. 0 = none."""
+Share: TypeAlias = Annotated[float, Interval(ge=0, le=1)]
+PositiveShare: TypeAlias = Annotated[float, Interval(gt=0, le=1)]
+Seconds: TypeAlias = Annotated[float, Interval(gt=0, le=MOST_SECONDS)]
+Wait: TypeAlias = Annotated[float, Interval(ge=0, le=MOST_SECONDS)]
+"""Seconds that may be 0."""
+Temperature: TypeAlias = Annotated[float, Interval(ge=COLDEST, le=HOTTEST)]
+NotNegative: TypeAlias = Annotated[float, Interval(ge=0)]
+Port: TypeAlias = Annotated[int, Interval(ge=0, le=65535)]
+Text: TypeAlias = Annotated[str, MinLen(1)]
+"""Text that is more than spaces."""
+
+_MOST_BITS = 13_950
 
 
 def refuse_seconds(config: object, *above: str, least: tuple[str, ...] = ()) -> None:

@@ -1,7 +1,7 @@
-"""What may be configured: the settings of a dataclass and the kinds of values they take.
+"""What may be configured: the settings of a dataclass, the kinds of values they take, and the bounds of these values.
 
-Promise: every field of a configuration class has exactly one kind, or reading the class raises a TypeError that names
-the field.
+Bounds stand in the annotation, as pydantic and Hypothesis read them: `p: Annotated[float, Interval(gt=0, le=1)] = 0.9`.
+`heedful.boundary.limits` has short names for frequent ones, such as `p: Share`.
 """
 
 from __future__ import annotations
@@ -15,20 +15,17 @@ import typing
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from enum import Enum
+from numbers import Integral, Real
+from os import PathLike
 from pathlib import Path
 from typing import Any, Literal, TypeAlias
 
+from annotated_types import Ge, GroupedMetadata, Gt, Le, Lt, MinLen
+
 from heedful.boundary.foreign_text import cut
 from heedful.boundary.trust import NeedsTrust, hold, import_named
-from heedful.guarded import Raised, guarded_call
 
 MISSING = dataclasses.MISSING
-
-_OF_AN_IMPORT = (
-    *(ImportError, AttributeError, ValueError, TypeError, SyntaxError, NameError),
-    *(RuntimeError, OSError, ArithmeticError, AssertionError),
-)
-"""What the import of a user's own module may raise. LookupError passes: it says what is not trusted."""
 
 RESERVED = ("config", "print_config", "help")
 """Flags of every command line: no top-level setting may have these names, nor those of `TRUST_FLAGS`."""
@@ -128,9 +125,38 @@ class Positional(Shown):
 
 @dataclass(frozen=True, slots=True)
 class Plain:
-    """A bool, int, float, str or Path."""
+    """A bool, int, float, str or Path, within its bounds."""
 
     type: type
+    bounds: tuple[Any, ...] = ()
+
+    def allows(self, value: Any) -> bool:
+        """Whether a value of this type is within the bounds. NaN is within none."""
+        return all(_IS_WITHIN[type(bound)](value, bound) for bound in self.bounds)
+
+    def __str__(self) -> str:
+        """For instance `a number above 0 and at most 1`."""
+        bounds = [_SAID[type(bound)](bound) for bound in self.bounds]
+        return " ".join([PLAIN[self.type][0], " and ".join(bounds)]).rstrip()
+
+
+_HELD_AS: dict[type, Any] = {bool: bool, int: Integral, float: Real, str: str, Path: str | PathLike}
+"""Numbers of numpy are numbers, too."""
+
+_IS_WITHIN: dict[type, Callable[[Any, Any], bool]] = {
+    Gt: lambda value, bound: value > bound.gt,
+    Ge: lambda value, bound: value >= bound.ge,
+    Lt: lambda value, bound: value < bound.lt,
+    Le: lambda value, bound: value <= bound.le,
+    MinLen: lambda value, bound: len(value.strip()) >= bound.min_length,
+}
+_SAID: dict[type, Callable[[Any], str]] = {
+    Gt: lambda bound: f"above {bound.gt:,}",
+    Ge: lambda bound: f"of at least {bound.ge:,}",
+    Lt: lambda bound: f"below {bound.lt:,}",
+    Le: lambda bound: f"at most {bound.le:,}",
+    MinLen: lambda bound: f"of at least {bound.min_length} letter{'s' if bound.min_length > 1 else ''}",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -218,13 +244,13 @@ def settings_of(cls: type) -> tuple[Setting, ...]:
 def _settings_of(cls: type) -> tuple[Setting, ...]:
     if not _is_config_class(cls):
         raise TypeError(f"Expected a dataclass to configure, found {cls!r}.")
-    read = guarded_call(lambda: typing.get_type_hints(cls, include_extras=True))  # texts of a user are evaluated
-    if isinstance(read, Raised):
-        unknown = isinstance(read.error, NameError)
-        told = read.error if unknown else read
-        advice = "Import the type at run time, not under TYPE_CHECKING" if unknown else "Correct them"
-        raise TypeError(f"The annotations of {cls.__name__} cannot be read: {told}. {advice}.") from read.error
-    hints = read.value
+    try:
+        hints = typing.get_type_hints(cls, include_extras=True)
+    except NameError as error:
+        raise TypeError(
+            f"The annotations of {cls.__name__} cannot be read: {error}. Import the type at run time, not under "
+            "TYPE_CHECKING."
+        ) from error
     fields = [field for field in dataclasses.fields(cls) if field.init]
     if any(field.name == "type" for field in fields):
         raise TypeError(
@@ -246,16 +272,16 @@ def _extras(hint: Any) -> tuple[Any, ...]:
     return tuple(getattr(hint, "__metadata__", ()))
 
 
-def kind_of(hint: Any, where: str) -> Kind:
+def kind_of(hint: Any, where: str, bounds: tuple[Any, ...] = ()) -> Kind:
     """The kind of an annotation; `where` names the field in the TypeError for what cannot be configured."""
     origin, arguments = typing.get_origin(hint), typing.get_args(hint)
     if origin is typing.Annotated:
         choice = next((extra for extra in arguments[1:] if isinstance(extra, Choice)), None)
         if choice is None:
-            return kind_of(arguments[0], where)
+            return kind_of(arguments[0], where, tuple(_bounds(arguments[1:])))
         return Chosen(choice, optional=type(None) in typing.get_args(arguments[0]))
     if origin in (typing.Union, types.UnionType):
-        return _union(tuple(kind_of(argument, where) for argument in arguments), where)
+        return _union(tuple(kind_of(argument, where, bounds) for argument in arguments), where)
     if origin is Literal:
         return OneOf(tuple((option, option) for option in arguments))
     if origin is tuple and arguments:
@@ -266,7 +292,7 @@ def kind_of(hint: Any, where: str) -> Kind:
         return NOTHING
     if isinstance(hint, type):
         if hint in PLAIN:
-            return Plain(hint)
+            return Plain(hint, bounds)
         if issubclass(hint, Enum):
             return OneOf(tuple((m.value if isinstance(m.value, str) else m.name.lower(), m) for m in hint))
         if _is_config_class(hint):
@@ -275,6 +301,14 @@ def kind_of(hint: Any, where: str) -> Kind:
         f"{where} has the annotation {hint!r}, which cannot be configured. Use bool, int, float, str, Path, Literal, "
         "an Enum, None, a union or tuple of these, a dataclass, or Annotated[..., Choice({...})]."
     )
+
+
+def _bounds(extras: Iterable[Any]) -> Iterator[Any]:
+    for extra in extras:
+        if isinstance(extra, GroupedMetadata):
+            yield from extra
+        elif type(extra) in _IS_WITHIN:
+            yield extra
 
 
 def _union(kinds: tuple[Kind, ...], where: str) -> Kind:
@@ -290,11 +324,31 @@ def _union(kinds: tuple[Kind, ...], where: str) -> Kind:
     return Either(kinds)
 
 
+def holds(kind: Kind, value: Any) -> bool:
+    """Whether an object in Python holds a value of this kind."""
+    match kind:
+        case Plain():
+            return isinstance(value, _HELD_AS[kind.type]) and kind.allows(value)
+        case OneOf():
+            return any(held == value for _, held in kind.options)
+        case Either():
+            return any(holds(each, value) for each in kind.kinds)
+        case Many():
+            return isinstance(value, tuple | list) and all(holds(kind.item, each) for each in value)
+        case Fixed():
+            same = isinstance(value, tuple | list) and len(value) == len(kind.items)
+            return same and all(map(holds, kind.items, value))
+        case Nested():
+            return isinstance(value, kind.cls)
+        case Chosen():
+            return value is not None or kind.optional
+
+
 def describe(kind: Kind) -> str:
     """What a value must be, as the object of `expected`."""
     match kind:
         case Plain():
-            return PLAIN[kind.type][0]
+            return str(kind)
         case OneOf():
             options = [spell(written) for written, _ in kind.options]
             return options[0] if len(options) == 1 else f"one of {', '.join(options)}"
@@ -359,9 +413,8 @@ def _is_config_class(candidate: object) -> bool:
 def _import_class(name: str) -> type:
     try:
         found: Any = import_named(name)
-    except _OF_AN_IMPORT as error:
-        said = str(error) if isinstance(error, ImportError | AttributeError) else f"{type(error).__name__}: {error}"
-        raise LookupError(f"{name!r} names a class as module:Class, but it cannot be imported: {said}") from error
+    except (ImportError, AttributeError, ValueError) as error:
+        raise LookupError(f"{name!r} names a class as module:Class, but it cannot be imported: {error}") from error
     if not _is_config_class(found):
         raise LookupError(f"{name!r} must name a dataclass, but names {found!r}")
     cls: type = found

@@ -13,7 +13,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeAlias, TypeVar
 
-from heedful.boundary.foreign_text import MOST_NAMES
 from heedful.boundary.open_files import in_home
 from heedful.boundary.schema import (
     MISSING,
@@ -28,10 +27,10 @@ from heedful.boundary.schema import (
     Setting,
     describe,
     did_you_mean,
+    holds,
     settings_of,
 )
 from heedful.boundary.trust import NamesCode, hold, trusted_models
-from heedful.guarded import Answered, guarded_call
 
 T = TypeVar("T")
 Tree: TypeAlias = dict[str, Any]
@@ -65,11 +64,14 @@ class ConfigurationError(ValueError):
 
 
 def to_json(config: object) -> Tree:
-    """The whole tree of a configuration; a choice carries its name as `type`.
-
-    Raises ConfigurationError for a value that its annotation does not allow: it could not be read back.
-    """
-    return _write_class(type(config), config, "")
+    """The whole tree of a configuration; a choice carries its name as `type`."""
+    tree: Tree = {}
+    for setting in settings_of(type(config)):
+        value = getattr(config, setting.name)
+        if word := setting.word(value):
+            hold(word)
+        tree[setting.name] = _write(setting.kind, value)
+    return tree
 
 
 def from_json(cls: type[T], tree: Mapping[str, Any], base: T | None = None) -> T:
@@ -137,11 +139,7 @@ def read(cls: type, tree: Any, problems: list[Problem], path: str = "") -> objec
         return _BROKEN
     settings = {setting.name: setting for setting in settings_of(cls)}
     before = len(problems)
-    strangers = [str(name) for name in tree if name not in settings]
-    for name in strangers[:MOST_NAMES]:
-        problems.append(Problem(_join(path, name), _unknown(cls, name, tree)))
-    if len(strangers) > MOST_NAMES:
-        problems.append(Problem(path, f"{len(strangers) - MOST_NAMES:,} more unknown settings"))
+    problems += [Problem(_join(path, name), _unknown(cls, name, tree)) for name in tree if name not in settings]
     values: dict[str, object] = {}
     for name, setting in settings.items():
         if name in tree:
@@ -153,16 +151,11 @@ def read(cls: type, tree: Any, problems: list[Problem], path: str = "") -> objec
             problems.append(Problem(_join(path, name), f"is required: expected {describe(setting.kind)}"))
     if len(problems) > before:
         return _BROKEN
-    made = guarded_call(lambda: cls(**values))  # the class may be a user's
-    if isinstance(made, Answered):
-        return made.value
-    own = cls.__module__.partition(".")[0] == "heedful"
-    if isinstance(made.error, OSError) or (own and not isinstance(made.error, ValueError)):
-        raise made.error
-    place = f" ({made.place})" if made.place else ""
-    said = str(made.error) if isinstance(made.error, ValueError) else f"{cls.__name__} raised {made}{place}"
-    problems.append(Problem(path, said))
-    return _BROKEN
+    try:
+        return cls(**values)
+    except ValueError as error:  # what the class itself refuses, such as two settings that exclude each other
+        problems.append(Problem(path, str(error)))
+        return _BROKEN
 
 
 def fits(kind: Kind, value: object) -> bool:
@@ -200,7 +193,7 @@ def _read(kind: Kind, value: Any, problems: list[Problem], path: str) -> object:
                     return held
         case Plain():
             found = _read_plain(kind.type, value)
-            if found is not _BROKEN:
+            if found is not _BROKEN and kind.allows(found):
                 return found
     hint = ""
     if isinstance(kind, OneOf) and isinstance(value, str):
@@ -242,9 +235,7 @@ def _read_choice(kind: Chosen, value: Any, problems: list[Problem], path: str) -
         return _BROKEN
     settings = {name: each for name, each in value.items() if name != "type"}
     known = {setting.name for setting in settings_of(cls)}
-    unknown = [name for name in settings if name not in known]
-    # Of very many, `read` counts those that are not named.
-    strangers = {name: owners for name in unknown[:MOST_NAMES] if (owners := kind.choice.owners(name))}
+    strangers = {name: owners for name in settings if name not in known and (owners := kind.choice.owners(name))}
     for name, owners in strangers.items():
         sentence = f"{value['type']} has no setting {name}; it belongs to {' and '.join(owners)}"
         problems.append(Problem(_join(path, name), sentence))
@@ -272,7 +263,7 @@ def _defaults(cls: type) -> Tree:
     for setting in settings_of(cls):
         default = setting.default()
         if default is not MISSING:
-            tree[setting.name] = _write(setting.kind, default, f"{cls.__name__}.{setting.name}")
+            tree[setting.name] = _write(setting.kind, default)
         elif isinstance(setting.kind, Nested):
             tree[setting.name] = _defaults(setting.kind.cls)
     return tree
@@ -294,59 +285,24 @@ def trust_flags(config: object) -> list[str]:
     return [*modules, *(word for model in trusted_models() for word in ("--trust-model-code", model))]
 
 
-def _write_class(cls: type, config: object, path: str) -> Tree:
-    for setting in settings_of(cls):
-        word = setting.word(getattr(config, setting.name))
-        if word:
-            hold(word)
-    return {s.name: _write(s.kind, getattr(config, s.name), _join(path, s.name)) for s in settings_of(cls)}
-
-
-def _write(kind: Kind, value: Any, path: str) -> Any:
+def _write(kind: Kind, value: Any) -> Any:
     match kind:
-        case Nested() if type(value) is kind.cls:
-            return _write_class(kind.cls, value, path)
-        case Chosen() if value is None and kind.optional:
-            return None
-        case Chosen() if not _no_settings(value):
-            return {"type": kind.choice.name_of(type(value)), **_write_class(type(value), value, path)}
-        case Either():
-            for member in kind.kinds:
-                try:
-                    return _write(member, value, path)
-                except ConfigurationError:
-                    continue
-        case Many() if isinstance(value, tuple | list):
-            return [_write(kind.item, item, f"{path}[{place}]") for place, item in enumerate(value)]
-        case Fixed() if isinstance(value, tuple | list) and len(value) == len(kind.items):
-            return [_write(item, each, path) for item, each in zip(kind.items, value, strict=True)]
-        case OneOf():
-            for written, held in kind.options:
-                if type(held) is type(value) and held == value:
-                    return written
-        case Plain():
-            written = _write_plain(value)
-            if fits(kind, written):
-                return written
+        case Nested():
+            return to_json(value)
         case Chosen():
-            why = _no_settings(value)
-            raise ConfigurationError([Problem(path, f"a {type(value).__name__} cannot be configured: {why}")])
-    raise ConfigurationError([Problem(path, f"expected {describe(kind)}, but it holds {value!r}")])
-
-
-def _write_plain(value: Any) -> Any:
-    if isinstance(value, float) and not math.isfinite(value):
-        return next(text for text, number in _NOT_FINITE.items() if repr(number) == repr(float(value)))
-    return str(value) if isinstance(value, Path) else value
-
-
-def _no_settings(value: object) -> str:
-    """Why an object has no settings, such as a field of a type that no setting has. Empty if it has some."""
-    try:
-        settings_of(type(value))
-    except TypeError as error:
-        return str(error)
-    return ""
+            return None if value is None else {"type": kind.choice.name_of(type(value)), **to_json(value)}
+        case Either():
+            return _write(next(member for member in kind.kinds if holds(member, value)), value)
+        case Many():
+            return [_write(kind.item, item) for item in value]
+        case Fixed():
+            return [_write(item, each) for item, each in zip(kind.items, value, strict=True)]
+        case OneOf():
+            return next(written for written, held in kind.options if held == value)
+        case Plain() if isinstance(value, float) and not math.isfinite(value):
+            return str(float(value))
+        case Plain():
+            return str(value) if kind.type is Path else int(value) if kind.type is int else value
 
 
 def _show(value: object) -> str:
