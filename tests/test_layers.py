@@ -56,7 +56,7 @@ NEEDS_TORCH = {
     "training.gradients.trajectory_gradients",
     "integrations",
     "models.forward.attention",
-    "models.chat.bounded_template",
+    "models.chat.template",
     "models.forward.exactness",
     "models.forward.fast_linear",
     "models.folders",

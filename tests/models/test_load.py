@@ -24,7 +24,7 @@ from heedful.auditing import AuditSettings  # noqa: E402
 from heedful.auditing.judges import model_judge  # noqa: E402
 from heedful.diagnostics.cross_scores.thoughts import ThoughtTags  # noqa: E402
 from heedful.models.chat.render import Renderer  # noqa: E402
-from heedful.models.chat.stop_ids import named_stop_ids  # noqa: E402
+from heedful.models.chat.turn_ends import named_stop_ids  # noqa: E402
 from heedful.models.folders import read_model  # noqa: E402
 from heedful.models.load import load_model, pick_device, stop_ids  # noqa: E402
 from heedful.models.writing import making_a_model, write_weights  # noqa: E402

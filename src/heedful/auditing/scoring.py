@@ -254,9 +254,7 @@ class _Texts:
         return self.prompts[text]
 
     def _render(self, messages: Messages) -> str:
-        from jinja2 import TemplateError
-
-        from heedful.models.chat.bounded_template import render_chat
+        from heedful.models.chat.template import render_chat
 
         tokenizer: Any = self.tokenizer
         if not tokenizer.chat_template:
@@ -264,14 +262,7 @@ class _Texts:
                 "The log holds prompts as lists of messages, but the tokenizer of --model has no chat template. Give a "
                 "chat model."
             )
-        try:
-            return render_chat(tokenizer, messages, {})
-        except TemplateError as error:
-            roles = [message["role"] for message in messages]
-            raise ValueError(
-                f"The chat template of --model could not render messages with roles {roles}: {error}. Give a model "
-                "whose template knows these roles."
-            ) from error
+        return render_chat(tokenizer, messages, {})
 
     def _encode(self, text: str) -> tuple[Ids, list[int]]:
         """Ids, and where in the text each token begins."""

@@ -11,7 +11,7 @@ import torch
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from heedful.guarded import Raised, guarded_call
-from heedful.models.chat.stop_ids import named_stop_ids
+from heedful.models.chat.turn_ends import named_stop_ids
 from heedful.models.folders import open_eyes, read_model, read_tokenizer
 from heedful.models.forward.attention import longest_context, refuse_unless_plain_causal
 from heedful.models.forward.fast_linear import quicken

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Literal, Protocol
 
 from heedful.boundary import refuse_below
-from heedful.types import Image
+from heedful.types import Image, Message
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,3 +68,16 @@ def with_pictures(ids: Sequence[int], images: Sequence[Image], sight: Sight, tex
     left = iter(images)
     runs = (sight.show(next(left)).ids if id == sight.placeholder else (id,) for id in ids)
     return tuple(id for run in runs for id in run)
+
+
+def refuse_images(messages: Sequence[Message], reader: str) -> None:
+    """Raise ValueError where a message holds a picture. `reader`: what would read the messages, as a noun."""
+    images = [image for message in messages for image in message.images]
+    if not images:
+        return
+    many = f"{len(images)} pictures" if len(images) > 1 else "a picture"
+    raise ValueError(
+        f"Expected observations of text alone for {reader}, found {many} of {images[0].width} x {images[0].height} "
+        "pixels. Give a model that sees (a vision-language model, or the seedling of a preset such as "
+        "frozen_lake_image), or choose an observation in text, such as --env.observation both."
+    )

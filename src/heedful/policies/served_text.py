@@ -10,7 +10,7 @@ from collections.abc import Collection, Sequence
 from dataclasses import replace
 
 from heedful.models.chat.replies import ReplyParser, Tags
-from heedful.models.chat.unseen import refuse_images
+from heedful.models.sight import refuse_images
 from heedful.policies.sampling import Sampling
 from heedful.policies.servers import Client, Draw, OpenAIText, ServerRefused, Usage, Written
 from heedful.seeds import derive

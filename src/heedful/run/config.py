@@ -19,8 +19,8 @@ from heedful.envs.common.contract import refuse_unless_environment
 from heedful.envs.frozen_lake.environment import FrozenLake
 from heedful.filters import FILTERS, TopP, check_filter, verdicts_of
 from heedful.measuring.diagnostician import DiagnosticsConfig
-from heedful.models.chat.options import read_options
 from heedful.models.chat.replies import Tags
+from heedful.models.chat.template import read_options
 from heedful.models.sight import VisionConfig
 from heedful.policies import POLICIES, Local, PolicySource, Vllm
 from heedful.policies.sampling import Sampling

@@ -22,7 +22,7 @@ from heedful.boundary import clean, cut
 from heedful.models.chat.calls import tools_of
 from heedful.models.chat.render import Renderer
 from heedful.models.chat.replies import Tags
-from heedful.models.chat.stop_ids import named_stop_ids
+from heedful.models.chat.turn_ends import named_stop_ids
 from heedful.protocols import Environment
 from heedful.types import Task
 from heedful_verl.batch.limits import plain

@@ -26,9 +26,9 @@ from transformers import PreTrainedTokenizerFast
 from transformers.utils import chat_template_utils
 
 from heedful.envs.common.tools import text_tool
-from heedful.models.chat.bounded_template import DATE
 from heedful.models.chat.render import Renderer
 from heedful.models.chat.replies import Tags
+from heedful.models.chat.template import DATE
 from heedful.types import Message, Tool
 
 PAGE = Path(__file__).parents[3] / "docs" / "templates.md"

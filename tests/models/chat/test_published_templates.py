@@ -10,9 +10,9 @@ import pytest
 
 pytest.importorskip("transformers", reason="rendering is tested with transformers tokenizers: install heedful[train]")
 
-from heedful.models.chat.bounded_template import render_chat
 from heedful.models.chat.render import Renderer
 from heedful.models.chat.replies import Tags
+from heedful.models.chat.template import render_chat
 from heedful.types import Conversation, Message, Prompt
 from tests.models.chat.published_templates import (
     ASKED,

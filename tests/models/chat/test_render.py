@@ -628,29 +628,6 @@ def test_a_role_that_the_template_refuses_is_a_sentence():
         renderer.start(FIRST)
 
 
-def test_messages_that_cannot_be_answered_are_refused():
-    renderer = Renderer(make_tokenizer(CHATML))
-    reply = Message("assistant", "<think>go</think>", (5, renderer.end_of_turn_id))
-    unsampled = Message("assistant", "<think>go</think>")
-    with pytest.raises(ValueError, match="end with the environment's"):
-        renderer.start([])
-    with pytest.raises(ValueError, match="end with the environment's"):
-        renderer.next_prompt(Conversation("k", (*FIRST, unsampled)))
-    with pytest.raises(ValueError, match="between two replies"):
-        renderer.next_prompt(Conversation("k", (*FIRST, reply)))
-    with pytest.raises(ValueError, match="between two replies"):
-        renderer.context_ids(Conversation("k", (*FIRST, reply, FIRST[1], unsampled, FIRST[1])))
-
-
-def test_readings_of_the_wrong_length_are_refused():
-    renderer = Renderer(make_tokenizer(CHATML))
-    with pytest.raises(ValueError, match="found 2 ids, 1 log-prob"):
-        renderer.parse(Prompt("", ()), [5, 6], [0.0], [])
-    with pytest.raises(ValueError, match="and 1 entropies"):
-        renderer.parse(Prompt("", ()), [5, 6], [0.0, 0.0], [0.0])
-    assert renderer.parse(Prompt("", ()), [5, 6], [0.0, 0.0]).entropies == ()
-
-
 def test_importing_the_renderer_loads_neither_torch_nor_transformers():
     code = (
         "import sys, heedful.models.chat.render; print({'torch', 'transformers', 'jinja2', 'numpy'} & set(sys.modules))"

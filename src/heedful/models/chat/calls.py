@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from typing import Any, cast
 
 from heedful.boundary.jsontext import parse_json_at
-from heedful.guarded import Raised, guarded_call, in_short
+from heedful.guarded import in_short
 from heedful.types import CALL_START, Tool
 
 OPEN_CALL = "<tool_call>"
@@ -75,14 +75,13 @@ def tools_of(env: object) -> tuple[Tool, ...]:
 
     Raises ValueError for `tools` of another form, which no template could be written with.
     """
-    read = guarded_call(lambda: getattr(env, "tools", ()) or ())
-    if isinstance(read, Raised) or not _are_tools(read.value):
-        found = f"that it raised {read.located}" if isinstance(read, Raised) else in_short(read.value)
+    found = getattr(env, "tools", ()) or ()
+    if not _are_tools(found):
         raise ValueError(
             f"Expected a tuple of heedful.types.Tool as `tools` of the environment {getattr(env, 'name', env)}, found "
-            f"{found}. Declare each with heedful.envs.common.tools.text_tool; `heedful check-env` tries them."
+            f"{in_short(found)}. Declare each with heedful.envs.common.tools.text_tool; `heedful check-env` tries them."
         )
-    return tuple(read.value)
+    return tuple(found)
 
 
 def fitting_tools(env: object) -> tuple[Tool, ...]:

@@ -13,12 +13,10 @@ from functools import lru_cache
 from typing import Any, NamedTuple, Protocol
 
 from heedful.boundary.foreign_text import encodable
-from heedful.models.chat.options import check_options
 from heedful.models.chat.replies import ReplyParser, Tags
-from heedful.models.chat.tool_templates import ResultRole, examine_tools
-from heedful.models.chat.turn_ends import TurnEnds, find_turn_ends
-from heedful.models.chat.unseen import refuse_images
-from heedful.models.sight import Sight, parts, with_pictures
+from heedful.models.chat.template import ResultRole, check_options, examine_tools, render_chat
+from heedful.models.chat.turn_ends import find_turn_ends
+from heedful.models.sight import Sight, parts, refuse_images, with_pictures
 from heedful.types import Conversation, Image, Message, Prompt, Reply, Tool
 
 
@@ -48,6 +46,8 @@ class ChatTokenizer(Protocol):
     def all_special_ids(self) -> list[int]: ...
 
     def get_added_vocab(self) -> dict[str, int]: ...
+
+    def get_chat_template(self, chat_template: Any = None, tools: Any = None) -> str: ...
 
     def apply_chat_template(
         self, conversation: Any, *, tokenize: bool, add_generation_prompt: bool, **options: Any
@@ -109,11 +109,14 @@ class Renderer:
         self._check_tags()
         if self.tools:
             self.result_role = examine_tools(self._render_messages, self.tools)
-        self._template_opening = self.tags.opening_of(self._render((Text("user", _QUESTION),)))
+        asked = self._render((Text("user", _QUESTION),))
+        self._template_opening = self.tags.opening_of(asked)
         self.opening: str = self._template_opening or (tags.open if tags.force else "")
         """The opening tag at the end of every prompt, with the text that the template writes after it. Empty if the
         policy has to sample the tag."""
-        self._ends = self._find_ends(self._check_template(), stop_ids)
+        special = {*tokenizer.all_special_ids, *tokenizer.get_added_vocab().values()}
+        glue = self._check_template()
+        self._ends = find_turn_ends(glue, asked, _QUESTION, self._encode, self._decode, special, stop_ids)
         self.end_of_turn_id: int = self._ends.token
         """The token with which the template ends an assistant message."""
         self.stop_ids: frozenset[int] = self._ends.stop_ids
@@ -124,11 +127,6 @@ class Renderer:
 
     def start(self, messages: Sequence[Message]) -> Prompt:
         """The whole template with its generation prompt and the forced tag. The last message must not be a reply."""
-        if not messages or messages[-1].role == "assistant":
-            raise ValueError(
-                f"Expected messages that end with the environment's or user's word, found roles "
-                f"{[message.role for message in messages]}. Add the observation that the policy should answer."
-            )
         return self._start(self._texts(messages))
 
     def glue(self, messages: Sequence[Message], ended: bool) -> Prompt:
@@ -137,16 +135,7 @@ class Renderer:
         `ended`: whether the last sampled id is the end of turn. Otherwise the glue begins with that token, which is
         then never trained.
         """
-        return self._glue_after(messages, int(ended))
-
-    def _glue_after(self, messages: Sequence[Message], written: int) -> Prompt:
-        """The glue without its first ids, as many as `TurnEnds.written` says."""
-        if not messages or any(message.role == "assistant" for message in messages):
-            raise ValueError(
-                f"Expected one or more messages between two replies, none of them the assistant's, found roles "
-                f"{[message.role for message in messages]}. Give every sampled reply its ids and its observation."
-            )
-        return self._glue(self._texts(messages), written)
+        return self._glue(self._texts(messages), int(ended))
 
     def next_prompt(self, conversation: Conversation) -> Prompt:
         """The ids to append for this conversation: `start` before the first sampled reply, `glue` after one.
@@ -154,7 +143,7 @@ class Renderer:
         For a conversation that restarts: everything, that is `start`, the sampled ids and the glue between them.
 
         Assistant messages without ids are text, such as examples or logs of other trainers. The template renders them
-        in `start`. After a sampled reply they raise `ValueError`.
+        in `start`. None stands after a sampled reply.
         """
         messages = conversation.messages
         sampled = _sampled_positions(messages)
@@ -215,7 +204,8 @@ class Renderer:
         """The glue after each sampled reply."""
         bounds = zip(sampled, [*sampled, len(messages)][1:], strict=True)
         return [
-            self._glue_after(messages[at + 1 : end], self._ends.written(messages[at].ids or ())) for at, end in bounds
+            self._glue(self._texts(messages[at + 1 : end]), self._ends.written(messages[at].ids or ()))
+            for at, end in bounds
         ]
 
     def _make_start(self, texts: Texts) -> Prompt:
@@ -319,11 +309,6 @@ class Renderer:
                 f"after an assistant's content does not depend on that content or its position."
             )
 
-    def _find_ends(self, glue: str, stop_ids: Collection[int]) -> TurnEnds:
-        special = {*self.tokenizer.all_special_ids, *self.tokenizer.get_added_vocab().values()}
-        prompt = self._render((Text("user", _QUESTION),))
-        return find_turn_ends(glue, prompt, _QUESTION, self._encode, self._decode, special, stop_ids)
-
     def _check_tags(self) -> None:
         for field in fields(self.tags):
             tag = getattr(self.tags, field.name)
@@ -359,19 +344,7 @@ class Renderer:
         return self._render_messages(messages, self.tools)
 
     def _render_messages(self, messages: Sequence[Mapping[str, object]], tools: Sequence[Tool]) -> str:
-        # Imported here because configuration reads `Tags` from this module and must load fast.
-        from jinja2 import TemplateError
-
-        from heedful.models.chat.bounded_template import render_chat
-
-        try:
-            return render_chat(self.tokenizer, messages, self.template_options, [tool.schema for tool in tools])
-        except TemplateError as error:
-            raise ValueError(
-                f"The chat template could not render messages with roles {[message['role'] for message in messages]}: "
-                f"{error}. Use "
-                f"roles that the template knows (some know no system message), or another template."
-            ) from error
+        return render_chat(self.tokenizer, messages, self.template_options, [tool.schema for tool in tools])
 
     def _encode(self, text: str, images: Sequence[Image] = ()) -> tuple[int, ...]:
         text = encodable(text)

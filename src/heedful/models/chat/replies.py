@@ -72,15 +72,9 @@ class ReplyParser:
         `opening`: the opening tag at the end of the prompt, which the environment gets back. Empty if the policy has to
         sample it. `logprobs` and `entropies`: one value per id, or empty if they are unknown. A token belongs to the
         thought if any of its characters comes before the end of the closing tag. Thought and answer never overlap: a
-        token with the end of one and the start of the other counts as thought. Raises ValueError for lengths that
-        differ.
+        token with the end of one and the start of the other counts as thought.
         """
         sampled = tuple(ids)
-        if len(logprobs) not in (0, len(sampled)) or len(entropies) not in (0, len(sampled)):
-            raise ValueError(
-                f"Expected one log-probability and one entropy (or none) per sampled id, found {len(sampled)} ids, "
-                f"{len(logprobs)} log-probabilities and {len(entropies)} entropies. Pass what the sampler returned."
-            )
         cut = not sampled or sampled[-1] not in self._stop_ids
         written = sampled if cut else sampled[:-1]
         text = self._decode(written)
@@ -111,7 +105,8 @@ class ReplyParser:
         begin, searched = 0, 0
         if not opened:
             at = text.find(tags.open)
-            opened = at >= 0 and not (self._calls and _call_before(text, at))
+            call = find_call(text) if self._calls else None
+            opened = at >= 0 and not (call is not None and call.start < at)
             searched = at + len(tags.open) if opened else 0
             begin = tokens_up_to(searched) if opened else 0
         close_at = text.find(tags.close, searched) if opened else -1
@@ -162,8 +157,3 @@ class ReplyParser:
             return bisect_left(lengths, True, key=lambda length: self._decode(ids[:length]).startswith(held))
 
         return tokens_up_to
-
-
-def _call_before(text: str, place: int) -> bool:
-    call = find_call(text)
-    return call is not None and call.start < place

@@ -6,7 +6,7 @@ from collections.abc import Callable, Collection, Sequence
 from concurrent.futures import Executor
 from dataclasses import dataclass
 
-from heedful.models.chat.unseen import refuse_images
+from heedful.models.sight import refuse_images
 from heedful.policies.rows import ReplyRenderer, Row
 from heedful.policies.sampling import Sampling
 from heedful.policies.servers import Client, Draw, Drawn, ForeignAnswer, OtherWeights, TokenDialect, Usage

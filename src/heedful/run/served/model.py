@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from heedful.models.chat.calls import tools_of
-from heedful.models.chat.options import read_options
+from heedful.models.chat.template import read_options
 from heedful.policies.sampling import Sampling
 from heedful.policies.served_text import TextPolicy
 from heedful.policies.servers import Client, Limits, OpenAITokens, Usage, read_key

@@ -17,8 +17,8 @@ from heedful.boundary import (
     refuse_seconds,
 )
 from heedful.envs.common.contract import refuse_unless_environment
-from heedful.models.chat.options import read_options
 from heedful.models.chat.replies import Tags
+from heedful.models.chat.template import read_options
 from heedful.policies import Sampling
 from heedful.rollout import COLLECTORS, Asynchronous, Collector, Context
 from heedful.rollout.workers import check_timeout

@@ -1,0 +1,190 @@
+"""The chat template of a tokenizer: how it is rendered, the options it takes, and what it does with tools.
+
+A template is a program of a stranger. It runs in jinja's sandbox, as transformers uses it, which forbids access to
+Python. Its first rendering has a time limit. Torch-free.
+"""
+
+from __future__ import annotations
+
+import re
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from datetime import datetime
+from typing import Any, Literal
+
+from heedful.boundary.foreign_text import cut
+from heedful.guarded import Answered, Raised, guarded_call
+from heedful.models.chat.calls import OPEN_CALL, CallFault, find_call, read_call, signature
+from heedful.types import Tool
+
+DATE = datetime(2024, 7, 26)
+"""The date for templates that write one. Llama 3.2 writes it where there is no clock. With the clock's date, a run that
+is repeated or resumed on another day would have other prompts."""
+
+SECONDS = 20.0
+"""Time of the first rendering of a template. Published ones take milliseconds."""
+
+_rendered: set[str] = set()
+"""The sources of the templates that have rendered once within their time."""
+
+NO_VARIABLES = frozenset(
+    {
+        "add_generation_prompt",
+        "chat_template",
+        "continue_final_message",
+        "conversation",
+        "max_length",
+        "messages",
+        "padding",
+        "return_dict",
+        "return_tensors",
+        "tokenize",
+        "tokenizer_kwargs",
+        "tools",
+        "truncation",
+    }
+)
+"""What `apply_chat_template` takes for itself, and what it gives the template."""
+
+
+def read_options(entries: Sequence[str]) -> dict[str, str | bool]:
+    """Options as name=value -> as the chat template takes them; true and false are truth values.
+
+    Raises ValueError for an entry without `=`, a name given twice, and one that is no variable of a template.
+    """
+    options: dict[str, str | bool] = {}
+    for entry in entries:
+        name, equals, value = entry.partition("=")
+        if not name or not equals:
+            raise ValueError(f"Expected a template option as name=value, found {entry!r}")
+        if name in options:
+            raise ValueError(f"Expected each template option once, found {name} twice. Remove one of them.")
+        options[name] = {"true": True, "false": False}.get(value.lower(), value)
+    check_options(options)
+    return options
+
+
+def check_options(options: Mapping[str, object]) -> None:
+    """Raise ValueError for an option that is no variable of a template."""
+    reserved = sorted(NO_VARIABLES & options.keys())
+    if reserved:
+        raise ValueError(
+            f"Expected template_options to hold variables of the chat template, found {reserved}, which the renderer "
+            f"sets itself. Remove them."
+        )
+
+
+def render_chat(
+    tokenizer: Any,
+    messages: Sequence[Mapping[str, object]],
+    options: Mapping[str, object],
+    tools: Sequence[Mapping[str, object]] = (),
+) -> str:
+    """The messages through the tokenizer's chat template, with a generation prompt. `tools`: schemas of functions.
+
+    The same text as `tokenizer.apply_chat_template`, but for the date, which is `DATE`. Raises ValueError for a
+    template that is wrong, that refuses the messages, or whose first rendering takes longer than `SECONDS`.
+    """
+    # Imported here because configuration reads the options and must load fast.
+    from jinja2 import TemplateError
+    from transformers.utils import chat_template_utils
+
+    def render() -> str:
+        source = tokenizer.get_chat_template(tools=list(tools) or None)
+        # Renders the same text, and is another template to transformers, so that others keep the clock.
+        dated = re.sub(r"(\r\n|\r|\n)\Z", "", source) + "{{ '' }}"
+        chat_template_utils._compile_jinja_template(dated).globals["strftime_now"] = DATE.strftime
+        named: dict[str, Any] = {"chat_template": dated, "tokenize": False, "add_generation_prompt": True, **options}
+        return str(tokenizer.apply_chat_template(list(messages), tools=list(tools) or None, **named))
+
+    source = str(tokenizer.chat_template)
+    answer = guarded_call(render) if source in _rendered else _first(render)
+    if isinstance(answer, Raised):
+        known = isinstance(answer.error, TemplateError | TimeoutError)
+        raise ValueError(
+            f"The chat template could not render messages with roles {[message['role'] for message in messages]}: "
+            f"{cut(str(answer.error) if known else str(answer), 1000)}. Use roles that the template knows (some know "
+            "no system message), or another template."
+        ) from answer.error
+    _rendered.add(source)
+    return answer.value
+
+
+def _first(render: Callable[[], str]) -> Answered[str] | Raised:
+    """The answer of a first rendering. One that takes too long is left behind in its thread."""
+    answers: list[Answered[str] | Raised] = []
+    thread = threading.Thread(target=lambda: answers.append(guarded_call(render)), daemon=True)
+    thread.start()
+    thread.join(SECONDS)
+    return answers[0] if answers else Raised(TimeoutError(f"it takes more than {SECONDS:g} seconds"))
+
+
+ResultRole = Literal["tool", "user"]
+
+ChatRenderer = Callable[[Sequence[Mapping[str, object]], Sequence[Tool]], str]
+"""Messages and tools -> text with a generation prompt. Raises ValueError for what the template refuses."""
+
+_ASKED = {"role": "user", "content": "heedfulquestion"}
+_REPLY = {"role": "assistant", "content": "heedfulmark"}
+_RESULT = "heedfulresult"
+_ARGUMENT = "heedfulargument"
+
+_PLAIN = "play with plain actions (--env.actions plain, if the environment has both)"
+_REMEDY = f"Use a model whose chat template has tools, or {_PLAIN}."
+
+
+def examine_tools(render: ChatRenderer, tools: Sequence[Tool]) -> ResultRole:
+    """The role under which the template shows the result of a call: `tool` where it has that role, else `user`.
+
+    Raises ValueError for a template that does not write the tools, or that writes calls in a form that is not read.
+    """
+    plain, written = render([_ASKED], ()), render([_ASKED], tools)
+    if written == plain:
+        raise ValueError(
+            "Expected a chat template that writes tools, since replies are tool calls, but it "
+            f"renders the same text with and without them. {_REMEDY}"
+        )
+    missing = [name for tool in tools for name in (tool.name, *signature(tool)) if name not in written]
+    if missing:
+        raise ValueError(
+            f"Expected a chat template that writes the name and the arguments of every tool, but {missing[0]!r} is "
+            f"missing from what it renders. {_REMEDY}"
+        )
+    call = _written_call(render, tools[0])
+    if not call and OPEN_CALL not in written:
+        raise ValueError(
+            f"Expected a chat template that tells how calls are written, but it shows no call of a reply and no "
+            f"{OPEN_CALL}. {_REMEDY}"
+        )
+    found = find_call(call) if call else None
+    if call and (found is None or isinstance(read_call(found, tools), CallFault)):
+        raise ValueError(
+            'Expected a chat template that writes calls as <tool_call>{"name": .., "arguments": {..}}</tool_call> '
+            f'(Hermes) or {{"name": .., "parameters": {{..}}}} (Llama), found {call[:120]!r}. Use a model that was '
+            f"taught one of these forms, or {_PLAIN}."
+        )
+    return _result_role(render, tools)
+
+
+def _written_call(render: ChatRenderer, tool: Tool) -> str:
+    """A call as the template writes it, from the reply's header on. Empty if it does not show calls at all."""
+    arguments = dict.fromkeys(signature(tool), _ARGUMENT)
+    function = {"name": tool.name, "arguments": arguments}
+    said = {"role": "assistant", "content": "", "tool_calls": [{"type": "function", "function": function}]}
+    try:
+        text = render([_ASKED, said], [tool])
+        alone = render([_ASKED], [tool])
+    except ValueError:
+        return ""  # a call in the history is refused, and heedful never renders one
+    shared = next((at for at, (one, two) in enumerate(zip(text, alone, strict=False)) if one != two), len(alone))
+    part = text[shared:]
+    return part if not arguments or _ARGUMENT in part else ""
+
+
+def _result_role(render: ChatRenderer, tools: Sequence[Tool]) -> ResultRole:
+    try:
+        text = render([_ASKED, _REPLY, {"role": "tool", "content": _RESULT}], tools)
+    except ValueError:
+        return "user"
+    before, _, after = text.partition(_REPLY["content"])
+    return "tool" if after.count(_RESULT) == 1 and _RESULT not in before else "user"
