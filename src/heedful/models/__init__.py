@@ -11,7 +11,7 @@ from heedful.models.chat.replies import ReplyParser, Tags
 if TYPE_CHECKING:
     from heedful.models.folders import write_pretrained
     from heedful.models.forward.attention import longest_context, refuse_unless_plain_causal
-    from heedful.models.gguf.conversion import converted
+    from heedful.models.gguf import converted
     from heedful.models.load import load_model, pick_device
     from heedful.models.writing import Saveable
 
@@ -33,7 +33,7 @@ __getattr__ = lazily(
     __name__,
     {
         "Saveable": "heedful.models.writing",
-        "converted": "heedful.models.gguf.conversion",
+        "converted": "heedful.models.gguf",
         "load_model": "heedful.models.load",
         "longest_context": "heedful.models.forward.attention",
         "pick_device": "heedful.models.load",

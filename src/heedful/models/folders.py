@@ -26,7 +26,7 @@ from heedful.boundary.jsontext import read_json
 from heedful.boundary.open_files import refuse_other_bytes, refuse_pipes
 from heedful.boundary.trust import trusts_code_of
 from heedful.guarded import Answered, guarded_call
-from heedful.models.gguf.conversion import converted
+from heedful.models.gguf import converted
 from heedful.models.own_tokenizer import TokenizerRead, own_tokenizer
 from heedful.models.sight import VisionConfig
 from heedful.models.vision.loading import give_vision, sees, write_processor

@@ -20,7 +20,7 @@ from heedful.models.chat.render import Renderer
 from heedful.models.chat.replies import Tags
 from heedful.models.folders import WholeWeights, write_pretrained
 from heedful.models.forward.attention import longest_context
-from heedful.models.gguf.conversion import converted
+from heedful.models.gguf import converted
 from heedful.models.load import load_model, stop_ids
 from heedful.models.sight import VisionConfig
 from heedful.models.vision import vision_of
