@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
-import os
-import re
 import shutil
 import threading
 from pathlib import Path
@@ -20,9 +17,6 @@ transformers = pytest.importorskip("transformers")
 from tokenizers import AddedToken, Tokenizer, decoders, models, pre_tokenizers, trainers  # noqa: E402
 
 from heedful import cli  # noqa: E402
-from heedful.auditing import AuditSettings  # noqa: E402
-from heedful.auditing.judges import model_judge  # noqa: E402
-from heedful.diagnostics.cross_scores.thoughts import ThoughtTags  # noqa: E402
 from heedful.models.chat.render import Renderer  # noqa: E402
 from heedful.models.chat.turn_ends import named_stop_ids  # noqa: E402
 from heedful.models.folders import read_model  # noqa: E402
@@ -193,49 +187,6 @@ def test_a_damaged_file_ends_in_a_sentence(copied: Path, name: str) -> None:
         load_model(str(copied), CPU)
 
 
-@pytest.mark.parametrize(
-    ("file", "changes"),
-    [
-        ("config.json", {"hidden_size": -1}),
-        ("config.json", {"num_attention_heads": 0}),
-        ("config.json", {"num_hidden_layers": "many"}),
-        ("config.json", {"model_type": ["llama"]}),
-        ("config.json", {"hidden_act": "os.system"}),
-        ("config.json", {"rope_parameters": []}),
-        ("config.json", {"dtype": "float999"}),
-        ("tokenizer_config.json", {"eos_token": {"a": 1}}),
-        ("tokenizer_config.json", {"tokenizer_class": ["a"]}),
-        ("generation_config.json", {"eos_token_id": {"a": []}}),
-    ],
-)
-def test_settings_of_a_model_that_make_no_sense_end_in_a_sentence_or_are_not_used(
-    copied: Path, file: str, changes: dict[str, Any]
-) -> None:
-    path = copied / file
-    path.write_text(json.dumps((json.loads(path.read_text()) if path.exists() else {}) | changes))
-    try:
-        load_model(str(copied), CPU)
-    except ValueError as refusal:
-        assert re.search("could not be loaded: |Expected ids of tokens", str(refusal))  # noqa: PT017 - some are ignored
-
-
-@pytest.mark.parametrize(
-    ("change", "found"),
-    [
-        ({"num_labels": 10**30}, r"labels \(num_labels\), expected 100,000 at most"),
-        ({"text_config": {"num_hidden_layers": 10**7}}, r"names 10,000,000 layers \(num_hidden_layers\)"),
-        ({"rope_parameters": {"rope_theta": 0.0}}, r"has rope_theta = 0\.0, expected a number above 0"),
-        ({"rope_theta": math.nan}, "has rope_theta = nan, expected"),
-        ({"layer_norm_epsilon": math.nan}, "has layer_norm_epsilon = nan, expected a number"),
-    ],
-)
-def test_labels_and_inner_layers_without_end_are_refused(copied: Path, change: dict[str, Any], found: str) -> None:
-    config = json.loads((copied / "config.json").read_text())
-    (copied / "config.json").write_text(json.dumps(config | change))
-    with pytest.raises(ValueError, match=found):
-        load_model(str(copied), CPU)
-
-
 def test_a_tokenizer_with_ids_that_the_model_cannot_read_is_refused(copied: Path) -> None:
     tokenizer = transformers.AutoTokenizer.from_pretrained(copied)
     tokenizer.add_tokens([f"<more {number}>" for number in range(500)])
@@ -244,43 +195,9 @@ def test_a_tokenizer_with_ids_that_the_model_cannot_read_is_refused(copied: Path
         load_model(str(copied), CPU)
 
 
-@pytest.mark.parametrize("named", [{"a": 1}, "</s>", -5, [1, None], True, 1.5])
-def test_stop_ids_that_are_no_ids_end_in_a_sentence(named: Any) -> None:
-    with pytest.raises(ValueError, match="Expected ids of tokens as eos_token_id"):
-        named_stop_ids(SimpleNamespace(eos_token_id=named))
-
-
 def test_stop_ids_are_one_several_or_none() -> None:
     assert [named_stop_ids(SimpleNamespace(eos_token_id=each)) for each in (7, [7, 8], None)] == [[7], [7, 8], []]
     assert named_stop_ids(None) == []
-
-
-def test_a_folder_that_names_millions_of_layers_is_refused_before_they_are_built(copied: Path) -> None:
-    config = json.loads((copied / "config.json").read_text())
-    (copied / "config.json").write_text(json.dumps(config | {"num_hidden_layers": 10**7}))
-    with pytest.raises(ValueError, match=r"names 10,000,000 layers \(num_hidden_layers\), expected 1,000 at most"):
-        load_model(str(copied), CPU)
-
-
-@pytest.mark.parametrize(
-    ("change", "found"),
-    [
-        ({"max_position_embeddings": -7}, r"whole number of tokens .*found '-7' in its config\.json"),
-        (
-            {"rope_parameters": {"rope_type": "dynamic", "rope_theta": 1e4, "factor": 2.0,
-                                 "original_max_position_embeddings": "x"}},
-            "whole number of tokens .*found 'x'",
-        ),
-        ({"return_dict": False}, "gives logits, but it fails at two tokens: AttributeError"),
-    ],
-)  # fmt: skip
-def test_settings_that_are_read_when_the_model_computes_are_refused_when_it_is_loaded(
-    copied: Path, change: dict[str, Any], found: str
-) -> None:
-    config = json.loads((copied / "config.json").read_text())
-    (copied / "config.json").write_text(json.dumps(config | change))
-    with pytest.raises(ValueError, match=found):
-        load_model(str(copied), CPU)
 
 
 @pytest.mark.parametrize(
@@ -297,36 +214,13 @@ def test_what_is_wrong_with_a_setting_is_told(copied: Path, change: dict[str, An
         read_model(copied, torch.float32, "Give another.")
 
 
-def test_an_audit_refuses_a_model_that_fails_when_it_computes(copied: Path) -> None:
-    config = json.loads((copied / "config.json").read_text())
-    (copied / "config.json").write_text(json.dumps(config | {"return_dict": False}))
-    with pytest.raises(ValueError, match="gives logits, but it fails at two tokens: AttributeError"):
-        model_judge(str(copied), AuditSettings(device="cpu"), ThoughtTags(), seed=0)
-
-
-def test_ends_of_a_reply_beyond_the_embeddings_are_refused(copied: Path) -> None:
-    (copied / "generation_config.json").write_text('{"eos_token_id": [5, 9000]}')
-    with pytest.raises(ValueError, match=r"eos_token_id in .*, found 9000, which is beyond its \d+ embeddings"):
-        load_model(str(copied), CPU)
-
-
 def test_ends_of_a_reply_in_a_file_that_transformers_cannot_read_are_not_left_out(copied: Path) -> None:
     path = copied / "generation_config.json"
     content = path.read_bytes()
     path.write_bytes(b"\xef\xbb\xbf" + content)
     assert len(stop_ids(load_model(str(copied), CPU)[0])) == 2
     path.write_bytes(content[:-3])
-    with pytest.raises(ValueError, match=r"its generation_config\.json holds text that is not JSON"):
-        load_model(str(copied), CPU)
-
-
-@pytest.mark.parametrize("named", ["inner/shard.safetensors", "/dev/zero"])
-def test_a_pipe_or_a_device_in_the_place_of_a_shard_is_refused(copied: Path, named: str) -> None:
-    (copied / "model.safetensors").unlink()
-    (copied / "inner").mkdir()
-    os.mkfifo(copied / "inner" / "shard.safetensors")
-    (copied / "model.safetensors.index.json").write_text(json.dumps({"weight_map": {"lm_head.weight": named}}))
-    with pytest.raises(ValueError, match="found a pipe or a device"):
+    with pytest.raises(ValueError, match="text that is not JSON"):
         load_model(str(copied), CPU)
 
 

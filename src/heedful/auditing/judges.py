@@ -38,7 +38,7 @@ def model_judge(source: str, settings: AuditSettings, tags: ThoughtTags, seed: i
 
     from heedful.models.folders import open_eyes, read_model, read_own_tokenizer
     from heedful.models.forward.attention import refuse_unless_plain_causal
-    from heedful.models.load import pick_device, refuse_unreadable
+    from heedful.models.load import pick_device
     from heedful.models.vision import vision_of
     from heedful.scorers.hf import HFScorer
     from heedful.scorers.judge import judge_name
@@ -51,7 +51,6 @@ def model_judge(source: str, settings: AuditSettings, tags: ThoughtTags, seed: i
     read = read_own_tokenizer(source, _REMEDY)
     moved: Any = model
     moved.to(pick_device(settings.device))
-    refuse_unreadable(model, source)
     open_eyes(model, read.tokenizer, source, _REMEDY)
     name = judge_name(str(Path(source).resolve()) if Path(source).exists() else source)
 

@@ -6,9 +6,8 @@ without progress bars.
 
 from __future__ import annotations
 
-import math
 import warnings
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar, cast
@@ -23,7 +22,6 @@ from transformers import (
 )
 
 from heedful.boundary.jsontext import read_json
-from heedful.boundary.open_files import refuse_other_bytes, refuse_pipes
 from heedful.boundary.trust import trusts_code_of
 from heedful.guarded import Answered, guarded_call
 from heedful.models.gguf import converted
@@ -36,20 +34,6 @@ from heedful.pixels import need_pillow
 Answer = TypeVar("Answer")
 
 _AS_IN_FOLDER = VisionConfig()
-
-MOST_LAYERS = 1_000
-MOST_LABELS = 100_000
-_LAYERS = (
-    *("num_hidden_layers", "num_layers", "n_layer", "n_layers", "depth", "num_blocks"),
-    *("encoder_layers", "decoder_layers", "num_encoder_layers", "num_decoder_layers"),
-)
-_EXPERTS = ("num_experts", "num_local_experts", "n_routed_experts", "moe_num_experts")
-_COUNTED = {
-    **dict.fromkeys(_LAYERS, ("layers", MOST_LAYERS)),
-    **dict.fromkeys(_EXPERTS, ("experts", MOST_LABELS)),
-    "num_labels": ("labels", MOST_LABELS),
-}
-"""Names that architectures give to what transformers makes one by one, and how many are read."""
 
 
 def read_model(source: str | Path, dtype: torch.dtype, remedy: str) -> PreTrainedModel:
@@ -66,8 +50,12 @@ def read_model(source: str | Path, dtype: torch.dtype, remedy: str) -> PreTraine
     source, remedy = _folder_of(source, remedy)
 
     def load() -> PreTrainedModel:
-        _refuse_adapter(Path(source))
-        _refuse_endless(Path(source) / "config.json")
+        if (Path(source) / "adapter_config.json").exists():
+            # transformers would load the base model with it, freeze all weights, and save the adapter alone.
+            raise ValueError(
+                "it holds an adapter (adapter_config.json). Merge it into its base model with peft's merge_and_unload, "
+                "save the result as a folder, and name that"
+            )
         trusted = trusts_code_of(source)
         kind: Any = AutoModelForImageTextToText if sees(source, trusted) else AutoModelForCausalLM
         loaded: Any = kind.from_pretrained(
@@ -77,84 +65,31 @@ def read_model(source: str | Path, dtype: torch.dtype, remedy: str) -> PreTraine
         if report["missing_keys"]:
             # transformers would use random numbers for them.
             raise ValueError(f"no weights for {', '.join(sorted(report['missing_keys'])[:3])}")
-        _tell_unread(source, sorted(report["unexpected_keys"]))
-        _name_ends(model, Path(source) / "generation_config.json")
+        if unread := sorted(report["unexpected_keys"]):
+            # Some tensors are meant to be left out, such as the head of a critic.
+            several = f"{len(unread):,} tensors" if len(unread) > 1 else "a tensor"
+            warnings.warn(
+                f"The weights in {source} hold {several} that the model of its config.json has no place for "
+                f"({', '.join(unread[:3])}{', ...' if len(unread) > 3 else ''}). They are not read. If it should have "
+                "more layers, correct config.json.",
+                stacklevel=4,
+            )
+        ends = Path(source) / "generation_config.json"
+        if ends.is_file():
+            # transformers goes on without a file that it cannot read, one with a byte order mark included.
+            named = cast(dict[str, Any], read_json(ends))
+            if "eos_token_id" in named:
+                model.generation_config.eos_token_id = named["eos_token_id"]
         found: PreTrainedModel = model.eval()
         return found
 
     return _read(load, source, "a causal language model", remedy)
 
 
-def _tell_unread(source: str | Path, names: Sequence[str]) -> None:
-    """Warn of tensors that the model has no place for. Some are meant to be left out, such as the head of a critic."""
-    if names:
-        several = f"{len(names):,} tensors" if len(names) > 1 else "a tensor"
-        warnings.warn(
-            f"The weights in {source} hold {several} that the model of its config.json has no place for "
-            f"({', '.join(names[:3])}{', ...' if len(names) > 3 else ''}). They are not read. If it should have more "
-            "layers, correct config.json.",
-            stacklevel=2,
-        )
-
-
 def _folder_of(source: str | Path, remedy: str) -> tuple[str | Path, str]:
     """Where the model lies, and what helps if it cannot be read there."""
     place = converted(source)
     return place, remedy if place == source else f"Delete the folder {place} to convert {source} again."
-
-
-def _refuse_adapter(folder: Path) -> None:
-    """transformers would load an adapter's base model with it, freeze all weights, and save the adapter alone."""
-    if (folder / "adapter_config.json").exists():
-        raise ValueError(
-            "it holds an adapter (adapter_config.json). Merge it into its base model with peft's merge_and_unload, "
-            "save the result as a folder, and name that"
-        )
-
-
-def _refuse_endless(config: Path) -> None:
-    """transformers would build the layers of a folder one by one, however many there are to be.
-
-    It would also compute with a base of positions of zero. A configuration may hold others, of its text or its vision.
-    """
-    trees = [read_json(config)] if config.is_file() else []
-    while trees:
-        tree = trees.pop()
-        for name, value in tree.items() if isinstance(tree, dict) else ():
-            # Attention takes the NaN scores of such positions for zero, so the logits would be finite.
-            if name == "rope_theta" and isinstance(value, int | float) and not 0 < value < math.inf:
-                raise ValueError(f"its config.json has rope_theta = {value!r:.40}, expected a number above 0")
-            if value != value:  # all logits would be NaN
-                raise ValueError(f"its config.json has {name:.100} = nan, expected a number")
-            made, most = _COUNTED.get(name, ("", math.inf))
-            if isinstance(value, int | float) and value > most:
-                raise ValueError(f"its config.json names {value:,} {made} ({name}), expected {most:,} at most")
-            if isinstance(value, dict):
-                trees.append(value)
-
-
-def _name_ends(model: Any, file: Path) -> None:
-    """Give the model the ends of a reply that its folder names.
-
-    transformers goes on without a file that it cannot read, one with a byte order mark included.
-    """
-    if not file.is_file():
-        return
-    try:
-        tree = read_json(file)
-    except ValueError as error:
-        raise ValueError(f"its {file.name} holds {error}") from error
-    if isinstance(tree, dict) and "eos_token_id" in tree:
-        model.generation_config.eos_token_id = tree["eos_token_id"]
-
-
-def _shards(folder: Path) -> Iterator[Path]:
-    """The files that the folder's lists of weights name. They may lie anywhere."""
-    for index in sorted(folder.glob("*.index.json")):
-        tree = read_json(index)
-        places = tree.get("weight_map") if isinstance(tree, dict) else None
-        named = places.values() if isinstance(places, dict) else ()
-        yield from sorted({folder / name for name in named if isinstance(name, str)})
 
 
 def read_tokenizer(source: str | Path, remedy: str) -> PreTrainedTokenizerBase:
@@ -235,17 +170,8 @@ def _read(load: Callable[[], Answer], source: str | Path, expected: str, remedy:
 
     The libraries that read the files of others raise errors of any class, `Exception` itself included.
     """
-
-    refuse_other_bytes(Path(source))
-
-    def read() -> Answer:
-        refuse_pipes(Path(source))
-        for shard in _shards(Path(source)):
-            refuse_pipes(shard)
-        return load()
-
     with quiet(source):
-        answer = guarded_call(read)
+        answer = guarded_call(load)
     if isinstance(answer, Answered):
         return answer.value
     error = answer.error

@@ -7,15 +7,12 @@ in `tokenizer.json`, without a word. Its ids then mean other texts than those th
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from tokenizers import Tokenizer
 from transformers import PreTrainedTokenizerBase, PreTrainedTokenizerFast
 from transformers.utils.hub import cached_file
-
-from heedful.guarded import Raised, guarded_call
 
 _FILE = "tokenizer.json"
 
@@ -38,8 +35,7 @@ _ENTRIES = 256
 """Entries of the vocabulary that are written out and read back, evenly spread."""
 
 
-@dataclass(frozen=True, slots=True)
-class TokenizerRead:
+class TokenizerRead(NamedTuple):
     """A tokenizer, and the sentence to be said about how it was read."""
 
     tokenizer: PreTrainedTokenizerBase
@@ -81,11 +77,7 @@ def _own(source: str | Path) -> Tokenizer | None:
         file = cached_file(str(source), _FILE, local_files_only=True)
     except OSError:
         return None
-    # The library raises a bare Exception for a file that it cannot read.
-    answer = guarded_call(lambda: Tokenizer.from_file(str(file)))
-    if isinstance(answer, Raised):
-        raise ValueError(f"its {_FILE} cannot be read: {answer}")
-    own: Tokenizer = answer.value
+    own: Tokenizer = Tokenizer.from_file(str(file))
     own.no_truncation()
     own.no_padding()
     return own
