@@ -256,21 +256,10 @@ def test_faults_are_sentences() -> None:
         renderer.start([Message("user", "a <image> here", images=(picture(0),))])
     with pytest.raises(ValueError, match="found -7, which is neither"):
         model(input_ids=torch.tensor([[5, -7, 6]]))
-    cut = vision.show(picture(0)).ids[:-4]
-    with pytest.raises(ValueError, match="a row was cut inside of a picture"):
-        model(input_ids=torch.tensor([cut]))
     with pytest.raises(ValueError, match="Expected observations of text alone for a model that reads text"):
         Renderer(tokenizer).start([Message("user", "see", images=(picture(0),))])
     with pytest.raises(ValueError, match="a PNG file that can be read"):
         vision.show(Image(picture(0).png[:40], 56, 56))
-
-
-def test_two_pictures_with_one_id_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    vision = seen(seeing("idefics3")[0])
-    monkeypatch.setattr("heedful.models.vision.pictures.picture_id", lambda found: -5)
-    vision.show(picture(0))
-    with pytest.raises(ValueError, match="found two different ones with the id -5"):
-        vision.show(picture(1))
 
 
 def test_a_picture_that_vanishes_in_the_processor_is_refused() -> None:

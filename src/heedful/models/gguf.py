@@ -27,7 +27,7 @@ from transformers import AutoModelForCausalLM, AutoTokenizer, PreTrainedTokenize
 from heedful.boundary.foreign_text import clean, complain
 from heedful.boundary.open_files import in_home
 from heedful.guarded import Raised, guarded_call
-from heedful.models.cache import SMOLLM2, cache_root, is_kept, keep
+from heedful.models.cache import SMOLLM2, cache_root, keep
 from heedful.models.writing import quiet, write_weights
 
 FORMAT = 2
@@ -94,7 +94,7 @@ def converted(name: str | Path) -> str | Path:
     key = hashlib.sha256(json.dumps([FORMAT, digest, versions]).encode()).hexdigest()[:16]
     stem = re.sub(r"[^\w.-]", "_", file.stem)[:60]
     folder = cache_root() / "models" / f"{stem}-{key}"
-    if is_kept(folder, f"to convert {file.name} again"):
+    if folder.is_dir():
         return folder
     answer = guarded_call(lambda: _convert(file, folder, digest))  # the libraries raise errors of any class
     if isinstance(answer, Raised):

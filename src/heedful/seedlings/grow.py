@@ -16,7 +16,7 @@ import transformers
 from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedModel, PreTrainedTokenizerBase
 
 from heedful.envs.common.contract import turns_of
-from heedful.models.cache import cache_root, is_kept, keep
+from heedful.models.cache import cache_root, keep
 from heedful.models.chat.render import Renderer
 from heedful.models.chat.replies import Tags
 from heedful.models.folders import open_eyes, read_model, read_tokenizer, write_pretrained
@@ -90,7 +90,7 @@ def load_seedling(
         DiskFull: there is no room. A copy that was saved before stays.
     """
     path = seedling_path(recipe, env, knobs, tags, context)
-    if not is_kept(path, "to grow the seedling again"):
+    if not path.is_dir():
         with naming_a_full_disk(path, kept="nothing of this seedling"), ExitStack() as learning:
             refuse_unwritable(path)
             try:

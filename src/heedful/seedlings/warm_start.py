@@ -14,7 +14,7 @@ import torch
 from transformers.utils.hub import cached_file
 
 from heedful.boundary.open_files import refuse_pipes
-from heedful.models.cache import cache_root, is_kept, keep
+from heedful.models.cache import cache_root, keep
 from heedful.models.chat.calls import tools_of
 from heedful.models.chat.render import Renderer
 from heedful.models.chat.replies import Tags
@@ -88,7 +88,7 @@ def warm_started(recipe: WarmStart, beginner: Beginner, progress: Progress) -> P
         DiskFull: there is no room. A copy that was saved before stays.
     """
     path = warm_folder(recipe, beginner)
-    if is_kept(path, "to learn the warm start again"):
+    if path.is_dir():
         return path
     with unfinished(path, "warm start") as copy:
         if not path.exists():

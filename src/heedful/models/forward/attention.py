@@ -26,10 +26,7 @@ def refuse_unless_plain_causal(model: PreTrainedModel) -> None:
 
 
 def longest_context(model: PreTrainedModel) -> int | None:
-    """Most tokens, replies included, for which cached keys stay valid. `None` = the config names no limit.
-
-    Raises ValueError for a limit that is no number of tokens.
-    """
+    """Most tokens, replies included, for which cached keys stay valid. `None` = the config names no limit."""
     return longest_context_of(model.config)
 
 
@@ -41,12 +38,6 @@ def longest_context_of(whole: Any) -> int | None:
     if rope.get("rope_type") in ("dynamic", "longrope"):
         # Beyond this length these types change the rotation of tokens that are already in the cache.
         limit = rope.get("original_max_position_embeddings", limit)
-    if limit is not None and (type(limit) is not int or limit < 0):
-        raise ValueError(
-            "Expected the model's window as a whole number of tokens (max_position_embeddings, or "
-            f"original_max_position_embeddings in rope_parameters), found {str(limit)[:100]!r} in its config.json. "
-            "Correct the file."
-        )
     return limit or None
 
 

@@ -26,7 +26,6 @@ class Picture:
     """One picture as a model reads it."""
 
     image: Image
-    hash: bytes
     own: int
     """Its id, negative."""
     ids: tuple[int, ...]
@@ -53,7 +52,7 @@ class Pictures:
         return self
 
     def put(self, image: Image) -> Picture:
-        """Remember a picture. Raises ValueError for a file that cannot be read, and for an id that is taken."""
+        """Remember a picture. Raises ValueError for a file that cannot be read."""
         if image not in self._by_image:
             picture = self._new(image)
             self._by_image[image] = self._by_id[picture.own] = picture
@@ -62,7 +61,7 @@ class Pictures:
         while len(self._by_image) > MOST_PICTURES or (self._bytes > MOST_BYTES and len(self._by_image) > 1):
             _, oldest = self._by_image.popitem(last=False)
             self._bytes -= len(oldest.image.png)
-            if self._by_id[oldest.own] is oldest:
+            if self._by_id[oldest.own] is oldest:  # and not a later file with the same pixels
                 del self._by_id[oldest.own]
         return self._by_image[image]
 
@@ -77,14 +76,6 @@ class Pictures:
 
     def _new(self, image: Image) -> Picture:
         pixels = decoded(image.png)
-        found = pixels_hash(pixels)
-        own = picture_id(found)
-        same = self._by_id.get(own)
-        if same is not None and same.hash != found:
-            raise ValueError(
-                f"Expected pictures with ids of their own, found two different ones with the id {own} "
-                f"({same.image.width} x {same.image.height} and {image.width} x {image.height} pixels). This is a "
-                "chance of one in 2^62 for two pictures. Change one pixel of one of them."
-            )
+        own = picture_id(pixels_hash(pixels))
         ids, grid = self._layout(pixels)
-        return Picture(image, found, own, tuple(own if id == PLACE else id for id in ids), grid)
+        return Picture(image, own, tuple(own if id == PLACE else id for id in ids), grid)

@@ -58,11 +58,6 @@ def shifted(
                 continue
             rows, columns = grid_of(own)
             end = place + rows * columns
-            if ids_T[place:end] != [own] * (rows * columns):
-                raise ValueError(
-                    f"Expected the {rows * columns} features of a picture in one piece, found a part of the picture "
-                    f"{own}: it was cut between two passes."
-                )
             begin = counts[row][place] + shift
             grid = torch.arange(rows * columns, device=ids_BT.device)
             positions_3BT[0, row, place:end] = begin

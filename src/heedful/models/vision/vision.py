@@ -17,7 +17,7 @@ from transformers.modeling_outputs import CausalLMOutputWithPast
 
 from heedful.models.vision.pictures import Layout, Picture, Pictures
 from heedful.models.vision.positions import carry_shift, shift_of, shifted
-from heedful.models.vision.processing import Made, PictureProcessor
+from heedful.models.vision.processing import PictureProcessor
 from heedful.pixels import decoded
 from heedful.types import Image
 
@@ -203,7 +203,7 @@ class Vision:
     def grid_of(self, own: int) -> tuple[int, int]:
         """Rows and columns of the features of a picture that was shown, for models with three axes."""
         grid = self.pictures.of(own).grid
-        assert grid is not None, "models with three axes have a grid for each picture"
+        assert grid is not None  # for the type checker
         return grid
 
     def _embedded(self, ids_BT: Tensor) -> dict[str, Any]:
@@ -214,14 +214,8 @@ class Vision:
         levels: list[Tensor] = []
         for picture, features in zip(shown, self._features(shown), strict=True):
             own_BT = ids_BT == picture.own
-            places = own_BT.sum(1)
-            if bool((places % picture.features).any()):
-                raise ValueError(
-                    f"Expected {picture.features} ids for each place of the picture {picture.own}, found "
-                    f"{places.tolist()} in the rows of a pass: a row was cut inside of a picture."
-                )
             levels = levels or [embeds_BTD, *(torch.zeros_like(embeds_BTD) for _ in features[1:])]
-            times = int(places.sum()) // picture.features
+            times = int(own_BT.sum()) // picture.features
             levels = [
                 level.index_put((own_BT,), features_KD.to(level.dtype).repeat(times, 1))
                 for level, features_KD in zip(levels, features, strict=True)
@@ -244,7 +238,7 @@ class Vision:
             if picture.own not in self._known:
                 # Outside of inference mode, since a later pass with gradients may use them.
                 with torch.inference_mode(False), torch.no_grad():
-                    self._known[picture.own] = self._see(self._made(picture).values, 1)[0]
+                    self._known[picture.own] = self._see(self.processor.made([decoded(picture.image.png)]).values, 1)[0]
             self._known.move_to_end(picture.own)
         found = [self._known[picture.own] for picture in shown]
         while len(self._known) > MOST_FEATURES:
@@ -253,7 +247,7 @@ class Vision:
 
     def _together(self, shown: Sequence[Picture]) -> list[list[Tensor]]:
         """The features of several pictures, those of one shape in one pass. Gradients of all rows flow into it."""
-        made = [self._made(picture) for picture in shown]
+        made = [self.processor.made([decoded(picture.image.png)]) for picture in shown]
         by_shape: dict[tuple[object, ...], list[int]] = {}
         for index, one in enumerate(made):
             by_shape.setdefault(one.shape, []).append(index)
@@ -264,9 +258,6 @@ class Vision:
             for index, features in zip(members, self._see(joined, len(members)), strict=True):
                 found[index] = features
         return found
-
-    def _made(self, picture: Picture) -> Made:
-        return self.processor.made([decoded(picture.image.png)])
 
     def _see(self, values: Mapping[str, Tensor], pictures: int) -> list[list[Tensor]]:
         """The features of pictures of one shape: for each picture one tensor for each level."""
