@@ -1,4 +1,4 @@
-"""The environment of `twenty_lines.py` with four mistakes, for `heedful check-env` to find."""
+"""The environment of `twenty_lines.py` with three mistakes, for `heedful check-env` to find."""
 
 import random
 from dataclasses import dataclass
@@ -29,5 +29,4 @@ class CarelessGame(Game):
         step = super().step(response)
         answer = response.partition("<answer>")[2].partition("</answer>")[0]
         wrong = f"{int(answer)} is not it." if answer.isdigit() else "That is no number."  # "\u00b2".isdigit() is True
-        note = Observation(f"{wrong} You wrote: {response}")  # the agent's reply, unchanged
-        return Step(note, step.rewards, step.ending, step.outcome)
+        return Step(Observation(wrong), step.rewards, step.ending, step.outcome)

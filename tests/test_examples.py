@@ -8,7 +8,6 @@ import json
 import os
 import re
 import shlex
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -56,7 +55,7 @@ def test_the_page_on_environments_holds_the_example_with_tools_word_for_word() -
 def test_the_example_with_tools_keeps_the_contract_and_pays_for_calls(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.syspath_prepend(str(EXAMPLE.parent))
     env = importlib.import_module("with_tools").Market(fee=0.25)
-    report = check(env, effort=replace(QUICK, processes=1))
+    report = check(env, effort=QUICK)
     assert report.ok, str(report)
     first, one, second, other = env.order(3)
     episode = env.episode()

@@ -23,7 +23,7 @@ from heedful.boundary.parquet_sizes import (
     text_leaves,
     within,
 )
-from heedful.envs.transport.wire import is_finite
+from heedful.envs.common.contract import is_finite
 from heedful.guarded import Raised, guarded_call
 from heedful_verl.batch.limits import COUNTED, why_unreadable
 from heedful_verl.batch.watcher import refusals, warnings_of

@@ -28,8 +28,8 @@ from heedful.boundary import (
 )
 from heedful.boundary.foreign_text import encodable
 from heedful.command_process import prepare_streams, run_command
-from heedful.envs.common.contract import own_environment, refuse_unless_environment, turns_of
-from heedful.envs.common.tasks import TaskStream, check_same_start, task_of_seed
+from heedful.envs.common.contract import own_environment, refuse_unless_environment, task_of_seed, turns_of
+from heedful.envs.common.tasks import TaskStream, check_same_start
 from heedful.envs.transport.wire import read_task, task_tree
 from heedful.protocols import Environment
 from heedful.rollout.player import first_observation

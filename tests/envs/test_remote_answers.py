@@ -21,12 +21,13 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from heedful import cli
+from heedful.envs.common.contract import shown
 from heedful.envs.remote import server_calls
 from heedful.envs.remote.answers import checked_description
 from heedful.envs.remote.environment import Remote
 from heedful.envs.remote.server_calls import ServerCalls, ServerRefused, ServerUnreachable
 from heedful.envs.transport import deadline
-from heedful.envs.transport.wire import WireError, generator_tree, read_generator, read_step, read_task, shown
+from heedful.envs.transport.wire import WireError, generator_tree, read_generator, read_step, read_task
 from heedful.guarded import RaisedElsewhere
 from heedful.policies.servers import Call, Failed, take_kept
 from heedful.policies.servers.connection import Connections

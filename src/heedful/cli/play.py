@@ -14,9 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 from heedful.boundary import Choice, CommandLine, Positional, Shown, shown
 from heedful.cli.episode.episodes import ScriptedSettings, drawn_task, ended, named, table_of_turns
 from heedful.cli.episode.human_reply import reply_of, ways_to_answer
-from heedful.envs.common.contract import turns_of
-from heedful.envs.common.demonstrated import demonstrated
-from heedful.envs.transport.wire import checked_observation, checked_step
+from heedful.envs.common.contract import checked_observation, checked_step, demonstrated, turns_of
 from heedful.models.chat.replies import Tags
 from heedful.policies import POLICIES, PolicySource, Sampling
 from heedful.policies.source import sampling_of

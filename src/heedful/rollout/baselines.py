@@ -15,8 +15,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from heedful.envs.common.actions import actions_of, format_reply, most_actions_of
-from heedful.envs.common.contract import turns_of
-from heedful.envs.common.offered import MOST_CANDIDATES, blind_answers_of, random_answer_of
+from heedful.envs.common.contract import MOST_CANDIDATES, blind_answers_of, random_answer_of, turns_of
 from heedful.envs.common.tools import in_form
 from heedful.guarded import Answered, Raised, guarded_call
 from heedful.protocols import AnswersBlindly, AnswersFreely, Environment

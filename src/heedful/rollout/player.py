@@ -8,8 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TypeVar
 
-from heedful.envs.common.contract import turns_of
-from heedful.envs.transport.wire import checked_episode, checked_observation, checked_step
+from heedful.envs.common.contract import checked_episode, checked_observation, checked_step, turns_of
 from heedful.guarded import OwnPartFailed, Raised, RaisedElsewhere, guarded_call, of_own_part
 from heedful.protocols import Environment, Episode, Policy
 from heedful.rollout.context import FULL_HISTORY, Context

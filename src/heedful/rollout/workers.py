@@ -21,10 +21,8 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from heedful.boundary.limits import MOST_AT_ONCE, MOST_SECONDS, number_of, whole_number
+from heedful.envs.common.contract import checked_episode, checked_observation, checked_step
 from heedful.envs.transport.wire import (
-    checked_episode,
-    checked_observation,
-    checked_step,
     decode,
     encode,
     observation_tree,

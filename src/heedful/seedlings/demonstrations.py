@@ -10,10 +10,8 @@ from dataclasses import fields, is_dataclass, replace
 from functools import partial
 from typing import Any
 
-from heedful.envs.common.contract import turns_of
-from heedful.envs.common.demonstrated import answer_to, demonstrated
+from heedful.envs.common.contract import answer_to, checked_observation, demonstrated, turns_of
 from heedful.envs.common.tasks import TaskStream
-from heedful.envs.transport.wire import checked_observation
 from heedful.guarded import Raised, guarded_call
 from heedful.models.chat.render import Renderer
 from heedful.protocols import Demonstrates, Environment

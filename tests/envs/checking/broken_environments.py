@@ -5,13 +5,10 @@ They live in a module of their own because a check hands them to other processes
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
-import datetime
 import io
 import itertools
 import random
-import re
 import secrets
 import sys
 import time
@@ -23,7 +20,6 @@ from heedful.envs.common.actions import format_reply
 from heedful.envs.common.answers import answer_fault_line, read_answer
 from heedful.envs.common.tasks import task_of
 from heedful.types import Ending, Observation, Step, Task
-from tool_toy import Dictionary, DictionaryEpisode
 
 
 @dataclass(frozen=True)
@@ -164,17 +160,6 @@ class RaisesAtTheLastStep(Right):
 
 
 @dataclass(frozen=True)
-class RaisesWhenSolved(Right):
-    """Guesses that happen to be right find it, and the solver does."""
-
-    def episode(self) -> Any:
-        def solve(step: Step, response: str, episode: Attempt) -> Step:
-            return _raise_at_the_end(step, response, episode) if step.ending is Ending.SOLVED else step
-
-        return changed(solve)(self)
-
-
-@dataclass(frozen=True)
 class RaisesWithoutAText(Right):
     def episode(self) -> Any:
         class Mute(Exception):
@@ -232,12 +217,6 @@ class HangsAtEveryStep(Right):
 
 
 @dataclass(frozen=True)
-class ActionsInAList(Right):
-    def episode(self) -> Any:
-        return changed(lambda step, response, episode: dataclasses.replace(step, actions=list(step.actions)))(self)
-
-
-@dataclass(frozen=True)
 class RaisesAtTheStart(Right):
     def episode(self) -> Any:
         class Late(Attempt):
@@ -278,18 +257,6 @@ class OneEpisodeForAll(Right):
         return _THE_EPISODE
 
 
-@dataclass(frozen=True)
-class CannotAnswerAtRandom(Right):
-    def random_answer(self, task: Task, rng: random.Random) -> str:
-        raise NotImplementedError("no random answers")
-
-
-@dataclass(frozen=True)
-class ActionsOfNoKind(Right):
-    actions: tuple[int, ...] = (12, 13)
-    actions_per_turn: str = "two"
-
-
 @dataclass(frozen=True, eq=False)
 class NeverEqual:
     turns: int = 3
@@ -300,23 +267,6 @@ class NeverEqual:
 @dataclass(frozen=True)
 class KnobOfNoKind(Right):
     slope: complex = 1j
-
-
-@dataclass(frozen=True)
-class LongSummary(Right):
-    summary = "Add two numbers.\nThen be proud."
-
-
-class Untranslated(str):
-    """A text whose own class decides how it is shown."""
-
-    def __str__(self) -> str:
-        raise RuntimeError("no translation today")
-
-
-@dataclass(frozen=True)
-class LazySummary(Right):
-    summary = Untranslated("Add two numbers.")
 
 
 @dataclass(frozen=True)
@@ -338,55 +288,10 @@ class CountsItsTasks(Right):
 
 
 @dataclass(frozen=True)
-class DrawsFromTheSharedGenerator(Right):
-    def episode(self) -> Any:
-        def alter(step: Step, response: str, episode: Attempt) -> Step:
-            random.random()
-            return step
-
-        return changed(alter)(self)
-
-
-@dataclass(frozen=True)
 class SeedsTheSharedGenerator(Right):
     def task(self, seed: int) -> Task:
         random.seed(seed)
         return super().task(seed)
-
-
-@dataclass(frozen=True)
-class TasksOfTheSharedGenerator(Right):
-    def task(self, seed: int) -> Task:
-        return task_of(self.name, str(random.random()), seed)
-
-
-@dataclass(frozen=True)
-class HashesText(Right):
-    def draw(self, seed: int) -> tuple[int, int]:
-        return 10 + hash(f"one {seed}") % 90, 10 + hash(f"two {seed}") % 90
-
-
-@dataclass(frozen=True)
-class WalksASet(Right):
-    def draw(self, seed: int) -> tuple[int, int]:
-        first, *_ = {f"{number}" for number in range(10 + seed % 80, 14 + seed % 80)}
-        return int(first), 10 + seed % 89
-
-
-@dataclass(frozen=True)
-class ReadsTheClock(Right):
-    def draw(self, seed: int) -> tuple[int, int]:
-        first, second = super().draw(seed)
-        return first, second + int(time.time() // 86_400) % 7
-
-
-@dataclass(frozen=True)
-class ReadsTheCalendar(Right):
-    def episode(self) -> Any:
-        def alter(step: Step, response: str, episode: Attempt) -> Step:
-            return dataclasses.replace(step, effect=f"{step.effect}, {datetime.date.today()}")
-
-        return changed(alter)(self)
 
 
 @dataclass(frozen=True)
@@ -421,15 +326,6 @@ class IdsThatHideNoise(Right):
 
     def task(self, seed: int) -> Task:
         return task_of(self.name, str(self.draw(seed)[0]), seed)
-
-
-@dataclass(frozen=True)
-class IdsThatHoldTheSeed(Right):
-    def draw(self, seed: int) -> tuple[int, int]:
-        return 10 + seed % 20, 10
-
-    def task(self, seed: int) -> Task:
-        return task_of(self.name, f"{self.draw(seed)} {seed}", seed)
 
 
 @dataclass(frozen=True)
@@ -504,20 +400,6 @@ class KeepsItsLimitsSecret(Right):
         return Silent(self)
 
 
-@dataclass(frozen=True)
-class TellsAnotherLimit(Right):
-    """Says three turns, whatever the knob."""
-
-    def episode(self) -> Any:
-        class Fixed(Attempt):
-            def start(self, task: Task, member: int) -> Observation:
-                observation = super().start(task, member)
-                self.rules = "Add the numbers. You have 3 turns; answer in <answer> tags.\n"
-                return self.observe(observation.text.splitlines()[-1], first=True)
-
-        return Fixed(self)
-
-
 def _raising_at(part: str) -> Any:
     def alter(step: Step, response: str, episode: Attempt) -> Step:
         if part in response:
@@ -567,20 +449,6 @@ class HangsOnLongReplies(Right):
 
 
 @dataclass(frozen=True)
-class ExecutesReplies(Right):
-    def episode(self) -> Any:
-        class Evaluating(Attempt):
-            def step(self, response: str) -> Step:
-                answer = read_answer(response, 400).text
-                if not answer.isdigit():
-                    with contextlib.suppress(Exception):
-                        eval(answer)
-                return super().step(response)
-
-        return Evaluating(self)
-
-
-@dataclass(frozen=True)
 class PaysNan(Right):
     def episode(self) -> Any:
         return changed(
@@ -602,12 +470,6 @@ class ScoresBeforeTheEnd(Right):
         return changed(lambda step, response, episode: step if step.ending else dataclasses.replace(step, outcome=0.0))(
             self
         )
-
-
-@dataclass(frozen=True)
-class NeverScores(Right):
-    def episode(self) -> Any:
-        return changed(lambda step, response, episode: dataclasses.replace(step, outcome=None))(self)
 
 
 @dataclass(frozen=True)
@@ -635,170 +497,6 @@ class EndsInWords(Right):
         return changed(
             lambda step, response, episode: dataclasses.replace(step, ending=step.ending and step.ending.value)  # type: ignore[arg-type]
         )(self)
-
-
-def _quoting(quote: Callable[[str], str]) -> Any:
-    def alter(step: Step, response: str, episode: Attempt) -> Step:
-        observation = episode.observe(f"You wrote {quote(response)}.\n{step.observation.text}")
-        return dataclasses.replace(step, observation=observation)
-
-    return changed(alter)
-
-
-@dataclass(frozen=True)
-class RepeatsChatTokens(Right):
-    def episode(self) -> Any:
-        return _quoting(lambda response: response[:60].encode(errors="replace").decode())(self)
-
-
-@dataclass(frozen=True)
-class RepeatsSurrogates(Right):
-    def episode(self) -> Any:
-        return _quoting(lambda response: response.count("\ud800") * "\ud800")(self)
-
-
-@dataclass(frozen=True)
-class RepeatsEverything(Right):
-    def episode(self) -> Any:
-        return _quoting(lambda response: "".join(re.findall("[A-Za-z]+", response))[:2_000_000])(self)
-
-
-@dataclass(frozen=True)
-class TellsTheAnswer(Right):
-    """Without a demonstration: only a player who copies can find it."""
-
-    demonstrate = property()  # type: ignore[assignment]
-
-    def episode(self) -> Any:
-        class Telling(Attempt):
-            def observe(self, text: str, first: bool = False) -> Observation:
-                return super().observe(f"{text}\n(solution: {self.wanted})\nGood luck", first)
-
-        return Telling(self)
-
-
-@dataclass(frozen=True)
-class TellsTheAnswerWhenDemonstrated(Right):
-    def episode(self) -> Any:
-        class Telling(Attempt):
-            def observe(self, text: str, first: bool = False) -> Observation:
-                return super().observe(f"{self.wanted}\n{text}", first)
-
-        return Telling(self)
-
-
-@dataclass(frozen=True)
-class TellsTheAnswerAfterAFault(Right):
-    def episode(self) -> Any:
-        class Telling(Attempt):
-            def observe(self, text: str, first: bool = False) -> Observation:
-                return super().observe(text if first else f"{text} The answer is {self.wanted}.", first)
-
-        return Telling(self)
-
-
-@dataclass(frozen=True)
-class AnswerAmongTheNumbers(Right):
-    """The sum stands among other numbers: to find it may be the task."""
-
-    demonstrate = property()  # type: ignore[assignment]
-
-    def episode(self) -> Any:
-        class Listing(Attempt):
-            def observe(self, text: str, first: bool = False) -> Observation:
-                return super().observe(f"{text}; one of 1, 2, {self.wanted} is right", first)
-
-        return Listing(self)
-
-
-@dataclass(frozen=True)
-class TellsItsId(Right):
-    def episode(self) -> Any:
-        class Telling(Attempt):
-            def observe(self, text: str, first: bool = False) -> Observation:
-                return super().observe(f"Task {self.task.id}: {text}", first)
-
-        return Telling(self)
-
-
-@dataclass(frozen=True)
-class TellsItsSeed(Right):
-    def episode(self) -> Any:
-        class Telling(Attempt):
-            def observe(self, text: str, first: bool = False) -> Observation:
-                return super().observe(f"Task {self.task.seed}: {text}", first)
-
-        return Telling(self)
-
-
-@dataclass(frozen=True)
-class TellsItsTag(Right):
-    def task(self, seed: int) -> Task:
-        return dataclasses.replace(super().task(seed), tags=("carrying",) if sum(self.draw(seed)) > 99 else ())
-
-    def episode(self) -> Any:
-        class Telling(Attempt):
-            def observe(self, text: str, first: bool = False) -> Observation:
-                return super().observe(f"{' '.join(self.task.tags)} {text}", first)
-
-        return Telling(self)
-
-
-@dataclass(frozen=True)
-class DemonstratesWrongly(Right):
-    def demonstrate(self, task: Task, rng: random.Random) -> list[tuple[str, str]]:
-        pairs = []
-        episode = self.episode()
-        shown = episode.start(task, 0)
-        for _ in range(self.turns):
-            pairs.append((shown.text, format_reply(["1"], "")))
-            shown = episode.step(pairs[-1][1]).observation
-        return pairs
-
-
-@dataclass(frozen=True)
-class RefusesToDemonstrate(Right):
-    """Not broken: with these knobs there is no solver, and it says so."""
-
-    def demonstrate(self, task: Task, rng: random.Random) -> list[tuple[str, str]]:
-        raise ValueError("sums: there is no solver for three turns")
-
-
-@dataclass(frozen=True)
-class DemonstratesNowAndThen(Right):
-    def demonstrate(self, task: Task, rng: random.Random) -> list[tuple[str, str]]:
-        if task.seed % 3 == 2:
-            raise ValueError("sums: that one is too hard")
-        return super().demonstrate(task, rng)
-
-
-@dataclass(frozen=True)
-class DemonstratesUnreadably(Right):
-    def demonstrate(self, task: Task, rng: random.Random) -> list[tuple[str, str]]:
-        return [(shown, reply.replace("<answer>", "answer: ")) for shown, reply in super().demonstrate(task, rng)]
-
-
-@dataclass(frozen=True)
-class DemonstratesAnotherEpisode(Right):
-    def demonstrate(self, task: Task, rng: random.Random) -> list[tuple[str, str]]:
-        return [(f"{shown} ", reply) for shown, reply in super().demonstrate(task, rng)]
-
-
-@dataclass(frozen=True)
-class DemonstratesAtRandom(Right):
-    def demonstrate(self, task: Task, rng: random.Random) -> list[tuple[str, str]]:
-        return [
-            (shown, reply.replace("carry", secrets.token_hex(4))) for shown, reply in super().demonstrate(task, rng)
-        ]
-
-
-@dataclass(frozen=True)
-class OpensSometimes(Right):
-    def episode(self) -> Any:
-        def alter(step: Step, response: str, episode: Attempt) -> Step:
-            return dataclasses.replace(step, observation=Observation(step.observation.text)) if step.valid else step
-
-        return changed(alter)(self)
 
 
 def seeing(drawn: Callable[[Attempt, str], Any]) -> Any:
@@ -831,36 +529,6 @@ def striped(*bars: int, text: str = "") -> Any:
 
 
 @dataclass(frozen=True)
-class ShowsPictures(Right):
-    """Not broken."""
-
-    def episode(self) -> Any:
-        return seeing(lambda episode, text: striped(1, 2, episode.left))(self)
-
-
-@dataclass(frozen=True)
-class ShowsOneColour(Right):
-    def episode(self) -> Any:
-        return seeing(lambda episode, text: striped(9, 9))(self)
-
-
-@dataclass(frozen=True)
-class WritesIntoPictures(Right):
-    def episode(self) -> Any:
-        return seeing(lambda episode, text: striped(1, 2, episode.left, text=str(episode.task.seed)))(self)
-
-
-@dataclass(frozen=True)
-class ShowsHalfAFile(Right):
-    def episode(self) -> Any:
-        def half(episode: Attempt, text: str) -> Any:
-            whole = striped(1, 2, episode.left)
-            return dataclasses.replace(whole, png=whole.png[:44])
-
-        return seeing(half)(self)
-
-
-@dataclass(frozen=True)
 class StatesAnotherSize(Right):
     def episode(self) -> Any:
         return seeing(lambda episode, text: dataclasses.replace(striped(1, 2), width=3))(self)
@@ -870,79 +538,6 @@ class StatesAnotherSize(Right):
 class ShowsOthersOtherPictures(Right):
     def episode(self) -> Any:
         return seeing(lambda episode, text: striped(1, 2, episode.left, episode.member % 2))(self)
-
-
-@dataclass(frozen=True)
-class ShowsTheSameAlways(Right):
-    """Only doubtful."""
-
-    def episode(self) -> Any:
-        return seeing(lambda episode, text: striped(1, 2))(self)
-
-
-@dataclass(frozen=True)
-class AnswersAtRandomInWords(Right):
-    def random_answer(self, task: Task, rng: random.Random) -> str:
-        return "a hundred"
-
-
-@dataclass(frozen=True)
-class NamesAnActionTwice(Right):
-    actions: tuple[str, ...] = ("12", "13", "12")
-    actions_per_turn: int = 1
-
-
-class _WithoutEnd(tuple[str, ...]):
-    def __iter__(self) -> Iterator[str]:
-        return itertools.repeat("12")
-
-
-class ListsActionsWithoutEnd(Right):
-    actions = _WithoutEnd(("12",))
-    actions_per_turn = 1
-
-
-class TakesMoreActionsThanMemoryHolds(Right):
-    actions = ("12",)
-    actions_per_turn = 10**11
-
-
-class AnswersBlindlyWithoutEnd(Right):
-    def random_answer(self, task: Task, rng: random.Random) -> str:
-        return "12"
-
-    def blind_answers(self, tasks: Sequence[Task]) -> Any:
-        return itertools.repeat("12")
-
-
-class NeverFindsARandomAnswer(AnswersBlindlyWithoutEnd):
-    def random_answer(self, task: Task, rng: random.Random) -> str:
-        time.sleep(60)
-        return "12"
-
-
-class NeverFindsItsActions(Right):
-    @property
-    def actions(self) -> tuple[str, ...]:
-        time.sleep(60)
-        return ("12",)
-
-
-@dataclass(frozen=True)
-class ListsWhatItRefuses(Right):
-    actions: tuple[str, ...] = ("12", "thirteen")
-    actions_per_turn: int = 1
-
-
-@dataclass(frozen=True)
-class Slow(Right):
-    def episode(self) -> Any:
-        def alter(step: Step, response: str, episode: Attempt) -> Step:
-            if not response:
-                time.sleep(0.03)
-            return step
-
-        return changed(alter)(self)
 
 
 def an_environment() -> Right:
@@ -955,18 +550,6 @@ def a_factory_that_raises() -> Right:
 
 
 NOT_A_FACTORY = 3
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PaysLessForCalls(Dictionary):
-    def episode(self) -> DictionaryEpisode:
-        class Meaner(DictionaryEpisode):
-            def play(self, response: str) -> Any:
-                played = super().play(response)
-                called = self.env.actions == "tool_calls" and played.rewards
-                return dataclasses.replace(played, rewards={"solved": 0.5}) if called else played
-
-        return Meaner(self)
 
 
 class _Unreadable:

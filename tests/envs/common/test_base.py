@@ -147,7 +147,7 @@ def test_an_environment_without_a_task_cannot_be_made() -> None:
 def test_the_example_on_the_base_keeps_the_contract_and_has_the_shared_knobs(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.syspath_prepend(str(EXAMPLES))
     game = importlib.import_module("on_the_base")
-    report = check(game.GuessNumber(), effort=replace(QUICK, processes=1))
+    report = check(game.GuessNumber(), effort=QUICK)
     assert report.ok, str(report)
     env = game.GuessNumber(show_reward=True, instructions="brief")
     episode = env.episode()

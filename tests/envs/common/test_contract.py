@@ -1,44 +1,74 @@
-"""An environment that was written for an earlier contract is told what to rename, whichever command meets it."""
+"""Environments that raise or return anything: the error names environment, task and exception."""
 
 from __future__ import annotations
 
-from pathlib import Path
+import itertools
+import random
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
 
 import pytest
 
-from heedful import cli
-from heedful.envs.common.contract import missing_from
+from heedful.envs.common.contract import MOST_PAIRS, answer_to, demonstrated, missing_from
 from heedful.envs.toys.echo import Echo
 
-EARLIER = """
-from dataclasses import dataclass
-from heedful.envs.common.tasks import task_of
-
-@dataclass(frozen=True)
-class Door:
-    name = "door"
-    turns: int = 3
-
-    def task(self, seed):
-        return task_of("door", str(seed), seed)
-
-    def make(self):
-        return None
-"""
+TASK = Echo().task(3)
+PLACE = rf"the environment echo .*task {TASK.id} \(seed 3\), found that "
 
 
-@pytest.mark.parametrize("command", [["train"], ["play"], ["check-env"]], ids=" ".join)
-def test_an_environment_of_the_earlier_contract_is_told_what_to_rename(
-    command: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    (tmp_path / "earlier_door.py").write_text(EARLIER)
-    monkeypatch.syspath_prepend(str(tmp_path))
-    monkeypatch.chdir(tmp_path)
-    assert cli.run([*command, "earlier_door:Door"]) != 0
-    shown = capsys.readouterr()
-    assert "it has `make()`, the earlier name of `episode()`: rename that method to `episode`" in " ".join(
-        (shown.out + shown.err).split()
-    )
+def teaching(demonstrate: Callable[[], Any]) -> Any:
+    @dataclass(frozen=True)
+    class Teaching(Echo):
+        def demonstrate(self, task: Any, rng: random.Random) -> Any:
+            return demonstrate()
+
+    return Teaching()
+
+
+def raises() -> Any:
+    raise KeyError("no map")
+
+
+def a_generator_that_raises() -> Any:
+    yield ("a", "b")
+    raise GeneratorExit
+
+
+@pytest.mark.parametrize(
+    ("demonstrate", "found"),
+    [
+        (raises, r"it raised KeyError: 'no map' \(test_contract.py, line \d+\)"),
+        (a_generator_that_raises, "it raised GeneratorExit"),
+        (lambda: None, "it raised TypeError"),
+        (list, "it returned 0 pairs"),
+        (lambda: [("a", 1)], "it returned tuple in place of two texts"),
+        (lambda: ["ab"], "it returned str in place of two texts"),
+        (lambda: itertools.repeat(("a", "b")), f"it returned more than {MOST_PAIRS:,} pairs"),
+    ],
+)
+def test_a_demonstration_that_cannot_be_used_is_refused_by_name(demonstrate: Callable[[], Any], found: str) -> None:
+    with pytest.raises(ValueError, match=PLACE + found):
+        demonstrated(teaching(demonstrate), TASK, random.Random(0))
+
+
+def test_pairs_of_any_sequence_are_a_list_of_pairs() -> None:
+    env = teaching(lambda: iter([["a", "b"], ("c", "d")]))
+    assert demonstrated(env, TASK, random.Random(0)) == [("a", "b"), ("c", "d")]
+
+
+def test_an_episode_that_raises_after_a_faulty_reply_is_refused_by_name() -> None:
+    @dataclass(frozen=True)
+    class Fragile(Echo):
+        def episode(self) -> Any:
+            raise RuntimeError("no board")
+
+    with pytest.raises(ValueError, match=r"`step` of the environment echo .* it raised RuntimeError: no board"):
+        answer_to(Fragile(), TASK, "cut")
+
+
+def test_what_is_shown_after_a_faulty_reply_is_returned() -> None:
+    assert "turns" in answer_to(Echo(instructions="brief", turns=2), Echo(instructions="brief", turns=2).task(3), "cut")
 
 
 def test_what_has_all_members_lacks_nothing() -> None:

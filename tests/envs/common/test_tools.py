@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
 
 import pytest
 from hypothesis import given
@@ -19,10 +18,8 @@ from tool_toy import TOOLS, Dictionary
 
 @pytest.mark.parametrize("actions", ["plain", "tool_calls"])
 def test_an_environment_with_tools_keeps_the_contract(actions):
-    report = check(Dictionary(actions=actions), replace(QUICK, processes=0), skip=["pickle"])
+    report = check(Dictionary(actions=actions), QUICK, skip=["pickle"])
     assert report.ok, str(report)
-    finding = next(each for each in report.findings if each.rule == "tools")
-    assert "earn the same by calls and by plain answers, 30 of them solved" in str(finding)
 
 
 def call(name: str, **arguments: str) -> str:

@@ -439,5 +439,5 @@ def test_a_file_keeps_the_contract_of_environments_with_adversarial_replies(tmp_
     pytest.importorskip("math_verify", reason='pip install "heedful[math]"')
     rows = [*rephrased(300, 2), *[ALGEBRA | {"original_question": str(number)} for number in range(100)]]
     env = MathProblems(path=written(tmp_path / "rows.jsonl", rows), patience=1.0)
-    report = check(env, Effort(seeds=60, episodes=8, processes=1))
+    report = check(env, Effort(seeds=60, episodes=8))
     assert report.ok, str(report)

@@ -297,6 +297,6 @@ def test_generators_and_signal_handlers_of_the_process_are_left_alone():
 
 @pytest.mark.parametrize(("function", "turns"), [("single", 1), ("guess", 3), ("with_tools", 4)])
 def test_the_library_keeps_the_contract_through_the_adapter(function, turns):
-    effort = replace(QUICK, processes=0)
+    effort = QUICK
     report = check(env(function, turns=turns), effort, skip=["pickle", "knobs", "members"])
     assert report.ok, str(report)

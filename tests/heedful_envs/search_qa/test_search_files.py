@@ -76,14 +76,14 @@ def test_the_solver_plays_each_form(name: str) -> None:
 def test_a_file_keeps_the_contract(name: str) -> None:
     from dataclasses import replace
 
-    report = check(filed(name), effort=replace(QUICK, seeds=200, episodes=10, processes=1, patience=PATIENCE))
+    report = check(filed(name), effort=replace(QUICK, seeds=200, episodes=10, patience=PATIENCE))
     assert report.ok, str(report)
 
 
 def test_an_index_on_the_disk_keeps_the_contract_and_other_processes_find_the_same(tmp_path: Path) -> None:
     folder = index_file(EXAMPLES / "corpus.jsonl", tmp_path, "numpy")
     env = SearchQA(questions=str(EXAMPLES / "flashrag.jsonl"), index=str(folder), instructions="brief")
-    report = check(env, effort=Effort(seeds=200, episodes=10, processes=2, patience=PATIENCE))
+    report = check(env, effort=Effort(seeds=200, episodes=10, patience=PATIENCE))
     assert report.ok, str(report)
 
 

@@ -7,10 +7,13 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import os
 import sys
+import tempfile
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated, Any
+from pathlib import Path
+from typing import Annotated, Any
 
 from heedful import envs
 from heedful.boundary import Choice, CommandLine, ConfigurationError, Positional, tell
@@ -19,9 +22,6 @@ from heedful.envs.checking.check import QUICK, RULES, Effort, check
 from heedful.envs.checking.report import Finding, Report
 from heedful.guarded import Raised, guarded_call
 from heedful.run.presets import PRESETS, did_you_mean, preset
-
-if TYPE_CHECKING:
-    from rich.console import Console
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,10 +34,11 @@ class CheckWords:
       heedful check-env sokoban --env.boxes 2
       heedful check-env my_game:GuessNumber --quick
 
-    Each rule ends as `pass`, `warning` (check it, it may be right), `broken`, `not checked` (the environment broke
-    before) or `not applicable`, with the reason. A broken rule says what was expected and found, on which task, member
-    and reply, and what to do. Exit code 0: no rule is broken, and each that applies was looked at. 1: otherwise. 2: the
-    environment could not be found or made. The same in a test of your own:
+    Each rule ends as `pass`, `broken`, `not checked` (the environment broke before) or `not applicable` (left out). A
+    broken rule says what was expected and found, on which task, member and reply, and what to do. With the library
+    Hypothesis (the extra `check`) more texts are tried, and the shortest one that breaks is shown. Exit code 0: no rule
+    is broken, and each was looked at. 1: otherwise. 2: the environment could not be found or made. The same in a test
+    of your own:
 
       from heedful.envs.checking.check import QUICK, check
 
@@ -51,7 +52,7 @@ class CheckWords:
     without arguments that returns an environment. The module is in this folder or on PYTHONPATH."""
 
 
-STYLES = {"pass": "green", "warning": "yellow", "broken": "bold red", "not checked": "red", "not applicable": "dim"}
+STYLES = {"pass": "green", "broken": "bold red", "not checked": "red", "not applicable": "dim"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,10 +65,6 @@ class CheckSettings:
     """Tasks that are drawn. none = the number above."""
     episodes: int | None = None
     """Episodes of well-formed replies. none = the number above."""
-    processes: int | None = None
-    """Other processes, each with its own string hash, that must draw and play the same. none = the number above."""
-    slowest: float = 1.0
-    """Seconds that a reply of ordinary length may take without a warning."""
     patience: float = 30.0
     """Seconds after which a call counts as hanging."""
     skip: tuple[str, ...] = ()
@@ -78,9 +75,8 @@ class CheckSettings:
     @property
     def effort(self) -> Effort:
         usual = QUICK if self.quick else Effort()
-        given = {name: getattr(self, name) for name in ("seeds", "episodes", "processes")}
-        counts = {name: value for name, value in given.items() if value is not None}
-        return dataclasses.replace(usual, **counts, slowest=self.slowest, patience=self.patience)
+        seeds, episodes = self.seeds or usual.seeds, self.episodes or usual.episodes
+        return Effort(seeds=seeds, episodes=episodes, patience=self.patience)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -93,30 +89,29 @@ class KnobSettings(CheckSettings):
 
 def main(argv: list[str]) -> int:
     rules = "\n".join(f"  {rule.name:<15} {rule.says}" for rule in RULES)
-    usual, quick = (f"{e.seeds} tasks, {e.episodes} episodes, {e.processes} processes" for e in (Effort(), QUICK))
+    usual, quick = (f"{each.seeds} tasks, {each.episodes} episodes" for each in (Effort(), QUICK))
     amount = f"How much is played: {usual}; with --quick: {quick}."
     line = CommandLine(CheckWords, argv, "heedful check-env", f"{amount}\n\nThe rules:\n\n{rules}")
-    env, origin = find_environment(line.words.env)
-    settings, configured = _settings(line, env)
-    report = _checked(configured, settings, origin if configured is env else "")
-    return 0 if report.ok else 1
+    settings, env = _settings(line, find_environment(line.words.env))
+    return 0 if _checked(env, settings).ok else 1
 
 
-def find_environment(name: str) -> tuple[Any, str]:
-    """The environment of this name, and the `module:factory` that makes it (empty for a preset).
+def find_environment(name: str) -> Any:
+    """The environment of this name.
 
     Raises ValueError where the name is unknown, or its target cannot be imported or made. Raises ImportError where a
     library is missing that a registered environment needs.
     """
     if name in envs.ENVIRONMENTS:
-        return envs.ENVIRONMENTS.get_class(name)(), envs.ENVIRONMENTS.origin(name)
+        return envs.ENVIRONMENTS.get_class(name)()
     if name in PRESETS:
-        return preset(name).env, ""
+        return preset(name).env
     module, colon, attribute = name.partition(":")
     if not colon:
+        known = list(dict.fromkeys([*envs.ENVIRONMENTS, *PRESETS]))
         raise ValueError(
-            f"There is no environment named {name!r}; known are {', '.join(_known())}, or your own as module:Class."
-            f"{did_you_mean(name, _known())}"
+            f"There is no environment named {name!r}; known are {', '.join(known)}, or your own as module:Class."
+            f"{did_you_mean(name, known)}"
         )
     trust_typed(name)
     factory = _called(name, f"{attribute} in the module {module}", lambda: import_named(name))
@@ -126,7 +121,7 @@ def find_environment(name: str) -> tuple[Any, str]:
             f"{type(factory).__name__}. Write a function that returns it."
         )
     wanted = f"{attribute} to return an environment when it is called without arguments"
-    return _called(name, wanted, factory), name
+    return _called(name, wanted, factory)
 
 
 def _called(name: str, wanted: str, call: Callable[[], Any]) -> Any:
@@ -137,12 +132,8 @@ def _called(name: str, wanted: str, call: Callable[[], Any]) -> Any:
     return answer.value
 
 
-def _known() -> list[str]:
-    return list(dict.fromkeys([*envs.ENVIRONMENTS, *PRESETS]))
-
-
 def _settings(line: CommandLine[CheckWords], env: Any) -> tuple[CheckSettings, Any]:
-    """The settings, and the environment with its knobs as they were given (the same object where none was)."""
+    """The settings, and the environment with its knobs as they were given."""
     asked = line.helping or line.touches("env", "config", "print_config")
     if not (asked and dataclasses.is_dataclass(env)):
         return line.settings(CheckSettings, CheckSettings()), env
@@ -150,16 +141,20 @@ def _settings(line: CommandLine[CheckWords], env: Any) -> tuple[CheckSettings, A
         settings = line.settings(KnobSettings, KnobSettings(env=env))
     except (TypeError, ConfigurationError) as error:
         raise ValueError(f"The knobs of {line.words.env} cannot be set on a command line: {error}") from error
-    return settings, env if settings.env == env else settings.env
+    return settings, settings.env
 
 
-def _checked(env: Any, settings: CheckSettings, origin: str) -> Report:
+def _checked(env: Any, settings: CheckSettings) -> Report:
+    if "hypothesis" not in sys.modules:  # it would leave a folder in the working directory
+        os.environ.setdefault("HYPOTHESIS_STORAGE_DIRECTORY", str(Path(tempfile.gettempdir()) / "heedful-hypothesis"))
     if settings.json:
         # Some environments print. Their output must not mix with the JSON.
         with contextlib.redirect_stdout(sys.stderr):
-            report = check(env, settings.effort, settings.skip, origin)
+            report = check(env, settings.effort, settings.skip)
         tell(report.write_json())
         return report
+    from rich.text import Text
+
     from heedful.console import SafeConsole
 
     console = SafeConsole(soft_wrap=True)
@@ -168,19 +163,13 @@ def _checked(env: Any, settings: CheckSettings, origin: str) -> Report:
         def look(what: str, finding: Finding | None) -> None:
             status.update(f"looking at {what}")
             if finding is not None:
-                _show(finding, console)
+                first, *details = finding.lines()
+                line = Text(first)
+                line.stylize(STYLES[finding.status], 0, len(finding.status))
+                console.print(line)
+                for detail in details:
+                    console.print(detail)
 
-        report = check(env, settings.effort, settings.skip, origin, look)
+        report = check(env, settings.effort, settings.skip, look)
     console.print(report.total, style="bold")
     return report
-
-
-def _show(finding: Finding, console: Console) -> None:
-    from rich.text import Text
-
-    first, *details = finding.lines()
-    line = Text(first)
-    line.stylize(STYLES[finding.status], 0, len(finding.status))
-    console.print(line)
-    for detail in details:
-        console.print(detail)

@@ -26,10 +26,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import islice
 
-from heedful.envs.common.contract import LONGEST_NAME, MOST_ACTIONS, MOST_PER_TURN, whole_member
-from heedful.guarded import Raised, guarded_call, in_short
+from heedful.envs.common.contract import shown, whole_member
 from heedful.models.chat.calls import CallFault, find_call, quoted, read_call, signatures
 from heedful.protocols import Environment, ListsActions
 from heedful.types import Tool
@@ -55,38 +53,18 @@ class ReadReply:
 
 def actions_of(env: Environment) -> tuple[str, ...]:
     """The names of the actions. Empty if answers are free text. Raises ValueError for what is no list of names."""
-    names = env.actions if isinstance(env, ListsActions) else _unlisted(env)
-    found = tuple(islice(names, MOST_ACTIONS + 1)) if isinstance(names, list | tuple) else None
-    if found is None or len(found) > MOST_ACTIONS or not all(isinstance(name, str) for name in found):
-        told = "more" if found and len(found) > MOST_ACTIONS else in_short(names)
+    names = env.actions if isinstance(env, ListsActions) else ()
+    if not isinstance(names, list | tuple) or not all(isinstance(name, str) for name in names):
         raise ValueError(
-            f"Expected a tuple of at most {MOST_ACTIONS:,} names as `actions` of the environment {env.name}, found "
-            f"{told}. Correct it; `heedful check-env` names every member that is wrong."
+            f"Expected a tuple of names as `actions` of the environment {env.name}, found {shown(names)}. Correct it; "
+            "`heedful check-env` names every member that is wrong."
         )
-    if any(len(name) > LONGEST_NAME for name in found):
-        raise ValueError(
-            f"Expected names of at most {LONGEST_NAME:,} characters as `actions` of the environment {env.name}, found "
-            f"one of {max(map(len, found)):,}. Shorten it."
-        )
-    return found
-
-
-def _unlisted(env: Environment) -> tuple[str, ...]:
-    """No actions. Raises ValueError where `actions` is there and breaks when it is read."""
-    read = guarded_call(lambda: getattr(env, "actions", ()))
-    if isinstance(read, Raised) and not isinstance(read.error, ImportError | OSError):  # of a library, or of a server
-        raise ValueError(
-            f"Expected a tuple of names as `actions` of the environment {env.name}, found that it raised "
-            f"{read.located}. Correct it, or leave `actions` out."
-        )
-    return ()
+    return tuple(names)
 
 
 def most_actions_of(env: Environment) -> int:
     """The most actions of one reply. 1 if answers are free text. Raises ValueError for what is no such number."""
-    if not isinstance(env, ListsActions):
-        return 1
-    return whole_member(env, "actions_per_turn", env.actions_per_turn, MOST_PER_TURN)
+    return whole_member(env, "actions_per_turn", env.actions_per_turn) if isinstance(env, ListsActions) else 1
 
 
 def read_reply(reply: str, names: Sequence[str], most: int) -> ReadReply:

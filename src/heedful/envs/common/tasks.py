@@ -10,8 +10,7 @@ import hashlib
 import random
 from collections.abc import Collection, Sequence
 
-from heedful.envs.common.contract import task_misfit, tells_its_user
-from heedful.guarded import Raised, guarded_call
+from heedful.envs.common.contract import task_of_seed
 from heedful.protocols import Environment
 from heedful.types import Task
 
@@ -126,26 +125,6 @@ class TaskStream:
                 found[task.id] = task
                 last = cursor + SEEDS_PER_TASK
         return list(found.values()), cursor
-
-
-def task_of_seed(env: Environment, seed: int) -> Task:
-    """The task of a seed. Raises ValueError, a sentence, where the environment raises or returns no task."""
-    answer = guarded_call(lambda: env.task(seed))
-    if isinstance(answer, Raised):
-        if tells_its_user(answer.error):
-            raise answer.error
-        found = f"that `task` raised {answer.located}"
-    elif not isinstance(answer.value, Task):
-        found = f"{type(answer.value).__name__} where a Task was expected"
-    else:
-        misfit = task_misfit(answer.value)
-        if not misfit:
-            return answer.value
-        found = f"a Task with {misfit}"
-    raise ValueError(
-        f"Expected the task of seed {seed} from the environment {env.name}, found {found}. Mend `task`; "
-        "`heedful check-env` tries it on many seeds."
-    )
 
 
 def evaluation_tasks(env: Environment, split: str, count: int) -> list[Task]:

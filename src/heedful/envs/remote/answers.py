@@ -9,8 +9,8 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from heedful.envs.common.contract import MOST_ACTIONS, MOST_PER_TURN, MOST_TURNS
-from heedful.envs.transport.wire import Tree, WireError, shown
+from heedful.envs.common.contract import MOST_ACTIONS, MOST_PER_TURN, shown
+from heedful.envs.transport.wire import Tree, WireError
 from heedful.types import Tool
 
 PROTOCOL = 1
@@ -38,7 +38,7 @@ def checked_description(tree: Tree, url: str) -> dict[str, Tree]:
         "name": _text(tree, "name", what, LONGEST_NAME),
         "summary": _text(tree, "summary", what, LONGEST_SUMMARY, least=0),
         "digest": _text(tree, "digest", what, LONGEST_NAME),
-        "turns": _whole(tree, "turns", what, MOST_TURNS),
+        "turns": _whole(tree, "turns", what, 10**6),
         "actions": actions,
         "actions_per_turn": _whole(tree, "actions_per_turn", what, MOST_PER_TURN) if actions else None,
         "tools": _tools(tree, what),

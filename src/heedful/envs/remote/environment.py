@@ -16,6 +16,7 @@ from typing import Annotated, Any
 
 from heedful.boundary import GetsSecret, NamesSecret, refuse_seconds
 from heedful.boundary.foreign_text import cut
+from heedful.envs.common.contract import shown
 from heedful.envs.common.tasks import SPLITS
 from heedful.envs.remote.answers import checked_description, pairs_of, session_of, text_of, texts_of
 from heedful.envs.remote.server_calls import (
@@ -34,7 +35,6 @@ from heedful.envs.transport.wire import (
     read_observation,
     read_step,
     read_task,
-    shown,
     task_tree,
 )
 from heedful.guarded import RaisedElsewhere

@@ -20,8 +20,9 @@ from typing import Any
 from urllib.parse import SplitResult
 
 from heedful.boundary.open_files import in_home
+from heedful.envs.common.contract import shown
 from heedful.envs.transport.deadline import DeadlineReader
-from heedful.envs.transport.wire import LARGEST_FRAME, Tree, WireError, decode, encode, shown
+from heedful.envs.transport.wire import LARGEST_FRAME, Tree, WireError, decode, encode
 from heedful.policies.servers import parts_of, redirected, refuse_interim, take_kept, without_secret
 
 TOKEN_VARIABLE = "HEEDFUL_ENV_TOKEN"

@@ -1,7 +1,6 @@
-"""Checks of what an environment returns, and the form in which tasks and answers travel between processes or machines.
+"""The form in which tasks and answers travel between processes or machines: JSON, and frames on a socket.
 
-What is read back equals what was written, floats to the last bit. An answer outside the contract is refused, with the
-same error on both sides: what was expected and what was found.
+What is read back equals what was written, floats to the last bit.
 
 A tree is what JSON can hold: dicts with text keys, lists, text, numbers, booleans, None.
 """
@@ -13,15 +12,11 @@ import dataclasses
 import json
 import math
 import random
-import reprlib
 from collections.abc import Mapping
-from numbers import Real
 from typing import Any
 
-from heedful.boundary.limits import LARGEST_REWARD
-from heedful.envs.common.contract import LONGEST_NAME
-from heedful.envs.transport.images import IMAGES_WANTED, image_tree, images_fault, read_images
-from heedful.protocols import Episode
+from heedful.envs.common.contract import shown
+from heedful.envs.transport.images import image_tree, read_image
 from heedful.types import Ending, Observation, Step, Task
 
 Tree = Any
@@ -31,130 +26,9 @@ LARGEST_FRAME = 64 * 2**20
 
 _ENDINGS = {ending.value: ending for ending in Ending}
 
-LONGEST_TEXT = 4_000_000
-"""Characters of an observation. All observations of a batch are held in memory, and a tokenizer reads them."""
-
-
-MOST_NAMES = 1000
-"""Names of a task or a step, such as its tags, rewards and actions. They go into files."""
-
 
 class WireError(ValueError):
     """What came over the border is not what was agreed."""
-
-
-_FLAGS_OF_NUMPY = (("numpy", "bool_"), ("numpy", "bool"))
-"""Its class has another name in NumPy 2."""
-_PLAIN = (float, int, bool, type(None))
-"""Types of numbers, or of none, that can be printed and sent as they are."""
-
-
-def checked_episode(episode: Episode) -> Episode:
-    """What `episode` returned, if it can start and step. Raises ValueError."""
-    if isinstance(episode, type) or not all(callable(getattr(episode, name, None)) for name in ("start", "step")):
-        found = f"the class {episode.__name__}" if isinstance(episode, type) else shown(episode)
-        raise ValueError(
-            f"the environment was expected to return an episode with the methods `start` and `step`, found {found}"
-        )
-    return episode
-
-
-def checked_observation(observation: object) -> Observation:
-    """What `start` returned, if it is what the contract says. Raises ValueError."""
-    if not isinstance(observation, Observation) or not isinstance(observation.text, str):
-        raise ValueError(
-            f"the environment was expected to return an Observation with a text, found {shown(observation)}"
-        )
-    if not isinstance(observation.opening, str):
-        raise ValueError(f"the environment was expected to give an opening as text, found {shown(observation.opening)}")
-    longest = max(len(observation.text), len(observation.opening))
-    if longest > LONGEST_TEXT:
-        raise ValueError(f"the environment gave a text of {longest:,} characters; expected at most {LONGEST_TEXT:,}")
-    if observation.role not in ("user", "tool"):
-        raise ValueError(
-            f"the environment was expected to give a role of user or tool, found {shown(observation.role)}"
-        )
-    if observation.images != ():
-        fault = images_fault(observation.images)
-        if fault:
-            raise ValueError(f"the environment was expected to give pictures as {IMAGES_WANTED}, found {fault}")
-    return observation
-
-
-def checked_step(step: object) -> Step:
-    """What `step` returned, with its numbers as floats, if it is what the contract says. Raises ValueError."""
-    if not isinstance(step, Step):
-        raise ValueError(f"the environment was expected to return a Step, found {shown(step)}")
-    checked_observation(step.observation)
-    _check_particulars(step)
-    for name, value in step.rewards.items():
-        if not is_finite(value):
-            raise ValueError(
-                f"the environment gave the reward {shown(name)} as {shown(value)}; expected a finite number"
-            )
-        if abs(value) > LARGEST_REWARD:
-            raise ValueError(
-                f"the environment gave the reward {shown(name)} as {shown(value)}; expected at most "
-                f"{LARGEST_REWARD:g} in size"
-            )
-    outcome = step.outcome
-    if outcome is None and (step.ending is None or step.ending is Ending.ERROR):
-        return _in_floats(step)
-    if not isinstance(outcome, Real) or not 0.0 <= outcome <= 1.0:
-        ended = "ended an episode" if step.ending is not None else "answered a reply"
-        raise ValueError(f"the environment {ended} with outcome {shown(outcome)}; expected a number in [0, 1]")
-    return _in_floats(step)
-
-
-def _in_floats(step: Step) -> Step:
-    """The step with numbers that can be printed and sent. An environment may give fractions, or NumPy's numbers."""
-    numbers = (*step.rewards.values(), step.outcome, step.progress)
-    if type(step.valid) is bool and all(type(number) in _PLAIN for number in numbers):
-        return step
-    return dataclasses.replace(
-        step,
-        rewards={name: float(value) for name, value in step.rewards.items()},
-        outcome=None if step.outcome is None else float(step.outcome),
-        progress=None if step.progress is None else float(step.progress),
-        valid=bool(step.valid),
-    )
-
-
-def is_finite(value: object) -> bool:
-    """Whether it is a number that a float can hold."""
-    try:
-        return isinstance(value, Real) and math.isfinite(value)
-    except OverflowError:  # of a whole number
-        return False
-
-
-def _is_share(value: float) -> bool:
-    return isinstance(value, Real) and 0.0 <= value <= 1.0
-
-
-def _is_flag(value: object) -> bool:
-    """True or False, also those of NumPy, and 1 or 0 in their place."""
-    kind = type(value)
-    return (isinstance(value, Real) and value in (0, 1)) or (kind.__module__, kind.__name__) in _FLAGS_OF_NUMPY
-
-
-def _check_particulars(step: Step) -> None:
-    """Raises ValueError for a field of a kind that could neither be stored nor sent."""
-    for name, found, fits, wanted in (
-        ("rewards", step.rewards, isinstance(step.rewards, Mapping), "named numbers"),
-        ("ending", step.ending, step.ending is None or isinstance(step.ending, Ending), "an Ending or None"),
-        ("progress", step.progress, step.progress is None or _is_share(step.progress), "a number in [0, 1] or None"),
-        ("actions", step.actions, isinstance(step.actions, list | tuple), "a tuple of names"),
-        ("valid", step.valid, _is_flag(step.valid), "True or False"),
-        ("effect", step.effect, isinstance(step.effect, str), "text"),
-        ("state", step.state, isinstance(step.state, str), "text"),
-    ):
-        if not fits:
-            raise ValueError(f"the environment gave {name} as {shown(found)}; expected {wanted}")
-    names = [*step.rewards, *step.actions]
-    strange = next((name for name in names if not isinstance(name, str)), None)
-    if strange is not None:
-        raise ValueError(f"the environment named a reward or an action {shown(strange)}; expected text")
 
 
 def task_tree(task: Task) -> Tree:
@@ -165,7 +39,6 @@ def read_task(tree: Tree) -> Task:
     """Raises WireError."""
     fields = _fields(tree, "a task", {"id": str, "seed": int, "split": str, "tags": list}, {"environment": str})
     tags = _names(fields["tags"], "a task's tags")
-    _names([fields["id"], fields["split"], fields["environment"] or ""], "a task's id, split and environment")
     return Task(fields["id"], read_seed(fields["seed"]), fields["split"], tags, fields["environment"] or "")
 
 
@@ -189,22 +62,22 @@ def read_observation(tree: Tree) -> Observation:
     """Raises WireError."""
     fields = _fields(tree, "an observation", {"text": str, "opening": str}, {"role": str, "images": list})
     try:
-        images = read_images(fields["images"] or [])
+        images = tuple(map(read_image, fields["images"] or []))
     except ValueError as error:
         raise WireError(str(error)) from error
     return Observation(fields["text"], fields["opening"], fields["role"] or "user", images)
 
 
 def step_tree(step: Step) -> Tree:
-    """`step` as a tree. It must have passed `checked_step`."""
+    """`step` as a tree. It has passed `checked_step`."""
     return {
         "observation": observation_tree(step.observation),
-        "rewards": {name: float(value) for name, value in step.rewards.items()},
+        "rewards": dict(step.rewards),
         "ending": None if step.ending is None else step.ending.value,
-        "outcome": None if step.outcome is None else float(step.outcome),
-        "progress": None if step.progress is None else float(step.progress),
+        "outcome": step.outcome,
+        "progress": step.progress,
         "actions": list(step.actions),
-        "valid": bool(step.valid),
+        "valid": step.valid,
         "effect": step.effect,
         "state": step.state,
     }
@@ -218,7 +91,6 @@ def read_step(tree: Tree) -> Step:
     ending = fields["ending"]
     if ending is not None and ending not in _ENDINGS:
         raise WireError(f"Expected the ending of a step among {', '.join(_ENDINGS)}, found {shown(ending)}.")
-    _names(list(fields["rewards"]), "the rewards of a step")
     rewards = {name: _number(value, f"the reward {shown(name)} of a step") for name, value in fields["rewards"].items()}
     return Step(
         observation=read_observation(fields["observation"]),
@@ -269,32 +141,11 @@ _SPELLED = {
 
 
 def _names(items: list[Any], what: str) -> tuple[str, ...]:
-    """Texts that are few and short. Raises WireError."""
-    if len(items) > MOST_NAMES:
-        raise WireError(f"Expected at most {MOST_NAMES:,} texts as {what}, found {len(items):,}.")
-    for item in items:
-        if not isinstance(item, str) or len(item) > LONGEST_NAME:
-            raise WireError(
-                f"Expected {what} as texts of at most {LONGEST_NAME:,} characters, found {shown(item)} among them."
-            )
+    """Raises WireError for what is no text."""
+    strange = next((item for item in items if not isinstance(item, str)), None)
+    if strange is not None:
+        raise WireError(f"Expected {what} as texts, found {shown(strange)} among them.")
     return tuple(items)
-
-
-def shown(value: object) -> str:
-    """A value of a stranger as short text. Long and deep ones are cut before they are written out."""
-    text = _BRIEF.repr(value[:100] if isinstance(value, bytes) else value)
-    return text if len(text) <= 80 else f"{text[:77]}..."
-
-
-def _brief() -> reprlib.Repr:
-    brief = reprlib.Repr()
-    brief.maxlevel = 3
-    brief.maxlist = brief.maxtuple = brief.maxdict = 6
-    brief.maxstring = brief.maxother = brief.maxlong = 78
-    return brief
-
-
-_BRIEF = _brief()
 
 
 def encode(tree: Tree) -> bytes:

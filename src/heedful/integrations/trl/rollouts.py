@@ -17,8 +17,8 @@ import torch
 from heedful.boundary import MOST_EPISODES
 from heedful.boundary.foreign_text import encodable
 from heedful.boundary.limits import HOTTEST, refuse_outside
-from heedful.envs.common.contract import missing_from, turns_of
-from heedful.envs.common.tasks import SEEDS_PER_TASK, SPLITS, task_of_seed
+from heedful.envs.common.contract import missing_from, task_of_seed, turns_of
+from heedful.envs.common.tasks import SEEDS_PER_TASK, SPLITS
 from heedful.guarded import in_short
 from heedful.integrations.trl.compatibility import PRIVATE_OF_ROLLOUTS, check
 from heedful.integrations.trl.pictures import PausedSight, kinds_of, pixels_of, sight_of

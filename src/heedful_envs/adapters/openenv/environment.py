@@ -18,9 +18,9 @@ from typing import Any, ClassVar, Literal, TypeVar
 
 from heedful.envs.common.answers import answer_fault_line, free_text_rules, read_answer
 from heedful.envs.common.base import BaseEnvironment, BaseEpisode, Played
+from heedful.envs.common.contract import is_finite, shown
 from heedful.envs.common.knobs import Instructions, check_range, check_seconds
 from heedful.envs.common.tasks import task_of
-from heedful.envs.transport.wire import is_finite, shown
 from heedful.types import Ending, Observation, Task
 from heedful_envs.adapters.extras import load_library
 from heedful_envs.adapters.options import read_options

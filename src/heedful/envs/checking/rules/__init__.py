@@ -1,1 +1,0 @@
-"""The rules of the contract: each module holds those on one subject."""
