@@ -10,7 +10,6 @@ import pytest
 from heedful.auditing.logs import parquet as logs
 from heedful.auditing.logs.records import Faults
 from heedful.boundary.parquet_sizes import parquet_file, refuse_lack_of_memory
-from heedful.storage import column_types, read_rollouts
 
 NO_THREAD = OSError("Failed to launch worker thread: Resource temporarily unavailable")
 
@@ -38,9 +37,6 @@ def test_lack_of_memory_is_no_damage_of_a_file(tmp_path: Path, monkeypatch: pyte
     pyarrow.parquet.write_table(
         pyarrow.table({"schema_version": [1], "prompt": ["a"], "completion": ["b"]}), tmp_path / "a.parquet"
     )
-    monkeypatch.setattr(column_types, "parquet_file", Starved)
-    with pytest.raises(MemoryError):
-        read_rollouts(tmp_path / "a.parquet")
     monkeypatch.setattr(logs, "parquet_file", Starved)
     with pytest.raises(MemoryError):
         list(logs.parquet_rows(tmp_path / "a.parquet", Faults(), lambda told: None))

@@ -12,7 +12,6 @@ import pytest
 
 from heedful.boundary.system_errors import sentence_of
 from heedful.storage import LOCK, held
-from heedful.storage.locks import Holder
 from patience import PATIENCE
 
 CHILD = """
@@ -95,13 +94,8 @@ with held(Path({str(tmp_path)!r})) as lock:
         os.kill(child, 9)
 
 
-def left_behind(folder: Path, holder: Holder) -> None:
-    tree = {"pid": holder.pid, "host": holder.host, "started": holder.started}
-    (folder / LOCK).write_text(json.dumps(tree))
-
-
 def test_the_lock_of_another_host_is_taken_over_only_when_asked(tmp_path: Path) -> None:
-    left_behind(tmp_path, Holder(7, "elsewhere", 1))
+    (tmp_path / LOCK).write_text(json.dumps({"pid": 7, "host": "elsewhere"}))
     with (
         pytest.raises(ValueError, match=r"process 7 on elsewhere has not released it\. .* --take-over"),
         held(tmp_path),
@@ -113,27 +107,25 @@ def test_the_lock_of_another_host_is_taken_over_only_when_asked(tmp_path: Path) 
     assert len(told) == 1
 
 
-def test_where_the_file_system_has_no_locks_a_living_process_counts_and_a_reused_id_does_not(
+def test_where_the_file_system_has_no_locks_a_living_process_counts_and_a_dead_one_does_not(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def no_locks(descriptor: int, operation: int) -> None:
         raise OSError(95, "Operation not supported")
 
-    child = working(tmp_path / "child")
+    child = working(tmp_path)
     try:
         monkeypatch.setattr("heedful.storage.locks.fcntl.flock", no_locks)
-        with pytest.raises(ValueError, match=f"process {child.pid} on"), held(tmp_path / "child"):
-            pass
-        tree = json.loads((tmp_path / "child" / LOCK).read_text())
-        left_behind(tmp_path, Holder(child.pid, tree["host"], tree["started"] - 1))  # the id was another process's
-        with held(tmp_path):
+        with pytest.raises(ValueError, match=f"process {child.pid} on"), held(tmp_path):
             pass
     finally:
         child.kill()
         child.wait()
+    with held(tmp_path):
+        pass
 
 
-@pytest.mark.parametrize("content", [b"", b"{", b"[]", b'{"pid": "a", "host": 1, "started": []}', b"[" * 10**5])
+@pytest.mark.parametrize("content", [b"", b"{", b"[]"])
 def test_a_damaged_lock_that_nobody_holds_is_no_hindrance(tmp_path: Path, content: bytes) -> None:
     (tmp_path / LOCK).write_bytes(content)
     with held(tmp_path):
@@ -144,7 +136,7 @@ def test_a_lock_is_not_written_through_a_link(tmp_path: Path) -> None:
     target = tmp_path / "precious"
     target.write_text("precious")
     (tmp_path / LOCK).symlink_to(target)
-    with pytest.raises(ValueError, match="found a symbolic link to"), held(tmp_path):
+    with pytest.raises(OSError, match="symbolic links"), held(tmp_path):
         pass
     assert target.read_text() == "precious"
 

@@ -66,6 +66,6 @@ def test_a_missing_picture_is_a_sentence_and_the_rest_can_be_read(tmp_path: Path
         files[0] = [] if fault == "missing" else [{**files[0][0], "png": b"other"}]
         table = table.set_column(place, "pictures", pyarrow.array(files, table.schema.field(place).type))
     pyarrow.parquet.write_table(table, tmp_path / "r")
-    with pytest.raises(ValueError, match=rf"picture {SEEN.digest} .* missing or changed .turn 1 of task"):
+    with pytest.raises(ValueError, match=rf"picture {SEEN.digest} missing or changed .turn 1 of task"):
         read_rollouts(tmp_path / "r")
     assert read_rollouts(tmp_path / "r", replies=False).groups[0].task == seeing().task

@@ -25,7 +25,7 @@ from heedful.measuring.grounded import grounding_metrics
 from heedful.measuring.scope_reader import NO_SCORES, ScopeReader, ScoredThoughts
 from heedful.measuring.thought_scores import FirstTurns, ThoughtScores
 from heedful.protocols import WindowExceeded
-from heedful.storage.picture_columns import IMAGES, pictures_of
+from heedful.storage.rollouts import IMAGES, pictures_of
 from heedful.types import CrossScores, Group, Image, Metric, Prompt, Reply, Span, Trajectory, Turn
 
 if TYPE_CHECKING:

@@ -4,7 +4,7 @@ Reading returns what was written, equal input gives equal bytes, and no reader e
 `docs/formats.md` documents each file.
 """
 
-from heedful.storage.checksums import CHECKSUMS, LISTED, check_folder, check_model, write_checksums
+from heedful.storage.checksums import CHECKSUMS, check_folder, check_model, write_checksums
 from heedful.storage.files import (
     DiskFull,
     advising,
@@ -16,16 +16,22 @@ from heedful.storage.files import (
     refuse_unwritable,
     write_whole,
 )
-from heedful.storage.gradients import StoredGradients, read_gradients, write_gradients
 from heedful.storage.locks import LOCK, InUse, held
-from heedful.storage.measurements import MOST_STEP, StepMetrics, metric_from_json, read_metrics
+from heedful.storage.measurements import (
+    MOST_STEP,
+    StepMetrics,
+    StoredGradients,
+    metric_from_json,
+    read_gradients,
+    read_metrics,
+    write_gradients,
+)
 from heedful.storage.rollouts import Rollouts, read_rollouts, rollout_rows, write_rollouts
 from heedful.storage.run_folder import RunFolder, describe_environment, is_run
 from heedful.storage.scores import StoredScores, TokenValues, read_scores, write_scores
 
 __all__ = [
     "CHECKSUMS",
-    "LISTED",
     "LOCK",
     "MOST_STEP",
     "DiskFull",

@@ -7,20 +7,14 @@ writer follows a symbolic link that someone has put into a folder: see `create` 
 from __future__ import annotations
 
 import errno
-import fcntl
 import os
-import stat
 import tempfile
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
 from typing import BinaryIO
 
-from heedful.boundary.folders import make_folder
-from heedful.boundary.open_files import open_file, path_of
-
 _NO_LINK = getattr(os, "O_NOFOLLOW", 0)
-
 
 _NO_ROOM = {
     errno.ENOSPC: ("it is full", "Free some space, then go on."),
@@ -64,40 +58,15 @@ def create(path: Path) -> BinaryIO:
     """Make the file `path` and open it for writing.
 
     What a killed process left under that name is removed first, a symbolic link itself and not its target.
-
-    Raises:
-        OSError: a folder is at `path`, or another process makes the same file at the same time.
     """
-    path = path_of(path, "a file to write")
     path.unlink(missing_ok=True)
     return os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | _NO_LINK, 0o666), "wb")
 
 
 def append(path: Path) -> BinaryIO:
-    """Open `path` for writing at its end; it is made if it is not there.
-
-    Raises:
-        ValueError: a symbolic link, a folder, a pipe or a device is at `path`.
-    """
-    path = path_of(path, "a file to write")
+    """Open `path` for writing at its end; it is made if it is not there. Raises OSError where a link or a pipe is."""
     flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NONBLOCK | _NO_LINK  # a pipe is not waited for
-    try:
-        descriptor = os.open(path, flags, 0o666)
-    except OSError as error:
-        if error.errno not in (errno.ELOOP, errno.EISDIR, errno.ENXIO):
-            raise
-        raise no_file(path) from error
-    if stat.S_ISREG(os.fstat(descriptor).st_mode):
-        return os.fdopen(descriptor, "ab")
-    os.close(descriptor)
-    raise no_file(path)
-
-
-def no_file(path: Path, remedy: str = "Remove it to write there") -> ValueError:
-    """The sentence about a link, a folder, a pipe or a device in the place of a file."""
-    found = "a folder" if path.is_dir() else "a pipe or a device"
-    found = f"a symbolic link to {os.readlink(path)}" if path.is_symlink() else found
-    return ValueError(f"Expected a file, or nothing, at {path}, found {found}. {remedy}.")
+    return os.fdopen(os.open(path, flags, 0o666), "ab")
 
 
 def write_whole(path: Path | str, content: bytes | str) -> None:
@@ -109,51 +78,33 @@ def write_whole(path: Path | str, content: bytes | str) -> None:
         ValueError: a folder, a pipe or a device is at `path`.
         DiskFull: there was no room. The temporary file is removed and the old file at `path` is unchanged.
     """
-    path = path_of(path, "a file to write")
-    _refuse_no_file(path)
-    make_folder(path.parent)
-    partial = path.with_name(f".{path.name}.part")
-    if _is_being_written(partial):
-        partial = path.with_name(f".{path.name}.{os.getpid()}.part")
+    path = Path(path)
+    _refuse_no_file(path, "Remove it to write there")
+    path.parent.mkdir(parents=True, exist_ok=True)
+    partial = path.with_name(f".{path.name}.{os.getpid()}.part")  # two commands may write a page at the same time
     # Names of files may hold bytes that are no UTF-8. JSON reads their escapes back as they were.
     content = content.encode("utf-8", "backslashreplace") if isinstance(content, str) else content
     earlier = f"the earlier {path.name} and" if path.exists() else "nothing of this file, but"
     with naming_a_full_disk(path, kept=f"{earlier} all that was written before it"):
         try:
             with create(partial) as stream:
-                with suppress(OSError):  # a file system without locks
-                    fcntl.flock(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
                 stream.write(content)
                 stream.flush()
                 os.fsync(stream.fileno())
-                os.replace(partial, path)  # while it is locked, so that nobody else has made it anew
+            os.replace(partial, path)
         finally:
             partial.unlink(missing_ok=True)
-        _flush_directory(path.parent)
-
-
-def _is_being_written(partial: Path) -> bool:
-    """Whether a living process has the temporary file open: a page may be written by two commands at the same time."""
-    try:
-        descriptor = os.open(partial, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK | _NO_LINK)
-    except OSError:  # nothing, or what is removed
-        return False
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return True
-    except OSError:
-        return False
-    finally:
-        os.close(descriptor)
-    return False
+        folder = os.open(path.parent, os.O_RDONLY)
+        try:
+            os.fsync(folder)  # so that the rename survives a power cut
+        finally:
+            os.close(folder)
 
 
 def refuse_unwritable(path: Path) -> None:
     """Raise now what `write_whole` would raise for `path` after a long measurement, which would be lost."""
-    path = path_of(path, "a file to write")
-    _refuse_no_file(path)
-    make_folder(path.parent)
+    _refuse_no_file(path, "Remove it to write there")
+    path.parent.mkdir(parents=True, exist_ok=True)
     try:
         with tempfile.TemporaryFile(dir=path.parent):
             pass
@@ -167,11 +118,12 @@ def refuse_typed(path: Path, beginning: bytes) -> None:
     `beginning`: how all files of this kind begin. A mistyped name would replace a file of a run, and a link such as
     /dev/stdout would itself become the file. An empty file may be replaced.
     """
-    if path.is_symlink() or (path.exists() and not path.is_file()):
-        raise no_file(path, "Give another name")
+    if path.is_symlink():
+        raise ValueError(f"Expected a file, or nothing, at {path}, found a symbolic link. Give another name.")
+    _refuse_no_file(path, "Give another name")
     refuse_unwritable(path)
     if path.exists():
-        with open_file(path) as stream:
+        with path.open("rb") as stream:
             found = stream.read(len(beginning))
         if found not in (b"", beginning):
             raise ValueError(
@@ -180,36 +132,20 @@ def refuse_typed(path: Path, beginning: bytes) -> None:
             )
 
 
-def _refuse_no_file(path: Path) -> None:
+def _refuse_no_file(path: Path, remedy: str) -> None:
     """A rename would replace a pipe or a device, even /dev/null."""
     if path.exists() and not path.is_file() and not path.is_symlink():
-        raise no_file(path)
+        found = "a folder" if path.is_dir() else "a pipe or a device"
+        raise ValueError(f"Expected a file, or nothing, at {path}, found {found}. {remedy}.")
 
 
 def claim_folder(candidates: Iterable[Path]) -> Path:
-    """Make the first of these folders that does not exist yet, and return it. Safe among processes.
-
-    Raises ValueError if all exist, or for a path that no system holds.
-    """
-    claimed = next((folder for folder in candidates if _made(path_of(folder, "a new folder"))), None)
-    if claimed is None:
-        raise ValueError("Expected the name of a folder that is not there yet, found that all are taken. Give others.")
-    return claimed
-
-
-def _made(folder: Path) -> bool:
-    make_folder(folder.parent)
-    try:
-        folder.mkdir()
-    except FileExistsError:
-        return False
-    return True
-
-
-def _flush_directory(folder: Path) -> None:
-    """Flush the folder, so that the rename survives a power cut."""
-    descriptor = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
+    """Make the first of these folders that does not exist yet, and return it. Safe among processes."""
+    for folder in candidates:
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        try:
+            folder.mkdir()
+        except FileExistsError:
+            continue
+        return folder
+    raise ValueError("Expected the name of a folder that is not there yet, found that all are taken. Give others.")

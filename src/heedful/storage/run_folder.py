@@ -6,6 +6,7 @@ No run writes into the folder of another. After `truncate_after` nothing later t
 from __future__ import annotations
 
 import importlib.metadata
+import json
 import os
 import platform
 import re
@@ -14,16 +15,12 @@ import sys
 from contextlib import suppress
 from dataclasses import dataclass, field
 from itertools import count
-from numbers import Integral
 from pathlib import Path
 
-from heedful.boundary.folders import make_folder
-from heedful.boundary.jsontext import parse_json, read_json
-from heedful.boundary.limits import whole_number
-from heedful.boundary.open_files import open_file, path_of, refuse_other_bytes
+from heedful.boundary.jsontext import read_json
+from heedful.boundary.open_files import refuse_other_bytes
 from heedful.storage.files import claim_folder, write_whole
 from heedful.storage.locks import LOCK
-from heedful.storage.measurements import MOST_STEP
 
 _STEP_FILE = re.compile(r"step_(\d+)(?:_\w+)?\.(?:parquet|npz)")
 _PACKAGES = (
@@ -52,10 +49,8 @@ class RunFolder:
     @classmethod
     def create(cls, root: Path | str, environment: str, algorithm: str, seed: int) -> RunFolder:
         """Claim `<root>/<environment>-<algorithm>-s<seed>-<n>` with the first free n from 1. Process-safe."""
-        name = f"{environment}-{algorithm}-s{seed}"
-        first = path_of(path_of(root, "the folder of runs") / name, "the folder of a run")
-        refuse_other_bytes(first.parent)
-        path = claim_folder(first.with_name(f"{first.name}-{number}") for number in count(1))
+        refuse_other_bytes(Path(root))
+        path = claim_folder(Path(root) / f"{environment}-{algorithm}-s{seed}-{number}" for number in count(1))
         return cls(path, path.stat())
 
     @classmethod
@@ -66,7 +61,7 @@ class RunFolder:
             ValueError: it is a file, or it is not empty without a resume, or a resume finds no run in it. Or its path
                 has bytes that are no letters.
         """
-        path = path_of(out, "the folder of a run")
+        path = Path(out)
         refuse_other_bytes(path)
         if path.exists() and not path.is_dir():
             advice = _advice(path) if resume else "Give another --out."
@@ -82,7 +77,7 @@ class RunFolder:
                 f"({', '.join(entries[:3])}{', ...' if len(entries) > 3 else ''}). "
                 "Add --resume to continue that run, or give another --out."
             )
-        make_folder(path)
+        path.mkdir(parents=True, exist_ok=True)
         return cls(path, path.stat())
 
     @property
@@ -174,8 +169,7 @@ class RunFolder:
         """The steps of a folder's entries. An entry that somebody has renamed, such as `step_3`, is none of ours."""
         parent = self.path / folder
         names = (re.fullmatch(pattern, entry.name) for entry in parent.iterdir()) if parent.is_dir() else ()
-        found = ((name[1], int(name[1])) for name in names if name)
-        return sorted(step for digits, step in found if step <= MOST_STEP and _step_name(step) == f"step_{digits}")
+        return sorted(int(name[1]) for name in names if name and _step_name(int(name[1])) == f"step_{name[1]}")
 
     def truncate_after(self, step: int) -> list[str]:
         """Remove everything later than `step`: rollouts, cross-scores, measurements and the report.
@@ -184,13 +178,9 @@ class RunFolder:
 
         Returns:
             One phrase per removed item, for the user.
-
-        Raises:
-            ValueError: a line of the measurements other than the last cannot be read, or `step` is no whole number.
-                Nothing was removed.
         """
-        whole_number("step", step)
-        kept, cut = self._lines_up_to(step)
+        lines = self.metrics.read_bytes().splitlines(keepends=True) if self.metrics.exists() else []
+        kept = [line for line in lines if line.endswith(b"\n") and json.loads(line)["step"] <= step]
         removed = []
         for folder in ("rollouts", "scores"):
             for entry in sorted((self.path / folder).glob("step_*")):
@@ -198,29 +188,13 @@ class RunFolder:
                 if name and int(name[1]) > step:
                     entry.unlink()
                     removed.append(f"{folder}/{entry.name}")
-        if cut:
+        if len(kept) < len(lines):
             write_whole(self.metrics, b"".join(kept))
-            removed.append(f"{cut} lines of {self.metrics.name}")
+            removed.append(f"{len(lines) - len(kept)} lines of {self.metrics.name}")
         if removed and self.report.exists():
             self.report.unlink()
             removed.append(self.report.name)
         return removed
-
-    def _lines_up_to(self, step: int) -> tuple[list[bytes], int]:
-        """The lines of the measurements up to `step`, and the number of the other lines."""
-        lines = _content(self.metrics).splitlines(keepends=True) if self.metrics.exists() else []
-        whole = [line for line in lines if line.endswith(b"\n")]
-        kept = [line for number, line in enumerate(whole, start=1) if self._step_of(line, number) <= step]
-        return kept, len(lines) - len(kept)
-
-    def _step_of(self, line: bytes, number: int) -> int:
-        try:
-            return int(parse_json(line)["step"])
-        except (ValueError, TypeError, KeyError) as error:
-            raise ValueError(
-                f"Expected a JSON object with a `step` on line {number} of {self.metrics}, found {line[:60]!r}. "
-                "Restore the file, or delete that line."
-            ) from error
 
 
 def is_run(path: Path) -> bool:
@@ -249,8 +223,6 @@ def _advice(path: Path) -> str:
 
 
 def _step_name(step: int) -> str:
-    if not isinstance(step, Integral) or step < 0:
-        raise ValueError(f"Expected a step of 0 or more, found {step!r:.100}.")
     return f"step_{int(step):06d}"
 
 
@@ -300,8 +272,3 @@ def _git(folder: Path, *arguments: str) -> str | None:
     except (OSError, subprocess.TimeoutExpired):
         return None
     return answer.stdout.strip() if answer.returncode == 0 else None
-
-
-def _content(path: Path) -> bytes:
-    with open_file(path) as stream:
-        return stream.read()

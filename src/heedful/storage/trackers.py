@@ -20,9 +20,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-from heedful.boundary.folders import make_folder
 from heedful.boundary.foreign_text import clean_line
-from heedful.guarded import Answered, guarded_call
 from heedful.protocols import Tracker
 from heedful.storage.files import append, naming_a_full_disk
 from heedful.types import Metric
@@ -42,17 +40,12 @@ class JsonlTracker:
         """`clock` gives the seconds since 1970 of each line; nothing but the display of durations may use them."""
         self._path = Path(path)
         self._clock = clock
-        make_folder(self._path.parent)
+        self._path.parent.mkdir(parents=True, exist_ok=True)
         self._stream = append(self._path)
 
     def write(self, step: int, metrics: Sequence[Metric]) -> None:
-        """Raises ValueError for two readings of one name, DiskFull where there is no room."""
-        readings = {metric.name: _reading(metric) for metric in metrics}
-        if len(readings) < len(metrics):
-            names = [metric.name for metric in metrics]
-            twice = next(name for name in names if names.count(name) > 1)
-            raise ValueError(f"Expected one reading per name in a step, found {twice!r} twice in step {step}.")
-        row = {"step": step, "time": self._clock(), "metrics": readings}
+        """Raises DiskFull where there is no room."""
+        row = {"step": step, "time": self._clock(), "metrics": {metric.name: _reading(metric) for metric in metrics}}
         line = json.dumps(row, ensure_ascii=False, allow_nan=False, separators=(",", ":")) + "\n"
         with self._naming():
             self._stream.write(line.encode("utf-8", "backslashreplace"))
@@ -92,7 +85,7 @@ class WandbTracker:
 
     def __init__(self, folder: Path, configuration: Mapping[str, Any]) -> None:
         wandb = _optional("wandb", "wandb")
-        make_folder(folder)
+        folder.mkdir(parents=True, exist_ok=True)
         # Without these it would read the repository, the machine and the terminal: not ours to send.
         settings = wandb.Settings(console="off", silent=True, disable_git=True, x_disable_stats=True)
         self._run = wandb.init(
@@ -179,33 +172,15 @@ TRACKERS: dict[str, Callable[[Path, Mapping[str, Any]], Tracker]] = {
 
 
 def open_trackers(names: Sequence[str], folder: Path, configuration: Mapping[str, Any]) -> list[Tracker]:
-    """Start trackers by name, each guarded. Raises ValueError if one is unknown, not installed or cannot start."""
-    unknown = [name for name in names if name not in TRACKERS]
-    if unknown:
-        raise ValueError(f"Expected trackers among {', '.join(TRACKERS)}, found {unknown[0]!r}.")
-    return [guarded(_started(name, folder, configuration)) for name in names]
-
-
-def _started(name: str, folder: Path, configuration: Mapping[str, Any]) -> Tracker:
-    tracker = guarded_call(lambda: TRACKERS[name](folder, configuration))
-    if isinstance(tracker, Answered):
-        return tracker.value
-    if isinstance(tracker.error, _NotInstalled | OSError):  # sentences of their own
-        raise tracker.error
-    raise ValueError(
-        f"Expected the tracker {name} to start, found {tracker}. Change its settings, or leave it out of --trackers."
-    ) from tracker.error
-
-
-class _NotInstalled(ValueError):
-    """The package of a tracker is missing."""
+    """Start trackers by name, each guarded. Raises ValueError if one is not installed."""
+    return [guarded(TRACKERS[name](folder, configuration)) for name in names]
 
 
 def _optional(module: str, extra: str) -> Any:
     try:
         return import_module(module)
     except ImportError as error:
-        raise _NotInstalled(
+        raise ValueError(
             f"The tracker {extra!r} needs a package that is not installed ({error}). "
             f'Install it with: pip install "heedful[{extra}]"'
         ) from error

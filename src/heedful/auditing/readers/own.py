@@ -31,8 +31,7 @@ from heedful.auditing.readers.reader import SCORED_ONLY, Hints, prompt_task, ste
 from heedful.boundary import listed
 from heedful.envs.transport.images import image_fault
 from heedful.pixels import damage
-from heedful.storage.picture_columns import IMAGES, PICTURES
-from heedful.storage.rollouts import COLUMNS, environment_in
+from heedful.storage.rollouts import COLUMNS, IMAGES, PICTURES, environment_in
 from heedful.types import Ending, Image, Prompt, Reply, Span, Task, Trajectory, Turn, Verdict
 
 _IDENTITY = ("step", "split", "group", "task_id", "member")
