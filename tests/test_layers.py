@@ -77,7 +77,6 @@ NEEDS_TORCH = {
     "run.checkpoint",
     "run.loop",
     "run.parts",
-    "run.forecast.probe",
     "scorers.cached",
     "scorers.hf",
     "scorers.judge",

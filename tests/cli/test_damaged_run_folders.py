@@ -1,8 +1,7 @@
-"""Damaged run folders: every command ends in a sentence, or goes on and says what it lost, and none in a traceback."""
+"""Damaged run folders: a command ends in a sentence, or goes on and says what it lost."""
 
 import json
 import os
-import random
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -15,20 +14,6 @@ from heedful.run.config import TrainConfig
 from heedful.storage import RunFolder, held
 from heedful.training.optimizer_step import OptimizerConfig
 
-Damage = Callable[[Path], None]
-
-
-def delete(path: Path) -> None:
-    path.unlink()
-
-
-def truncate(path: Path) -> None:
-    os.truncate(path, path.stat().st_size // 2)
-
-
-def empty(path: Path) -> None:
-    os.truncate(path, 0)
-
 
 def flip(path: Path) -> None:
     content = bytearray(path.read_bytes())
@@ -39,32 +24,6 @@ def flip(path: Path) -> None:
 def text(path: Path) -> None:
     path.write_text("a text of somebody else\n")
 
-
-def wrong_type(path: Path) -> None:
-    """Every value that JSON files hold becomes a list; other files become JSON."""
-    try:
-        tree = json.loads(path.read_text())
-    except ValueError:
-        tree = {}
-    path.write_text(json.dumps({name: [1, "a"] for name in tree} if isinstance(tree, dict) else {"a": 1}))
-
-
-def nest(path: Path) -> None:
-    path.write_text('{"env": ' + "[" * 10**5 + "]" * 10**5 + "}\n")
-
-
-def link(path: Path) -> None:
-    target = path.parent.parent / f"elsewhere-{path.name}"
-    path.rename(target)
-    path.symlink_to(target)
-
-
-def folder(path: Path) -> None:
-    path.unlink()
-    path.mkdir()
-
-
-DAMAGES: tuple[Damage, ...] = (delete, truncate, empty, flip, text, wrong_type, nest, link, folder)
 
 COMMANDS: dict[str, Callable[[Path], list[str]]] = {
     "report": lambda run: ["report", str(run)],
@@ -97,52 +56,6 @@ def copied(base: Path, tmp_path: Path) -> Path:
     return Path(shutil.copytree(base, tmp_path / "run"))
 
 
-def assert_no_traceback(run: Path, command: str, capsys: pytest.CaptureFixture[str]) -> None:
-    """Any error but those that the command line turns into sentences would be raised here."""
-    assert cli.run(COMMANDS[command](run)) in (0, 2)
-    said = capsys.readouterr()
-    assert "Traceback" not in said.out + said.err
-    assert len(said.err) < 4000
-
-
-def cases(base: Path) -> list[tuple[str, Damage, str]]:
-    return [(file, damage, command) for file in files(base) for damage in DAMAGES for command in COMMANDS]
-
-
-def test_some_damages_of_a_run_folder_end_in_sentences(
-    base: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    chosen = random.Random(7).sample([case for case in cases(base) if case[2] in ("report", "audit", "resume")], 9)
-    for number, (file, damage, command) in enumerate(chosen):
-        run = copied(base, tmp_path / str(number))
-        damage(run / file)
-        assert_no_traceback(run, command, capsys)
-        shutil.rmtree(tmp_path / str(number))
-
-
-@pytest.mark.proof
-@pytest.mark.parametrize("command", COMMANDS)
-def test_all_damages_of_a_run_folder_end_in_sentences(
-    base: Path,
-    tmp_path: Path,
-    command: str,
-    capsys: pytest.CaptureFixture[str],
-    record_property: Callable[[str, object], None],
-) -> None:
-    wrong = []
-    chosen = [case for case in cases(base) if case[2] == command]
-    record_property("cases", len(chosen))
-    for file, damage, _ in chosen:
-        run = copied(base, tmp_path / "one")
-        damage(run / file)
-        try:
-            assert_no_traceback(run, command, capsys)
-        except Exception as error:
-            wrong.append(f"{file} {damage.__name__}: {type(error).__name__}: {str(error)[:200]}")
-        shutil.rmtree(tmp_path / "one")
-    assert not wrong, "\n".join(wrong)
-
-
 def error_of(run: Path, capsys: pytest.CaptureFixture[str], *more: str) -> str:
     assert cli.run(["train", "--resume", str(run), *more]) == 2
     return capsys.readouterr().err
@@ -159,10 +72,6 @@ def test_a_flipped_byte_of_a_checkpoint_is_named_and_the_earlier_checkpoint_goes
     assert f"{damaged / 'model.safetensors'}: expected SHA-256 " in said
     assert f"Delete the folder {damaged} to resume from the checkpoint before it." in said
     assert cli.run(["eval", str(run), "--tasks", "2"]) == 2
-    assert "choose another checkpoint with --checkpoint" in capsys.readouterr().err
-    (damaged / "checksums.json").unlink()
-    (damaged / "state.json").write_text("{")
-    assert cli.run(["eval", str(run), "--tasks", "2"]) == 2  # nothing is resumed, so it advises no deletion
     assert "choose another checkpoint with --checkpoint" in capsys.readouterr().err
     shutil.rmtree(damaged)
     assert cli.run(["train", "--resume", str(run)]) == 0
@@ -205,18 +114,6 @@ def test_a_file_that_is_new_in_a_checkpoint_is_noticed(
     run = copied(base, tmp_path)
     (run / "checkpoints" / "step_000002" / "adapter_config.json").write_text("{}")
     assert "expected no such file, found one" in error_of(run, capsys)
-
-
-def test_a_renamed_checkpoint_is_refused_and_a_folder_without_a_number_is_none(
-    base: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    run = copied(base, tmp_path)
-    (run / "checkpoints" / "step_\u00b2").mkdir()
-    renamed = (run / "checkpoints" / "step_000002").rename(run / "checkpoints" / "step_000003")
-    said = error_of(run, capsys)
-    assert f"Expected the checkpoint of step 3 in {renamed}, found that of step 2. Was the folder renamed?" in said
-    assert cli.run(["eval", str(run), "--tasks", "2"]) == 2
-    assert "found that of step 2" in capsys.readouterr().err
 
 
 def test_a_run_without_its_measurements_goes_on_and_says_so(
@@ -283,33 +180,13 @@ def test_settings_that_are_younger_than_the_checkpoint_had_their_default() -> No
         refuse_edits(older, changed, RunFolder(Path("r")), ())
 
 
-@pytest.mark.parametrize("command", ["resume", "eval"])
-def test_a_checkpoint_whose_checksums_were_deleted_is_refused(
-    command: str, echo_run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    run = tmp_path / "run"
-    shutil.copytree(echo_run, run)
-    newest = sorted((run / "checkpoints").iterdir())[-1]
-    (newest / "checksums.json").unlink()
-    assert cli.run(COMMANDS[command](run)) == 2
-    said = " ".join(capsys.readouterr().err.split())
-    assert "Expected the checksums with which" in said
-    assert "found no such file" in said
-
-
-@pytest.mark.parametrize("damage", ["edited", "renamed"])
 def test_gradients_of_a_checkpoint_that_changed_are_refused(
-    damage: str, echo_run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    echo_run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     run = Path(shutil.copytree(echo_run, tmp_path / "run"))
-    newest = sorted((run / "checkpoints").iterdir())[-1]
-    if damage == "edited":
-        flip(newest / "model.safetensors")
-    else:
-        newest.rename(newest.with_name("step_000009"))
+    flip(sorted((run / "checkpoints").iterdir())[-1] / "model.safetensors")
     assert cli.run(["gradients", str(run)]) == 2
-    said = " ".join(capsys.readouterr().err.split())
-    assert ("has changed since it was written" if damage == "edited" else "found that of step 2") in said
+    assert "has changed since it was written" in " ".join(capsys.readouterr().err.split())
     assert not list(run.glob("gradients*"))
 
 
@@ -331,7 +208,7 @@ def test_a_checkpoint_that_changed_is_no_model(
     ("flags", "why"),
     [
         ("--steps 1", "Expected --steps of at least 2, the steps that the last checkpoint of"),
-        ("--algorithm ppo", "found one that does not fit it"),
+        ("--algorithm ppo", "Expected settings that fit the checkpoint in"),
         ("--tasks 200", "a memory of the pool's tasks was expected, and the run has drawn fresh tasks so far"),
     ],
 )

@@ -46,37 +46,27 @@ def told(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) ->
 
 WORDS: list[Sequence[str]] = [
     [TYPED],
-    *([name, TYPED] for name in cli.COMMANDS),
-    *([name, f"--{TYPED}", TYPED] for name in cli.COMMANDS),
-    *([name, f"--{TYPED}={TYPED}"] for name in cli.COMMANDS),
-    *([name, "echo", "--env.symbols", TYPED] for name in ("train", "play", "check-env", "serve-env")),
-    *([name, f"{TYPED}:X"] for name in ("train", "play", "check-env", "serve-env", "eval")),
-    *([name, f"hostile_text:{TYPED}"] for name in ("train", "play", "check-env", "serve-env")),
-    *([name, "hostile_text:Breaks"] for name in ("train", "play", "check-env", "serve-env")),
+    ["train", TYPED],
+    ["train", f"{TYPED}:X"],
+    ["train", "hostile_text:Breaks"],
+    ["train", "echo", f"--{TYPED}={TYPED}"],
+    ["train", "echo", "--env.symbols", TYPED],
     ["train", "--resume", TYPED],
-    ["train", "echo", "--filter", TYPED],
-    ["train", "echo", "--config", TYPED],
-    ["train", "echo", "--seeds", TYPED],
     ["eval", TYPED, "echo"],
-    ["play", "echo", "--by", TYPED],
-    ["study", TYPED, "--print"],
-    ["report", TYPED, TYPED],
-    ["audit", "--model", TYPED, TYPED],
-    ["serve-env", "echo", "--token-file", TYPED],
-    ["check-env", "echo", "--skip", TYPED],
-    ["envs", TYPED],
+    ["report", TYPED],
+    ["audit", TYPED],
 ]
 
 
 @pytest.mark.parametrize("words", WORDS, ids=lambda words: ascii(" ".join(words).replace(TYPED, "NASTY")))
 def test_what_is_typed_is_told_cleaned(words: Sequence[str], told: Callable[..., tuple[int, str]]) -> None:
     code, said = told(*words)
-    assert code != 0 or words[0] == "envs", said
+    assert code != 0, said
     assert said
 
 
 @pytest.mark.parametrize("name", ["Hostile", "NO_TASK", "NO_START", "NO_STEP"])
-@pytest.mark.parametrize("by", ["random", "solver", "person"])
+@pytest.mark.parametrize("by", ["random", "person"])
 def test_an_environment_s_words_are_shown_cleaned(
     name: str, by: str, told: Callable[..., tuple[int, str]], typed: Callable[..., None]
 ) -> None:

@@ -316,13 +316,6 @@ def test_without_the_evaluations_rollouts_a_gain_is_not_paired_by_task(
     assert "its rollouts are not kept" in capsys.readouterr().out
 
 
-def test_a_damaged_list_of_seeds_is_named(capsys: pytest.CaptureFixture[str]) -> None:
-    Path("many").mkdir()
-    Path("many/seeds.json").write_text('{"seeds": [{"seed": 0}]}')
-    assert cli.run(["report", "many"]) == 2
-    assert "Expected the list of seeds" in capsys.readouterr().err
-
-
 def test_two_seeds_train_from_one_seedling_and_end_in_a_table(
     echo_run: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

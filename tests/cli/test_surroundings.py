@@ -113,27 +113,6 @@ def test_programs_beside_heedful_treat_their_streams_as_it_does(line: str, tmp_p
             assert expected in ended.stderr
 
 
-@pytest.mark.parametrize("name", ["RAYON_NUM_THREADS", "OMP_NUM_THREADS"])
-def test_threads_without_end_are_refused_before_a_library_starts_them(
-    name: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.setenv(name, "100000000")
-    assert cli.run(["envs"]) == 2
-    assert f"Expected at most 4,096 threads in the variable {name}, found '100000000'" in capsys.readouterr().err
-
-
-@pytest.mark.parametrize(
-    ("name", "value"),
-    [("HF_HUB_DOWNLOAD_TIMEOUT", "abc"), ("SOURCE_DATE_EPOCH", "abc"), ("SOURCE_DATE_EPOCH", "1" + "0" * 30)],
-)
-def test_a_variable_that_a_library_could_not_read_is_named(
-    name: str, value: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.setenv(name, value)
-    assert cli.run(["train", "echo"]) == 2
-    assert f"whole number of seconds in the variable {name}, found '{value}'" in capsys.readouterr().err
-
-
 def test_a_number_of_processes_that_is_none_ends_in_a_sentence(tmp_path: Path) -> None:
     ended = _ended(["-m", "heedful", "envs"], tmp_path, WORLD_SIZE="many", RANK="0")
     assert ended.returncode == 2

@@ -16,7 +16,7 @@ from heedful.diagnostics.behaviour_metrics import behaviour
 from heedful.diagnostics.signal import cause_metrics, spread_metrics
 from heedful.filters import KeepAll
 from heedful.rollout import Collection, collect_until_enough
-from heedful.run.prompts.selection import Selection
+from heedful.run.selection import Selection
 from heedful.types import Ending, Group, Metric, Task, Trajectory
 
 KINDS = {(0.0, 0.0): 0.5, (1.0, 1.0): 0.2, (0.0, 1.0): 0.3}

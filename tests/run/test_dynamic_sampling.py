@@ -28,7 +28,7 @@ from heedful.filters import KeepAll, Shrunken, SoftWeight, TopK  # noqa: E402
 from heedful.measuring.diagnostician import DiagnosticsConfig  # noqa: E402
 from heedful.run import checkpoint  # noqa: E402
 from heedful.run.config import TrainConfig  # noqa: E402
-from heedful.run.prompts.coverage import Coverage  # noqa: E402
+from heedful.run.selection import Coverage  # noqa: E402
 from heedful.storage import read_rollouts  # noqa: E402
 from heedful.training.optimizer_config import OptimizerConfig  # noqa: E402
 

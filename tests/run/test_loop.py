@@ -25,7 +25,6 @@ from heedful.algorithms.table import Cispo, DrGrpo, Grpo  # noqa: E402
 from heedful.boundary import to_json  # noqa: E402
 from heedful.filters import KeepAll, RandomSubset, TopP  # noqa: E402
 from heedful.models.load import load_model  # noqa: E402
-from heedful.rollout import LockStep  # noqa: E402
 from heedful.run import checkpoint, loop  # noqa: E402
 from heedful.run.config import DiagnosticsConfig, EvaluationConfig, TrainConfig  # noqa: E402
 from heedful.run.loop import Outcome, train_steps  # noqa: E402
@@ -281,45 +280,6 @@ def test_nothing_kept_is_no_update_and_the_run_goes_on(echo_run: TrainConfig, tm
     assert [entry.version for entry in checkpoint.checkpoints(run.folder.path / "checkpoints")] == [2, 4]
 
 
-def test_a_filter_that_raises_ends_the_run_with_the_steps_before_it_saved(
-    echo_run: TrainConfig, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    calls = iter([KeepNothing.__call__])
-    monkeypatch.setattr(KeepNothing, "__call__", lambda *asked: next(calls)(*asked))
-    config = replace(echo_run, filter=KeepNothing(), diagnostics=UNMEASURED, evaluation=NO_EVALUATION, groups=2)
-    with pytest.raises(ValueError, match="KeepNothing at step 1, found that it raised StopIteration"):
-        trained(config, tmp_path / "run")
-    assert [saved.version for saved in checkpoint.checkpoints(tmp_path / "run" / "checkpoints")] == [1]
-
-
-@dataclass(frozen=True)
-class Fails(LockStep):
-    """A collector and an estimator of the user."""
-
-    def __call__(self, policy: Any, request: Any) -> Any:
-        raise KeyError("not today")
-
-    def member_advantages(self, trajectories_G: Sequence[Trajectory]) -> list[float]:
-        raise KeyError("not today")
-
-
-@pytest.mark.parametrize(
-    ("change", "named"),
-    [
-        ({"collect": Fails()}, "the collector Fails at step 0"),
-        ({"algorithm": Grpo(advantage=Fails())}, "the advantage estimator Fails at the update"),
-    ],
-)
-def test_a_class_of_the_user_that_raises_is_named(
-    echo_run: TrainConfig, tmp_path: Path, change: dict[str, Any], named: str
-) -> None:
-    config = replace(
-        echo_run, diagnostics=UNMEASURED, evaluation=NO_EVALUATION, groups=2, group_size=2, filter=KeepAll(), **change
-    )
-    with pytest.raises(ValueError, match=rf"{named}, found that it raised KeyError: 'not today' \(test_loop\.py, line"):
-        trained(config, tmp_path / "run")
-
-
 @pytest.mark.parametrize(
     "algorithm",
     [Grpo(), Cispo(), DrGrpo(), *(Grpo(kl=0.1, kl_kind=kind) for kind in ("k2", "k3", "k3_straight"))],
@@ -447,56 +407,24 @@ def damage_of(name: str) -> Callable[[Path], None]:
     return damage
 
 
-def edit_of(**fields: Any) -> Callable[[Path], None]:
-    """Other values in `state.json`."""
-
-    def damage(folder: Path) -> None:
-        state = folder / "state.json"
-        state.write_text(json.dumps(json.loads(state.read_text()) | fields))
-
-    return damage
-
-
-def tensor_at(*names: Any) -> Callable[[Path], None]:
-    """A tensor in the place of a part of the learner's state."""
-
-    def damage(folder: Path) -> None:
-        state = torch.load(folder / "learner.pt", weights_only=True)
-        place = state
-        for name in names[:-1]:
-            place = place[name]
-        place[names[-1]] = torch.zeros(2, 2)
-        torch.save(state, folder / "learner.pt")
-
-    return damage
-
-
-DAMAGES: dict[str, Callable[[Path], None]] = {
-    "half the weights": damage_of("model.safetensors"),
-    "half the optimizer": damage_of("learner.pt"),
-    "half the state": damage_of("state.json"),
-    "no optimizer": lambda folder: (folder / "learner.pt").unlink(),
-    "another file": lambda folder: (folder / "learner.pt").write_bytes(b"not a checkpoint"),
-    "another state": lambda folder: (folder / "state.json").write_text("[1]"),
-    "a negative place among the tasks": edit_of(tasks=-1),
-    "a place among the tasks without a seed": edit_of(tasks=10**30),
-    "a success that is none": edit_of(scores={"2": 7}),
-    "a tensor for the moments of a weight": tensor_at("descent", "optimizer", "state", 0),
-    "a tensor for all moments": tensor_at("descent", "optimizer", "state"),
-    "a tensor for the optimizer": tensor_at("descent"),
-    "a tensor for a count": tensor_at("updates"),
-}
-
-
-@pytest.mark.parametrize("damage", DAMAGES.values(), ids=DAMAGES)
+@pytest.mark.parametrize(
+    "damage",
+    [
+        damage_of("model.safetensors"),
+        damage_of("state.json"),
+        lambda folder: (folder / "learner.pt").unlink(),
+        lambda folder: (folder / "learner.pt").write_bytes(b"not a checkpoint"),
+    ],
+    ids=["half the weights", "half the state", "no optimizer", "another file"],
+)
 def test_a_damaged_checkpoint_is_named_with_what_to_delete(
-    echo_run: TrainConfig, whole: Trained, tmp_path: Path, damage: Callable[[Path], None]
+    whole: Trained, tmp_path: Path, damage: Callable[[Path], None]
 ) -> None:
     found = checkpoint.checkpoints(whole.folder.path / "checkpoints")[-1]
     copy = Path(shutil.copytree(found.path, tmp_path / found.path.name))
     damage(copy)
     with pytest.raises(ValueError, match=f"Delete the folder {copy} to resume from the checkpoint before it"):
-        assemble(echo_run, silent, checkpoint.Checkpoint(copy, found.version))
+        checkpoint.Checkpoint(copy, found.version).check()
 
 
 def test_a_full_disk_ends_in_a_sentence_and_the_run_goes_on_when_there_is_room(
@@ -551,9 +479,6 @@ def test_weights_that_find_no_room_say_so_by_the_systems_number(
     [
         ({"steps": 0}, "steps must be at least 1, found 0"),
         ({"group_size": 1}, "group_size must be at least 2 .a group of one has no spread"),
-        ({"model": ""}, "model: expected the name or the folder of a model, or `seedling`, found nothing"),
-        ({"model": " "}, "model: expected the name or the folder of a model, or `seedling`, found nothing"),
-        ({"task_seeds": (2**63,)}, "task_seeds must fit 64 bits"),
         ({"tasks": 2}, "must hold at least the 4 groups of one step, found 2"),
         ({"micro_batch_tokens": 0}, "micro_batch_tokens must be at least 1"),
         ({"loss_scale": "rho", "filter": KeepAll()}, "rho .* the chosen filter asks for none; choose the filter top_p"),
@@ -562,7 +487,7 @@ def test_weights_that_find_no_room_say_so_by_the_systems_number(
         ({"template_options": ("messages=1",)}, r"found \['messages'\], which the renderer sets itself"),
         (
             {"trackers": ("tensorboard", "tensorboard")},
-            "trackers must be different ones, found tensorboard, tensorboard",
+            "trackers are different ones among .*, found tensorboard, tensorboard",
         ),
     ],
 )

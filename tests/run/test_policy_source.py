@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -18,15 +17,13 @@ from folder_source import FolderSource, event_log, events  # noqa: E402
 from heedful import cli  # noqa: E402
 from heedful.boundary import from_json, to_json  # noqa: E402
 from heedful.models.load import load_model  # noqa: E402
-from heedful.policies import HFPolicy, Local, Sampling, ScriptedPolicy, Weights, open_with  # noqa: E402
-from heedful.protocols import AnswersSubsets, ContinuousBatching, Policy  # noqa: E402
+from heedful.policies import Local, Sampling, Weights, open_with  # noqa: E402
 from heedful.run import checkpoint  # noqa: E402
 from heedful.run.config import EvaluationConfig, TrainConfig  # noqa: E402
 from heedful.run.loop import train_steps  # noqa: E402
 from heedful.run.parts import assemble  # noqa: E402
 from heedful.storage import RunFolder  # noqa: E402
 from heedful.studies.sampling import sample_batches  # noqa: E402
-from heedful.types import Conversation, Message, Reply  # noqa: E402
 
 STEP_0 = ["weights 0", "policy 0 sampled", "policy 0 greedy", "policy 0 sampled"]
 STEP_1 = ["weights 1", "policy 1 sampled"]
@@ -171,34 +168,3 @@ def test_the_local_source_samples_from_the_weights_that_it_was_given_last(
         assert source.weights_changed(Weights(model, 4)) == []
         assert source.policy(renderer, Sampling(tokens_per_turn=4), 0).version == 4
         assert policy.version == 3
-
-
-def test_an_evaluation_that_tells_its_progress_offers_what_the_policy_offers(
-    config: TrainConfig, seedling_folder: Path
-) -> None:
-    from heedful.run.evaluation.evaluate import _told
-
-    def offers(policy: Policy) -> tuple[bool, bool]:
-        return isinstance(policy, AnswersSubsets), isinstance(policy, ContinuousBatching)
-
-    class Subsets:
-        parallel, draws_together, temperature, version = 4, False, 1.0, 2
-
-        def keep(self, keys: Collection[str]) -> None: ...
-
-        def respond(self, conversations: Sequence[Conversation]) -> list[Reply]:
-            return ScriptedPolicy(lambda conversation: "x").respond(conversations)
-
-    model, _ = load_model(str(seedling_folder), torch.device("cpu"))
-    renderer = assemble(config, lambda *given: None, None).renderer
-    for policy, expected in (
-        (HFPolicy(model, renderer, Sampling(), seed=0), (True, True)),
-        (Subsets(), (True, False)),
-        (ScriptedPolicy(lambda conversation: "x"), (False, False)),
-    ):
-        told: list[str] = []
-        wrapped = _told(policy, told.append, 5)
-        assert offers(policy) == offers(wrapped) == expected
-        assert (wrapped.temperature, wrapped.version) == (policy.temperature, policy.version)
-        wrapped.respond([Conversation("a/0", (Message("user", "go"),), turn=2)])
-        assert told == ["turn 3 of at most 5, 1 episodes asked"]

@@ -4,8 +4,7 @@ from pathlib import Path
 import pytest
 
 from heedful.run import presets
-from heedful.run.presets import preset
-from heedful.run.processor import multiplies_bfloat16, physical_cores
+from heedful.run.presets import multiplies_bfloat16, physical_cores, preset
 
 
 @pytest.fixture

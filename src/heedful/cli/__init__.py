@@ -16,10 +16,9 @@ import importlib
 import inspect
 import os
 import sys
-import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 
-from heedful.boundary import clean, complain, cut, tell
+from heedful.boundary import complain, cut, tell
 from heedful.boundary.registry import Registry
 from heedful.command_process import prepare_streams, run_command
 from heedful.limited_memory import report_no_lack_of_memory_at_exit, reserve_buffers
@@ -68,13 +67,9 @@ def main(argv: Sequence[str] | None = None) -> None:
 def run(argv: Sequence[str]) -> int:
     """Dispatch to a command. Returns the exit code."""
     name, *rest = argv or ["--help"]
-    return run_command(lambda: _command(name, rest), _kept(name, {word.partition("=")[0] for word in rest}))
-
-
-def _kept(name: str, flags: set[str]) -> str:
-    if {"-h", "--help"} & flags:
-        return ""
-    return KEPT.get(f"{name} --server" if "--server" in flags else name, "")
+    flags = {word.partition("=")[0] for word in rest}
+    kept = "" if {"-h", "--help"} & flags else KEPT.get(f"{name} --server" if "--server" in flags else name, "")
+    return run_command(lambda: _command(name, rest), kept)
 
 
 def _command(name: str, rest: list[str]) -> int:
@@ -97,41 +92,11 @@ def _command(name: str, rest: list[str]) -> int:
         return 2
     if sys.flags.optimize > 1:
         raise ValueError("Expected a Python that keeps docstrings, since they explain the settings. Leave out -OO.")
-    _check_variables()
     if name in _COMPUTING:
         reserve_buffers()
     if name in ADDED:
         return int(ADDED[name](rest))
     return int(importlib.import_module(f"{__name__}.{COMMANDS[name][0]}").main(rest))
-
-
-def _threads(text: str) -> None:
-    """Raise ValueError for more threads than any machine has use for. What is no number is left to the library."""
-    if text.strip().isdecimal() and int(text) > 4096:
-        raise ValueError
-
-
-_SECONDS, _THREADS = "a whole number of seconds", "at most 4,096 threads"
-_READ_BY_LIBRARIES: Mapping[str, tuple[str, Callable[[str], object]]] = {
-    "HF_HUB_DOWNLOAD_TIMEOUT": (_SECONDS, int),
-    "HF_HUB_ETAG_TIMEOUT": (_SECONDS, int),
-    "SOURCE_DATE_EPOCH": (_SECONDS, lambda text: time.gmtime(int(text))),
-    "RAYON_NUM_THREADS": (_THREADS, _threads),
-    "OMP_NUM_THREADS": (_THREADS, _threads),
-}
-"""Variable -> what is expected, and what raises where the library that reads it would, or would stop the machine."""
-
-
-def _check_variables() -> None:
-    """Refuse what libraries would raise while they are imported, and threads without end."""
-    for variable, (expected, read) in _READ_BY_LIBRARIES.items():
-        try:
-            read(os.environ.get(variable, "0"))
-        except (ValueError, OverflowError, OSError):
-            raise ValueError(
-                f"Expected {expected} in the variable {variable}, found "
-                f"{clean(os.environ[variable])!r:.80}. Correct it, or unset it."
-            ) from None
 
 
 def _overview() -> str:

@@ -43,13 +43,13 @@ def main(argv: list[str]) -> int:
     if missing:
         raise ValueError(f"Expected the folders of runs, found no folder at {', '.join(missing)}.")
     if len(paths) > 1:
-        return _several(list(paths), out or Path("comparison.html"))
+        from heedful.report import write_comparison
+
+        tell(write_comparison(list(paths), out or Path("comparison.html")))
+        return 0
     if out is not None:
         raise ValueError(f"--out is for comparisons; the page of one run is its {paths[0] / 'report.html'}.")
-    return _one(paths[0])
-
-
-def _one(path: Path) -> int:
+    (path,) = paths
     if (path / "study.json").exists() or (path / OLD_SEEDS).exists():
         from heedful.studies.running.progress import wide_console
         from heedful.studies.running.runner import reread_study
@@ -67,23 +67,6 @@ def _old_seeds(path: Path) -> Study:
     from heedful.run.config import read_config
     from heedful.studies.catalogue.one_arm import several_seeds
 
-    try:
-        rows = read_json(path / OLD_SEEDS)["seeds"]
-        seeds = [int(row["seed"]) for row in rows]
-        done = next(path / str(row["folder"]) for row in rows if (path / str(row["folder"]) / "config.json").exists())
-    except (OSError, ValueError, KeyError, TypeError, StopIteration) as error:
-        raise ValueError(
-            f"Expected the list of seeds that `heedful train --seeds` wrote in {path / OLD_SEEDS}, and one of their "
-            f"runs, found {error!r}. Name the runs themselves: heedful report RUN_A RUN_B."
-        ) from error
-    return several_seeds(read_config(RunFolder(done)), seeds)
-
-
-def _several(paths: list[Path], out: Path) -> int:
-    from heedful.report import write_comparison
-
-    if out.is_dir():
-        better = out / "comparison.html"
-        raise ValueError(f"Expected a file for the comparison, found the folder {out}: --out {better}.")
-    tell(write_comparison(paths, out))
-    return 0
+    rows = read_json(path / OLD_SEEDS)["seeds"]
+    done = next(path / row["folder"] for row in rows if (path / row["folder"] / "config.json").exists())
+    return several_seeds(read_config(RunFolder(done)), [row["seed"] for row in rows])

@@ -105,12 +105,7 @@ def _job(words: StudyWords, others: list[str]) -> int:
     path = words.job
     if path is None or words.out is None or words.seed is None or sorted(others) != ["--out", "--seed"]:
         raise ValueError("Expected heedful study --job FILE --out DIR --seed N.")
-    try:
-        job = job_from_json(read_json(path), {**JOBS, "grow": GrowthJob})
-    except OSError as error:
-        raise ValueError(f"Expected a job in {path}, which cannot be read: {error.strerror}.") from error
-    except ValueError as error:
-        raise ValueError(f"The job in {path} cannot be used. {error}") from error
+    job = job_from_json(read_json(path), {**JOBS, "grow": GrowthJob})
     if not isinstance(job, OwnRun):
         raise ValueError(f"Expected a job without a command of its own in {path}; training begins with heedful train.")
     return job.run(RunFolder(words.out), words.seed)

@@ -2,21 +2,23 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 import shutil
 from dataclasses import dataclass
 from itertools import count
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 from heedful.boundary import CommandLine, Positional, Shown
-from heedful.boundary.folders import make_folder
 from heedful.run.config import TrainConfig
 from heedful.run.presets import preset, starting_points
 from heedful.run.train import Run, algorithm_name, resume, train
 from heedful.stopping import exit_code
+from heedful.storage import claim_folder
 from heedful.training.ranks.parallel import ProcessRank
+
+if TYPE_CHECKING:
+    from heedful.studies.declaration import Study
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,19 +56,29 @@ class TrainWords:
 
 def main(argv: list[str]) -> int:
     line = CommandLine(TrainWords, argv, "heedful train")
-    words, process = line.words, ProcessRank.of(os.environ)
+    words = line.words
     if words.resume is not None and not line.helping:
-        return _resume(line, words.resume, process)
+        return _resume(line, words.resume)
     if words.env is None and not line.helping:
         known = ", ".join(starting_points())
         raise ValueError(f"Expected an environment after `heedful train`: one of {known}, or module:Class.")
     config = line.settings(TrainConfig, preset(words.env or "frozen_lake", line.typed("model")))
-    if words.seeds:
-        return _train_seeds(config, words, process)
-    return _code(train(config, out=words.out, take_over=words.take_over))
+    if not words.seeds:
+        return _code(train(config, out=words.out, take_over=words.take_over))
+    from heedful.studies.catalogue.one_arm import several_seeds
+
+    _refuse_torchrun(f"--seeds {','.join(map(str, words.seeds))}")
+    name = f"{config.env.name}-{algorithm_name(config)}-seeds"
+    folder = words.out or claim_folder(Path("runs") / f"{name}-{number}" for number in count(1))
+    try:
+        return _run_seeds(several_seeds(config, words.seeds), folder, words.take_over)
+    except ValueError:
+        if words.out is None and not any(folder.glob("s[0-9]*")):
+            shutil.rmtree(folder)  # refused before anything was computed
+        raise
 
 
-def _resume(line: CommandLine[TrainWords], path: Path, process: ProcessRank) -> int:
+def _resume(line: CommandLine[TrainWords], path: Path) -> int:
     """Go on with a run, with the settings that were typed, or with the runs of several seeds as they are."""
     words, typed = line.words, line.typed_settings()
     several = (path / "study.json").is_file()
@@ -78,53 +90,29 @@ def _resume(line: CommandLine[TrainWords], path: Path, process: ProcessRank) -> 
             advice = f"{path} holds several runs, whose settings stay: give --resume {path} alone, or begin new runs."
         raise ValueError(f"--resume takes the run's own configuration, but found also {' '.join(others)}. {advice}")
     if several:
-        return _resume_seeds(words, path, process)
+        from heedful.studies.study_folder import StudyFolder
+
+        _refuse_torchrun(f"--resume {path}, the folder of several runs,")
+        return _run_seeds(StudyFolder(path).read_study(), path, words.take_over)
     config = line.settings(TrainConfig, Run.open(path).config) if typed else None
     return _code(resume(path, take_over=words.take_over, changed=config, typed=typed))
 
 
-def _train_seeds(config: TrainConfig, words: TrainWords, process: ProcessRank) -> int:
+def _run_seeds(study: Study, folder: Path, take_over: bool) -> int:
     """One run per seed, as a study with a single arm."""
-    seeds, out = words.seeds, words.out
-    _refuse_torchrun(f"--seeds {','.join(map(str, seeds))}", process)
-    from heedful.studies.catalogue.one_arm import several_seeds
     from heedful.studies.running.progress import wide_console
     from heedful.studies.running.runner import Request, run_study
 
-    folder = out or _free_folder(f"runs/{config.env.name}-{algorithm_name(config)}-seeds")
-    try:
-        return run_study(Request(several_seeds(config, seeds), folder, take_over=words.take_over), wide_console())
-    except ValueError:
-        if out is None and not any(folder.glob("s[0-9]*")):
-            shutil.rmtree(folder)  # refused before anything was computed
-        raise
+    return run_study(Request(study, folder, take_over=take_over), wide_console())
 
 
-def _resume_seeds(words: TrainWords, path: Path, process: ProcessRank) -> int:
-    _refuse_torchrun(f"--resume {path}, the folder of several runs,", process)
-    from heedful.studies.running.progress import wide_console
-    from heedful.studies.running.runner import Request, run_study
-    from heedful.studies.study_folder import StudyFolder
-
-    return run_study(Request(StudyFolder(path).read_study(), path, take_over=words.take_over), wide_console())
-
-
-def _refuse_torchrun(what: str, process: ProcessRank) -> None:
+def _refuse_torchrun(what: str) -> None:
+    process = ProcessRank.of(os.environ)
     if process.size > 1:
         raise ValueError(
             f"{what} starts processes of its own, one for each seed, but torchrun has started {process.size} for one "
             "run: leave out torchrun, or train one seed."
         )
-
-
-def _free_folder(name: str) -> Path:
-    """Make the first `<name>-<n>` that there is not, from 1."""
-    for number in count(1):
-        path = Path(f"{name}-{number}")
-        with contextlib.suppress(FileExistsError):
-            make_folder(path, exist_ok=False)
-            return path
-    raise AssertionError("there is no last number")
 
 
 def _code(run: Run) -> int:

@@ -5,31 +5,29 @@ Torch-free. A run's resolved configuration, written as JSON, can be read back an
 
 from __future__ import annotations
 
-import random
+from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from typing import Annotated, Any, Literal
 
 from heedful import envs
-from heedful.algorithms.loss_scale import LossScale, check_loss_scale
+from heedful.algorithms.loss_scale import LossScale
 from heedful.algorithms.table import ALGORITHMS, Algorithm, Grpo
 from heedful.boundary import MOST_AT_ONCE, MOST_EPISODES, Choice, from_json, refuse_above, refuse_below
 from heedful.boundary.jsontext import read_json
 from heedful.boundary.limits import whole_number
-from heedful.envs.common.contract import refuse_unless_environment
 from heedful.envs.frozen_lake.environment import FrozenLake
-from heedful.filters import FILTERS, TopP, check_filter, verdicts_of
+from heedful.filters import FILTERS, Ranked, TopP
 from heedful.measuring.diagnostician import DiagnosticsConfig
 from heedful.models.chat.replies import Tags
 from heedful.models.chat.template import read_options
 from heedful.models.sight import VisionConfig
 from heedful.policies import POLICIES, Local, PolicySource, Vllm
 from heedful.policies.sampling import Sampling
-from heedful.policies.source import sampling_of
 from heedful.protocols import CreditsTokens, Filter, UsesCritic
 from heedful.rollout import COLLECTORS, Collector, Context, LockStep
 from heedful.rollout.workers import DEFAULT_TIMEOUT, check_timeout
 from heedful.run.evaluation.held_out import BASELINE_TASKS
-from heedful.run.prompts.coverage import Coverage
+from heedful.run.selection import Coverage
 from heedful.seedlings.recipe import Seedling, WarmStart
 from heedful.storage import RunFolder
 from heedful.storage.measurements import MOST_STEP
@@ -95,17 +93,6 @@ class GradientsConfig:
     def __post_init__(self) -> None:
         refuse_below(self, every=0, buckets=2, memory_mb=1)
         refuse_above(self, buckets=MOST_BUCKETS)
-
-
-_PARTS = {
-    "warm_start": WarmStart,
-    "algorithm": Algorithm,
-    "coverage": Coverage,
-    "sampling": Sampling,
-    "lora": LoraConfig,
-    "gradients": GradientsConfig,
-}
-"""Parts whose settings are read as soon as a configuration is made, and what each of them is."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -189,91 +176,74 @@ class TrainConfig:
     fsdp2."""
 
     def __post_init__(self) -> None:
-        for name, kind in _PARTS.items():
-            if not isinstance(found := getattr(self, name), kind):
-                raise ValueError(
-                    f"Expected a {kind.__name__} as {name}, found a {type(found).__name__}, {found!r:.40}."
-                )
-        for name, wanted in (("collect", "sampling"), ("parallel", "sharded")):
-            if not hasattr(found := getattr(self, name), wanted):
-                raise ValueError(f"Expected a choice with `{wanted}` as {name}, found a {type(found).__name__}.")
         whole_number("seed", self.seed)
         refuse_below(self, steps=1, groups=1, checkpoint_every=1, threads=1, micro_batch_tokens=1, env_workers=0)
         refuse_above(self, steps=MOST_STEP, threads=MOST_AT_ONCE, env_workers=MOST_AT_ONCE)
         refuse_above(self, groups=MOST_EPISODES, group_size=MOST_EPISODES, tasks=MOST_POOL)
         check_timeout(self.env_timeout)
-        refuse_unless_environment(self.env)
-        self._refuse_groups_of_one()
-        unknown = [name for name in self.trackers if name not in TRACKERS]
-        if unknown:
-            raise ValueError(f"trackers are among {', '.join(TRACKERS)}, found {', '.join(unknown)}")
-        if len(set(self.trackers)) < len(self.trackers):
-            raise ValueError(f"trackers must be different ones, found {', '.join(self.trackers)}")
-        if self.tasks is not None and self.task_seeds:
-            raise ValueError("tasks draws a pool and task_seeds lists one: give one of them")
-        for seed in self.task_seeds:
-            if not -(2**63) <= seed < 2**63:
-                raise ValueError(f"task_seeds must fit 64 bits, as the files of episodes store them, found {seed}")
-        size = len(self.task_seeds) or self.tasks
-        if size is not None and size < self.groups:
-            raise ValueError(f"tasks (the pool) must hold at least the {self.groups} groups of one step, found {size}")
-        if not self.model.strip():
-            raise ValueError("model: expected the name or the folder of a model, or `seedling`, found nothing")
-        if self.warm_start.steps and self.model == "seedling":
-            raise ValueError(
-                "warm_start.steps is for a loaded model; a seedling learns from demonstrations by --seedling.steps"
-            )
-        check_filter(self.filter)
-        check_loss_scale(self.loss_scale, self.filter.share)
-        self._refuse_choices_without_choice()
-        self._refuse_what_shards_cannot()
+        for applies, sentence in self._contradictions():
+            if applies:
+                raise ValueError(sentence)
         _ = self.asked(self.sampling)  # raises where the sampler or the collector cannot work with it
         _ = self.chat_options  # raises for an entry that is no option
 
-    def _refuse_what_shards_cannot(self) -> None:
-        """Raise a sentence for a part that needs the whole model, with gradients, in one process."""
-        if not self.parallel.sharded:
-            return
-        for part, asked in (
-            ("a critic (--algorithm ppo)", isinstance(self.algorithm.advantage, UsesCritic)),
+    def _contradictions(self) -> Iterator[tuple[bool, str]]:
+        """What the settings demand of each other: whether it is broken, and the sentence."""
+        algorithm, size = self.algorithm, len(self.task_seeds) or self.tasks
+        yield (
+            not set(self.trackers) <= TRACKERS.keys() or len(set(self.trackers)) < len(self.trackers),
+            f"trackers are different ones among {', '.join(TRACKERS)}, found {', '.join(self.trackers)}",
+        )
+        yield (
+            self.tasks is not None and bool(self.task_seeds),
+            "tasks draws a pool and task_seeds lists one: give one of them",
+        )
+        yield (
+            size is not None and size < self.groups,
+            f"tasks (the pool) must hold at least the {self.groups} groups of one step, found {size}",
+        )
+        yield (
+            self.coverage.rate > 0 and self.pool is None,
+            "coverage.rate re-admits tasks that were passed over at earlier visits, but every step draws fresh tasks; "
+            "give a pool with --tasks N, or leave the rate at 0",
+        )
+        yield (
+            self.warm_start.steps > 0 and self.model == "seedling",
+            "warm_start.steps is for a loaded model; a seedling learns from demonstrations by --seedling.steps",
+        )
+        yield (
+            self.group_size < 1 or (self.group_size < 2 and not isinstance(algorithm.advantage, CreditsTokens)),
+            "group_size must be at least 2 (a group of one has no spread, and "
+            f"{type(algorithm.advantage).__name__} gives it no advantage; 1 is for algorithms with a critic, such as "
+            f"ppo), found {self.group_size}",
+        )
+        yield (
+            self.group_size < 2 and isinstance(self.filter, Ranked),
+            f"group_size 1 needs a filter that keeps groups of one, but {type(self.filter).__name__} drops them, since "
+            "they have no spread; choose the filter keep_all, or a group_size of at least 2",
+        )
+        yield (
+            algorithm.sampling_batches > 1 and self.group_size < 2,
+            f"dynamic sampling (algorithm.sampling_batches {algorithm.sampling_batches}) collects until groups vary, "
+            f"but a group of {self.group_size} never does; set sampling_batches to 1, or group_size to at least 2",
+        )
+        yield (
+            self.loss_scale == "rho" and self.filter.share is None,
+            "the loss scale rho multiplies the loss by the share that the filter asks for, but the chosen filter asks "
+            "for none; choose the filter top_p, or the loss scale kept, all or sqrt",
+        )
+        for part, used in (
+            ("a critic (--algorithm ppo)", isinstance(algorithm.advantage, UsesCritic)),
             ("LoRA (--lora.rank)", self.lora.rank > 0),
             ("the measurement of gradients (--gradients.every)", self.gradients.every > 0),
             ("a copy of it in float64 (--sampling.precision double)", self.sampling.precision == "double"),
         ):
-            if asked:
-                raise ValueError(
-                    f"--parallel fsdp2 shards the model, and {part} cannot work on shards yet; use --parallel data"
-                )
-
-    def _refuse_choices_without_choice(self) -> None:
-        """Raise a sentence for a guard without tasks to remember, and for a search for groups that cannot vary."""
-        if self.coverage.rate > 0 and self.pool is None:
-            raise ValueError(
-                "coverage.rate re-admits tasks that were passed over at earlier visits, but every step draws fresh "
-                "tasks; give a pool with --tasks N, or leave the rate at 0"
-            )
-        if self.algorithm.sampling_batches > 1 and self.group_size < 2:
-            raise ValueError(
-                f"dynamic sampling (algorithm.sampling_batches {self.algorithm.sampling_batches}) collects until "
-                f"groups vary, but a group of {self.group_size} never does; set sampling_batches to 1, or group_size "
-                "to at least 2"
+            yield (
+                self.parallel.sharded and used,
+                f"--parallel fsdp2 shards the model, and {part} cannot work on shards yet; use --parallel data",
             )
 
-    def _refuse_groups_of_one(self) -> None:
-        """Raise a sentence where groups of one would get no advantage, or never be kept."""
-        if self.group_size >= 2:
-            return
-        estimator = self.algorithm.advantage
-        if self.group_size < 1 or not isinstance(estimator, CreditsTokens):
-            raise ValueError(
-                f"group_size must be at least 2 (a group of one has no spread, and {type(estimator).__name__} gives it "
-                f"no advantage; 1 is for algorithms with a critic, such as ppo), found {self.group_size}"
-            )
-        if not verdicts_of(self.filter, [[1.0]], random.Random(0), "a group of one")[0].kept:
-            raise ValueError(
-                f"group_size 1 needs a filter that keeps groups of one, but {type(self.filter).__name__} drops them, "
-                "since they have no spread; choose the filter keep_all, or a group_size of at least 2"
-            )
+    # What follows from the settings. Nothing else changes them on the way to the parts of a run.
 
     @property
     def pool(self) -> int | tuple[int, ...] | None:
@@ -289,7 +259,7 @@ class TrainConfig:
 
     def asked(self, sampling: Sampling) -> Sampling:
         """The sampling settings of this run's policy for its collector. Raises ValueError where they cannot work."""
-        return self.collect.sampling(sampling_of(self.policy, sampling))
+        return self.collect.sampling(self.policy.sampling(sampling))
 
     @property
     def chat_options(self) -> dict[str, str | bool]:

@@ -6,7 +6,7 @@ The run is not changed but for its file of the measurement. Loads torch when it 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Literal
@@ -15,13 +15,12 @@ from heedful.boundary import MOST_AT_ONCE, MOST_EPISODES, refuse_above, refuse_b
 from heedful.envs.common.contract import turns_of
 from heedful.run.config import MOST_BUCKETS, GradientsConfig, TrainConfig
 from heedful.storage import RunFolder
-from heedful.types import Group, Metric
+from heedful.types import Group
 
 if TYPE_CHECKING:
     from rich.console import Console
 
     from heedful.run.parts import Parts
-    from heedful.training.gradients.meter import GradientMeasurement
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,16 +55,13 @@ def measure_gradients(
     """Play, measure and store at one checkpoint."""
     from heedful.diagnostics.gradient.metrics import gradient_metrics
     from heedful.run.checkpoint import Checkpoint
+    from heedful.run.evaluation.held_out import success_metric
     from heedful.run.parts import assemble
     from heedful.run.terminal import GrowthBar
     from heedful.storage import refuse_unwritable, write_gradients
 
     gradients = GradientsConfig(every=1, buckets=settings.buckets, memory_mb=settings.memory_mb)
-    asked = replace(
-        config,
-        gradients=gradients,
-        diagnostics=replace(config.diagnostics, enabled=False),
-    )
+    asked = replace(config, gradients=gradients, diagnostics=replace(config.diagnostics, enabled=False))
     refuse_unwritable(folder.gradients(step))
     checkpoint = Checkpoint(folder.checkpoint(step), step) if step else None
     if checkpoint is not None:
@@ -81,56 +77,13 @@ def measure_gradients(
         measured = parts.gradient_meter.measure(groups, tell)
     coefficients = {"kl": config.algorithm.kl, "entropy": parts.learner.entropy_coefficient}
     metrics = gradient_metrics(measured.noise, settings.buckets, coefficients)
-    facts = _facts(asked, settings, measured) | {"seconds": round(time.perf_counter() - began, 1)}
-    write_gradients(folder.gradients(step), step, facts, [*metrics, _success(groups)])
-
-
-def _play(
-    config: TrainConfig, parts: Parts, step: int, settings: GradientsSettings, tell: Callable[[int, int], None]
-) -> list[Group]:
-    """Play fresh episodes with rewards shaped as in training, on the run's pool of tasks if it has one."""
-    from heedful.envs.common.tasks import TaskStream
-    from heedful.policies import Weights, open_with
-    from heedful.policies.source import policy_of
-    from heedful.rollout import Request, isolated, shape_overlong
-    from heedful.seeds import derive
-
-    env, algorithm, limit = config.env, config.algorithm, config.sampling.tokens_per_turn
-    pool = TaskStream(env, "train", derive(config.seed, "tasks"), config.pool)
-    drawn = TaskStream(env, "train", derive(config.seed, "gradients", "tasks", settings.seed))
-    tasks = (drawn if config.pool is None else pool).next(settings.groups)
-    size = max(1, settings.at_once // settings.group_size)
-    groups: list[Group] = []
-    with (
-        isolated(env, config.env_workers, config.env_timeout) as played,
-        open_with(config.policy, Weights(parts.model, step, parts.saveable)) as source,
-    ):
-        for start in range(0, len(tasks), size):
-            seed = derive(config.seed, "gradients", settings.seed, step, start)
-            policy = policy_of(source, parts.renderer, config.asked(config.sampling), seed)
-            chunk = tasks[start : start + size]
-            groups += config.collect(
-                policy, Request(played.episode, chunk, settings.group_size, turns_of(env), config.context)
-            )
-            tell(len(groups) * settings.group_size, settings.groups * settings.group_size)
-    if not algorithm.overlong_buffer:
-        return groups
-    return shape_overlong(groups, limit, algorithm.overlong_buffer, algorithm.overlong_penalty)
-
-
-def _facts(
-    config: TrainConfig, settings: GradientsSettings, measured: GradientMeasurement
-) -> dict[str, str | int | float | None]:
-    """The conditions of a measurement, for the record and the page."""
-    algorithm = to_json(config)["algorithm"]
-    estimator = algorithm["advantage"]
-    kl = f"{config.algorithm.kl_kind}, coefficient 1 (the run's own: {config.algorithm.kl:g})"
-    return {
+    algorithm = to_json(asked)["algorithm"]
+    facts = {  # the conditions of the measurement, for the record and the page
         "environment": config.env.name,
         "algorithm": str(algorithm["type"]),
-        "task gradient": ", ".join(f"{name} {value}" for name, value in estimator.items()),
+        "task gradient": ", ".join(f"{name} {value}" for name, value in algorithm["advantage"].items()),
         "average": config.algorithm.average,
-        "KL": kl,
+        "KL": f"{config.algorithm.kl_kind}, coefficient 1 (the run's own: {config.algorithm.kl:g})",
         "reference": "the policy that the run began with",
         "groups": settings.groups,
         "group_size": settings.group_size,
@@ -140,13 +93,40 @@ def _facts(
         "gradients": "kept whole" if measured.sketched is None else f"projected to {measured.sketched} numbers",
         "seed": settings.seed,
         "threads": config.threads,
+        "seconds": round(time.perf_counter() - began, 1),
     }
+    write_gradients(folder.gradients(step), step, facts, [*metrics, success_metric("success/rate", groups)])
 
 
-def _success(groups: Sequence[Group]) -> Metric:
-    from heedful.run.evaluation.held_out import success_metric
+def _play(
+    config: TrainConfig, parts: Parts, step: int, settings: GradientsSettings, tell: Callable[[int, int], None]
+) -> list[Group]:
+    """Play fresh episodes with rewards shaped as in training, on the run's pool of tasks if it has one."""
+    from heedful.envs.common.tasks import TaskStream
+    from heedful.policies import Weights, open_with
+    from heedful.rollout import Request, isolated, shape_overlong
+    from heedful.seeds import derive
 
-    return success_metric("success/rate", groups)
+    env, algorithm, limit = config.env, config.algorithm, config.sampling.tokens_per_turn
+    names = ("tasks",) if config.pool is not None else ("gradients", "tasks", settings.seed)
+    tasks = TaskStream(env, "train", derive(config.seed, *names), config.pool).next(settings.groups)
+    size = max(1, settings.at_once // settings.group_size)
+    groups: list[Group] = []
+    with (
+        isolated(env, config.env_workers, config.env_timeout) as played,
+        open_with(config.policy, Weights(parts.model, step, parts.saveable)) as source,
+    ):
+        for start in range(0, len(tasks), size):
+            seed = derive(config.seed, "gradients", settings.seed, step, start)
+            policy = source.policy(parts.renderer, config.asked(config.sampling), seed)
+            chunk = tasks[start : start + size]
+            groups += config.collect(
+                policy, Request(played.episode, chunk, settings.group_size, turns_of(env), config.context)
+            )
+            tell(len(groups) * settings.group_size, settings.groups * settings.group_size)
+    if not algorithm.overlong_buffer:
+        return groups
+    return shape_overlong(groups, limit, algorithm.overlong_buffer, algorithm.overlong_penalty)
 
 
 @contextmanager

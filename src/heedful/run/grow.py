@@ -7,7 +7,6 @@ from pathlib import Path
 
 from rich.console import Console
 
-from heedful.run.config import TrainConfig
 from heedful.run.evaluation.evaluate import Evaluated, EvaluateSettings, evaluate_subject, settings_of
 from heedful.run.evaluation.subjects import Subject, with_settings
 from heedful.run.presets import preset
@@ -74,7 +73,12 @@ def grow_settings(environment: str, model: str) -> GrowSettings:
 
 def grow_model(environment: str, model: str, settings: GrowSettings, before: bool, console: Console) -> Grown:
     """Give the model its warm start, from the cache or now, and measure it. `before`: measure it before that, too."""
+    import torch
+
+    from heedful.models.load import pick_device
     from heedful.run.evaluation.held_out import refuse_numbers
+    from heedful.run.parts import beginner_of
+    from heedful.seedlings.warm_start import warm_started
 
     refuse_numbers(settings.json)
     config = replace(preset(environment, model), warm_start=WarmStart())
@@ -83,19 +87,10 @@ def grow_model(environment: str, model: str, settings: GrowSettings, before: boo
     if before:
         console.print("Before the warm start", style="bold")
         untouched = evaluate_subject(loaded, settings, console)
-    folder = _warm(replace(loaded.config, warm_start=settings.recipe), console)
-    console.print("After the warm start", style="bold")
-    grown = replace(loaded, config=replace(loaded.config, model=str(folder)))
-    return Grown(folder, untouched, evaluate_subject(grown, settings, console))
-
-
-def _warm(config: TrainConfig, console: Console) -> Path:
-    import torch
-
-    from heedful.models.load import pick_device
-    from heedful.run.parts import beginner_of
-    from heedful.seedlings.warm_start import warm_started
-
+    config = loaded.config
     torch.set_num_threads(config.threads)
     with GrowthBar(console) as bar:
-        return warm_started(config.warm_start, beginner_of(config, pick_device(config.device)), bar)
+        folder = warm_started(settings.recipe, beginner_of(config, pick_device(config.device)), bar)
+    console.print("After the warm start", style="bold")
+    grown = replace(loaded, config=replace(config, model=str(folder)))
+    return Grown(folder, untouched, evaluate_subject(grown, settings, console))

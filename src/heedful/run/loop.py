@@ -16,18 +16,15 @@ from typing import Protocol
 
 from heedful.algorithms.loss_scale import loss_scale_factor
 from heedful.boundary import to_json
-from heedful.diagnostics.alarms import Alarm
 from heedful.diagnostics.alarms.watch import StepAlarms
 from heedful.diagnostics.gradient.metrics import gradient_metrics
 from heedful.diagnostics.luck import luck_metrics
 from heedful.diagnostics.names import CPU
 from heedful.envs.common.contract import turns_of
 from heedful.envs.common.tasks import evaluation_tasks
-from heedful.guarded import OwnPartFailed, of_own_part
 from heedful.measuring.diagnostician import Diagnosis
 from heedful.policies import OpenPolicySource, Sampling, Weights
 from heedful.policies.servers import ServerRefused, ServerUnreachable
-from heedful.policies.source import handed_over, opened, policy_of
 from heedful.policies.vllm import WrongWeights
 from heedful.protocols import Environment, Policy, SaysNoise, Tracker, UsesCritic
 from heedful.rollout import Collection, Request, collect_until_enough, isolated, shape_overlong
@@ -35,20 +32,15 @@ from heedful.rollout.replays import replayed_values
 from heedful.run import checkpoint
 from heedful.run.config import TrainConfig
 from heedful.run.evaluation.held_out import Baselines, evaluation_seed, measure_baselines, play_tasks, success_metric
-from heedful.run.forecast.estimate import sentence_after
-from heedful.run.forecast.probe import estimate
+from heedful.run.forecast import estimate, sentence_after
 from heedful.run.parts import Parts
-from heedful.run.terminal import NullView
 from heedful.seeds import derive, stream
 from heedful.stopping import finish_the_step_first
 from heedful.storage import RunFolder, write_rollouts, write_whole
 from heedful.training.critic import value_metrics
 from heedful.training.ranks.world import World
 from heedful.training.samples import advantage_without_outcome, credit, merge_rows
-from heedful.types import Group, Metric, Task, TrainingSample, Trajectory, Verdict
-
-FOREIGN_ERRORS = (ServerUnreachable, ServerRefused, WrongWeights, OwnPartFailed)
-"""A server that samples is away for good, refuses, or holds other weights. Or a class of the user fails."""
+from heedful.types import Group, Metric, Trajectory, Verdict
 
 
 class Watcher(Tracker, Protocol):
@@ -112,56 +104,59 @@ def train_steps(
     Each rank plays its share of the tasks and learns from its share of the samples. Rank 0 alone measures, stores,
     writes and saves, and needs `trackers` and something to `watch`.
     """
+    world, first = parts.learner.world, parts.version
     with (
         isolated(parts.env, config.env_workers, config.env_timeout) as env,
-        opened(config.policy, rank=parts.learner.world.rank, note=watch.note) as source,
+        config.policy.open(rank=world.rank, note=watch.note) as source,
     ):
-        return _train(_Run(config, parts, folder, [*trackers, watch], env, source), watch, stop)
-
-
-def _train(run: _Run, watch: Watcher, stop: Callable[[], bool]) -> Outcome:
-    config, parts, first = run.config, run.parts, run.parts.version
-    baselines = run.baselines()
-    run.tell_estimate(watch)
-    with finish_the_step_first() as interrupt:
-        for step in range(parts.version, config.steps):
-            clock = Clock()
-            with run.saving_what_was_learned(step):
-                metrics = run.hand_over_weights(step, clock)
-                metrics += run.evaluate(step, clock, baselines)
-                with clock.stage("collect"):
-                    collection = run.collect(step)
+        run = _Run(config, parts, folder, [*trackers, watch], env, source)
+        baselines = run.baselines()
+        if world.is_rank_0 and first < config.steps:
+            watch.note(estimate(config, parts, env))
+        with finish_the_step_first() as interrupt:
+            for step in range(first, config.steps):
+                clock = Clock()
+                with run.saving_if_servers_fail(step):
+                    metrics = run.hand_over_and_evaluate(step, clock, baselines)
+                    with clock.stage("collect"):
+                        collection = run.collect(step)
+                groups = collection.groups
                 verdicts = parts.selection.choose(step, collection, stream(config.seed, "filter", step))
-            groups = collection.groups
-            metrics += [*collection.metrics(), *parts.selection.metrics(verdicts)]
-            if step == 0:
-                watch.first_rollout(groups[0].trajectories[0])
-                if told := _about(config.filter.on, groups):
-                    watch.note(told)
-            with clock.stage("diagnose"):  # before the update: the scorer must be the policy that sampled
-                diagnosis = run.diagnose(step, groups, verdicts)
-            metrics += run.measure_gradients(step, groups, clock)
-            with clock.stage("update"):
-                updated = run.update(groups, verdicts)
-            late = run.watch_update(step, updated)
-            metrics += [*updated, *late.metrics]
-            with clock.stage("store"):
-                run.store(step, groups, verdicts, diagnosis)
-            run.write(step, [*metrics, *diagnosis.metrics], clock, groups)
-            if step == first and step + 1 < config.steps:
-                watch.note(sentence_after(config, step, clock.seconds))
-            asked = interrupt.signal or (signal.SIGINT if stop() else 0)
-            asked, stopped_by = run.agree(asked, run.warn([*diagnosis.raised, *late.raised], watch))
-            if run.due(step + 1) or asked or stopped_by:
-                run.save(step + 1)
-            if asked or stopped_by:
-                return Outcome(step + 1, asked != 0, stopped_by, asked)
-    clock = Clock()
-    metrics = run.hand_over_weights(config.steps, clock) if config.steps in run.evaluations else []
-    metrics += run.evaluate(config.steps, clock, baselines)
-    if metrics:
-        run.write(config.steps, metrics, clock, ())
-        run.save(config.steps)
+                metrics += [*collection.metrics(), *parts.selection.metrics(verdicts)]
+                if step == 0:
+                    watch.first_rollout(groups[0].trajectories[0])
+                    if told := _about(config.filter.on, groups):
+                        watch.note(told)
+                with clock.stage("diagnose"):  # before the update: the scorer must be the policy that sampled
+                    diagnosis = run.diagnose(step, groups, verdicts)
+                metrics += run.measure_gradients(step, groups, clock)
+                with clock.stage("update"):
+                    updated = run.update(groups, verdicts)
+                late = StepAlarms(step, (), ())
+                if world.is_rank_0:
+                    late = parts.diagnostician.watch_update(step, updated)
+                metrics += [*updated, *late.metrics, *diagnosis.metrics]
+                with clock.stage("store"):
+                    run.store(step, groups, verdicts, diagnosis)
+                run.write(step, metrics, clock, groups)
+                if step == first and step + 1 < config.steps:
+                    watch.note(sentence_after(config, step, clock.seconds))
+                alarms = [*diagnosis.raised, *late.raised]
+                for alarm in alarms:
+                    watch.note(alarm.sentence())
+                # Every rank ends where one was interrupted, or where an alarm of rank 0 stops the run.
+                asked = int(interrupt.signal or (signal.SIGINT if stop() else 0))
+                stopped_by = tuple(each.name for each in alarms if each.collapse and config.on_collapse == "stop")
+                answers = world.gather((asked, stopped_by))
+                asked, stopped_by = next((each for each, _ in answers if each), 0), answers[0][1]
+                if asked or stopped_by or run.is_checkpoint_due(step + 1):
+                    run.save(step + 1)
+                if asked or stopped_by:
+                    return Outcome(step + 1, asked != 0, stopped_by, asked)
+        if config.steps in run.evaluations:
+            clock = Clock()
+            run.write(config.steps, run.hand_over_and_evaluate(config.steps, clock, baselines), clock, ())
+            run.save(config.steps)
     return Outcome(config.steps, interrupted=False)
 
 
@@ -190,98 +185,34 @@ class _Run:
         evaluation = self.config.evaluation
         if not self.evaluations:
             return None
-        if not self.world.is_rank_0:
-            return self.world.broadcast(None)
-        asked = evaluation.split, evaluation.tasks, evaluation.search_tasks
-        return self.world.broadcast(measure_baselines(self.env, *asked))
-
-    def tell_estimate(self, watch: Watcher) -> None:
-        """Tell what a step will cost, unless nobody is told or no step is left."""
-        if self.world.is_rank_0 and self.parts.version < self.config.steps and not isinstance(watch, NullView):
-            watch.note(estimate(self.config, self.parts, self.env))
-
-    def hand_over_weights(self, version: int, clock: Clock) -> list[Metric]:
-        """Hand the weights after `version` steps to the source of policies, on every rank."""
-        with clock.stage("collect"):
-            metrics = handed_over(self.source, Weights(self.parts.model, version, self.parts.saveable))
-            self.world.gather(None)  # no rank samples before all have handed over
-        return metrics
+        measured = None
+        if self.world.is_rank_0:
+            measured = measure_baselines(self.env, evaluation.split, evaluation.tasks, evaluation.search_tasks)
+        return self.world.broadcast(measured)
 
     @contextmanager
-    def saving_what_was_learned(self, step: int) -> Iterator[None]:
-        """If the servers that sample or the filter fail, save the steps so far before the error ends the run."""
+    def saving_if_servers_fail(self, step: int) -> Iterator[None]:
+        """If servers that sample are away for good, refuse, or hold other weights, save the steps so far."""
         cursor = self.parts.tasks.cursor
         try:
             yield
-        except FOREIGN_ERRORS:
+        except (ServerUnreachable, ServerRefused, WrongWeights):
             # The other ranks cannot be asked for their shards, since they wait elsewhere.
             if step > self.parts.version and self.world.size == 1:
                 self.parts.tasks.cursor = cursor
                 self.save(step)
             raise
 
-    def policy(self, sampling: Sampling, seed: int) -> Policy:
-        sampling = self.config.asked(sampling)
-        # Each rank draws the noise of its own batches. Rank 0 draws the noise of a run with one process. Noise of a
-        # conversation depends on its key, and no two ranks play the same key.
-        shared = self.world.is_rank_0 or sampling.noise == "conversation"
-        own = seed if shared else derive(seed, "process", self.world.rank)
-        return policy_of(self.source, self.parts.renderer, sampling, own)
-
-    def collect(self, step: int) -> Collection:
-        """The groups of a step: one draw of tasks, or several under dynamic sampling."""
-        config, pool = self.config, self.parts.tasks.pool
-        seen: set[str] = set()
-
-        def draw(number: int, count: int) -> list[Group]:
-            tasks = self.parts.tasks.next(count, beside=seen)
-            seen.update(task.id for task in tasks)
-            return self.play(step, number, tasks)
-
-        draws = config.algorithm.sampling_batches
-        return collect_until_enough(draw, config.groups, draws, config.filter.on, len(pool) if pool else None)
-
-    def play(self, step: int, draw: int, tasks: Sequence[Task]) -> list[Group]:
-        """The episodes of one draw, with shaped rewards."""
-        config, env, algorithm = self.config, self.env, self.config.algorithm
-        seed = derive(config.seed, "rollout", step, *([draw] if draw else []))
-        policy, mine = self.policy(config.sampling, seed), self.world.scatter(tasks)
-        request = Request(env.episode, mine, config.group_size, turns_of(env), config.context)
-        collect = partial(config.collect, policy, request)
-        with self.parts.learner.whole():
-            groups = self.world.merge(of_own_part(config.collect, "the collector", f"step {step}", collect))
-        if not algorithm.overlong_buffer:
-            return groups
-        limit = config.sampling.tokens_per_turn
-        return shape_overlong(groups, limit, algorithm.overlong_buffer, algorithm.overlong_penalty)
-
-    def update(self, groups: Sequence[Group], verdicts: Sequence[Verdict]) -> list[Metric]:
-        config = self.config
-        samples, metrics = self.credit(groups, verdicts)
-        kept = sum(verdict.kept for verdict in verdicts)
-        scale = loss_scale_factor(config.loss_scale, kept, len(verdicts), config.filter.share)
-        budget = turns_of(self.env) * config.sampling.tokens_per_turn
-        metrics.append(advantage_without_outcome(samples, groups))
-        return metrics + self.parts.learner.update(samples, scale=scale, token_budget=budget)
-
-    def credit(self, groups: Sequence[Group], verdicts: Sequence[Verdict]) -> tuple[list[TrainingSample], list[Metric]]:
-        """The samples of the kept groups. With a critic also its values for them and how well they predicted."""
-        estimator, critic = self.config.algorithm.advantage, self.parts.learner.critic
-        rows = merge_rows(groups, verdicts)
-        credited = partial(of_own_part, estimator, "the advantage estimator", "the update")
-        if critic is None or not rows or not isinstance(estimator, UsesCritic):
-            return credited(lambda: credit(rows, groups, estimator)), []
-        values = critic.values(rows)
-        samples = credited(lambda: credit(rows, groups, estimator, values))
-        return samples, value_metrics(rows, groups, values, estimator)
-
-    def evaluate(self, version: int, clock: Clock, baselines: Baselines | None) -> list[Metric]:
-        """Success on held-out tasks after `version` steps, if it is due."""
+    def hand_over_and_evaluate(self, version: int, clock: Clock, baselines: Baselines | None) -> list[Metric]:
+        """Hand the weights after `version` steps to the source of policies, and measure success if it is due."""
+        with clock.stage("collect"):
+            metrics = list(self.source.weights_changed(Weights(self.parts.model, version, self.parts.saveable)))
+            self.world.gather(None)  # no rank samples before all have handed over
         if version not in self.evaluations or baselines is None:
-            return []
+            return metrics
         evaluation, env = self.config.evaluation, self.env
         tasks = evaluation_tasks(env, evaluation.split, evaluation.tasks)
-        metrics = list(baselines.metrics)
+        metrics += baselines.metrics
         with clock.stage("evaluate"):
             for kind, samples in (("sampled", evaluation.samples), ("greedy", 1)):
                 sampling = replace(self.config.sampling, greedy=kind == "greedy")
@@ -306,23 +237,50 @@ class _Run:
                     self.parts.scores[version] = success.value
         return metrics
 
+    def policy(self, sampling: Sampling, seed: int) -> Policy:
+        """The policy of one collection."""
+        sampling = self.config.asked(sampling)
+        # Each rank draws the noise of its own batches. Rank 0 draws the noise of a run with one process. Noise of a
+        # conversation depends on its key, and no two ranks play the same key.
+        shared = self.world.is_rank_0 or sampling.noise == "conversation"
+        own = seed if shared else derive(seed, "process", self.world.rank)
+        return self.source.policy(self.parts.renderer, sampling, own)
+
+    def collect(self, step: int) -> Collection:
+        """The groups of a step, with shaped rewards: one draw of tasks, or several under dynamic sampling."""
+        config, env, algorithm, pool = self.config, self.env, self.config.algorithm, self.parts.tasks.pool
+        seen: set[str] = set()
+
+        def draw(number: int, count: int) -> list[Group]:
+            tasks = self.parts.tasks.next(count, beside=seen)
+            seen.update(task.id for task in tasks)
+            policy = self.policy(config.sampling, derive(config.seed, "rollout", step, *([number] if number else [])))
+            mine = self.world.scatter(tasks)
+            with self.parts.learner.whole():
+                request = Request(env.episode, mine, config.group_size, turns_of(env), config.context)
+                groups = self.world.merge(config.collect(policy, request))
+            if not algorithm.overlong_buffer:
+                return groups
+            limit = config.sampling.tokens_per_turn
+            return shape_overlong(groups, limit, algorithm.overlong_buffer, algorithm.overlong_penalty)
+
+        draws, most = algorithm.sampling_batches, len(pool) if pool else None
+        return collect_until_enough(draw, config.groups, draws, config.filter.on, most)
+
     def diagnose(self, step: int, groups: Sequence[Group], verdicts: Sequence[Verdict]) -> Diagnosis:
         """The diagnosis of rank 0. The other ranks measure nothing."""
-        config = self.config
+        config, asked, env = self.config, self.config.diagnostics, self.env
         with self.parts.learner.whole():
             if not self.world.is_rank_0:
                 return Diagnosis([])
             found = self.parts.diagnostician.measure(step, groups, verdicts, config.filter.on, read=config.groups)
-        luck = self._luck(step, groups[: config.groups], verdicts[: config.groups])
-        return replace(found, metrics=[*found.metrics, *luck])
-
-    def _luck(self, step: int, groups: Sequence[Group], verdicts: Sequence[Verdict]) -> list[Metric]:
-        """The share of the variance of rewards that is luck, with a full measurement in a noisy environment."""
-        asked, noisy = self.config.diagnostics, isinstance(self.env, SaysNoise) and self.env.noisy
+        noisy = isinstance(env, SaysNoise) and env.noisy
         if not (noisy and asked.enabled and asked.replays and step % asked.full_every == 0):
-            return []
-        values = replayed_values(self.env, groups, self.config.filter.on, asked.replays)
-        return luck_metrics(values, [verdict.kept for verdict in verdicts])
+            return found
+        # The share of the variance of rewards that is luck, with a full measurement in a noisy environment.
+        values = replayed_values(env, groups[: config.groups], config.filter.on, asked.replays)
+        luck = luck_metrics(values, [verdict.kept for verdict in verdicts[: config.groups]])
+        return replace(found, metrics=[*found.metrics, *luck])
 
     def measure_gradients(self, step: int, groups: Sequence[Group], clock: Clock) -> list[Metric]:
         """Signal and noise of the gradient of this step's groups, dropped ones included, if it is due."""
@@ -334,6 +292,23 @@ class _Run:
             # Only the first draw of dynamic sampling is measured: the number of further draws depends on its rewards.
             measured = gradient_meter.measure(groups[: config.groups])
             return gradient_metrics(measured.noise, config.gradients.buckets, coefficients)
+
+    def update(self, groups: Sequence[Group], verdicts: Sequence[Verdict]) -> list[Metric]:
+        """One update from the kept groups. With a critic, also how well its values predicted."""
+        config, learner = self.config, self.parts.learner
+        estimator, rows = config.algorithm.advantage, merge_rows(groups, verdicts)
+        metrics: list[Metric] = []
+        if learner.critic is not None and rows and isinstance(estimator, UsesCritic):
+            values = learner.critic.values(rows)
+            samples = credit(rows, groups, estimator, values)
+            metrics += value_metrics(rows, groups, values, estimator)
+        else:
+            samples = credit(rows, groups, estimator)
+        metrics.append(advantage_without_outcome(samples, groups))
+        kept = sum(verdict.kept for verdict in verdicts)
+        scale = loss_scale_factor(config.loss_scale, kept, len(verdicts), config.filter.share)
+        budget = turns_of(self.env) * config.sampling.tokens_per_turn
+        return metrics + learner.update(samples, scale=scale, token_budget=budget)
 
     def store(self, step: int, groups: Sequence[Group], verdicts: Sequence[Verdict], diagnosis: Diagnosis) -> None:
         if not self.world.is_rank_0:
@@ -349,26 +324,8 @@ class _Run:
         for tracker in self.trackers:
             tracker.write(step, [*metrics, *tokens, *clock.metrics()])
 
-    def watch_update(self, step: int, updated: Sequence[Metric]) -> StepAlarms:
-        """The alarms on the metrics of the update, on rank 0."""
-        if not self.world.is_rank_0:
-            return StepAlarms(step, (), ())
-        return self.parts.diagnostician.watch_update(step, updated)
-
-    def warn(self, raised: Sequence[Alarm], watch: Watcher) -> tuple[str, ...]:
-        """Report the alarms that were raised in this step, and return the names of those that end the run."""
-        for alarm in raised:
-            watch.note(alarm.sentence())
-        stops = self.config.on_collapse == "stop"
-        return tuple(alarm.name for alarm in raised if alarm.collapse and stops)
-
-    def agree(self, asked: int, stopped_by: tuple[str, ...]) -> tuple[int, tuple[str, ...]]:
-        """The signal that interrupted any rank, and the alarms that stop rank 0. The same answer on every rank."""
-        answers = self.world.gather((int(asked), stopped_by))
-        return next((answer[0] for answer in answers if answer[0]), 0), answers[0][1]
-
-    def due(self, version: int) -> bool:
-        """Whether a checkpoint is due: at regular steps, wherever the run is evaluated, and at its end."""
+    def is_checkpoint_due(self, version: int) -> bool:
+        """At regular steps, wherever the run is evaluated, and at its end."""
         at_the_end = version == self.config.steps
         return at_the_end or version in self.evaluations or version % self.config.checkpoint_every == 0
 

@@ -6,7 +6,8 @@ A run resumed from checkpoint v continues exactly as the run that wrote it did.
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any, cast
 
@@ -17,7 +18,7 @@ from heedful.boundary import to_json
 from heedful.diagnostics.cross_scores.thoughts import ThoughtTags
 from heedful.diagnostics.text import load_text_judge
 from heedful.envs.common.contract import turns_of
-from heedful.envs.common.tasks import MOST_CURSOR, TaskStream
+from heedful.envs.common.tasks import TaskStream
 from heedful.measuring.diagnostician import Diagnostician
 from heedful.models.chat.calls import tools_of
 from heedful.models.chat.render import Renderer
@@ -30,8 +31,7 @@ from heedful.models.writing import Saveable
 from heedful.protocols import Environment, UsesCritic
 from heedful.run.checkpoint import Checkpoint
 from heedful.run.config import TrainConfig
-from heedful.run.prompts.selection import Selection
-from heedful.run.prompts.task_memory import TaskMemory
+from heedful.run.selection import Selection, TaskMemory
 from heedful.scorers.hf import HFScorer
 from heedful.scorers.judge import Judge, judge_name
 from heedful.seedlings.demonstrations import first_images
@@ -90,20 +90,17 @@ class Parts:
         }
 
 
-def _take_weights(model: Any, start: Checkpoint) -> None:
-    """Raises ValueError where the settings ask for another model than that of the checkpoint."""
-    weights, own = start.model(model.dtype).state_dict(), model.state_dict()
-    other = [name for name in dict.fromkeys([*own, *weights]) if _shape(own.get(name)) != _shape(weights.get(name))]
-    if other:
+@contextmanager
+def _fitting(start: Checkpoint) -> Iterator[None]:
+    """Name the checkpoint where its state does not fit: settings typed beside --resume may ask for other parts."""
+    try:
+        yield
+    except (ValueError, TypeError, LookupError, RuntimeError) as error:
         raise ValueError(
-            f"Expected settings of the model whose weights are in {start.path}, found those of another one, with other "
-            f"shapes of {len(other)} weights such as {other[0]}. Leave out the changed settings, or begin a new run."
-        )
-    model.load_state_dict(weights)
-
-
-def _shape(weights: Any) -> tuple[int, ...] | None:
-    return None if weights is None else tuple(weights.shape)
+            f"Expected settings that fit the checkpoint in {start.path}, found others ({type(error).__name__}: "
+            f"{str(error).strip():.200}). Leave out the settings that you typed beside --resume. If you typed none: "
+            f"{start.remedy}"
+        ) from error
 
 
 def assemble(
@@ -120,66 +117,101 @@ def assemble(
         )
     torch.set_num_threads(config.threads)
     world = world or World(device=pick_device(config.device))
-    device, env = world.device, config.env
     with world.local_rank_0_first():
-        model, tokenizer = load_policy(config, device, progress)
+        model, tokenizer = load_policy(config, world.device, progress)
     world.broadcast_weights(cast(torch.nn.Module, model))
     _refuse_idle_vision(config, model)
     renderer = renderer_of(config, model, tokenizer)
     adapters = Adapters(model, config.lora, derive(config.seed, "lora")) if config.lora.rank > 0 else None
-    # The reference is the policy before any update, also when the run resumes.
-    reference = _reference(config, model, adapters)
-    if start is not None and adapters is not None:
-        adapters.load(start.path)
-    elif start is not None:
-        _take_weights(model, start)
-    learner = _learner(config, model, reference, world)
-    parts = Parts(
-        env=env,
-        model=model,
-        tokenizer=tokenizer,
-        renderer=renderer,
-        tasks=TaskStream(env, "train", derive(config.seed, "tasks"), config.pool),
-        learner=learner,
-        diagnostician=load_diagnostician(config, model, renderer, world),
-        selection=Selection(config.filter, config.coverage, None if config.pool is None else TaskMemory()),
-        gradient_meter=load_gradient_meter(config, learner, reference),
-        adapters=adapters,
-    )
+    # The reference of KL is the policy before any update, also when the run resumes. LoRA needs no copy.
+    reference: PreTrainedModel | TokenLogits | None = None
+    if config.algorithm.kl > 0 or config.gradients.every > 0:
+        reference = adapters.without(token_logits(model)) if adapters else copy.deepcopy(model).requires_grad_(False)
     if start is not None:
-        _restore(parts, start)
-    return parts
-
-
-def _reference(
-    config: TrainConfig, model: PreTrainedModel, adapters: Adapters | None
-) -> PreTrainedModel | TokenLogits | None:
-    """The model as it is now, where the loss or the anatomy of the gradient asks for it. LoRA needs no copy."""
-    if config.algorithm.kl <= 0 and config.gradients.every <= 0:
-        return None
-    return adapters.without(token_logits(model)) if adapters else copy.deepcopy(model).requires_grad_(False)
-
-
-def _learner(
-    config: TrainConfig, model: PreTrainedModel, reference: PreTrainedModel | TokenLogits | None, world: World
-) -> Learner:
+        with _fitting(start):
+            if adapters is not None:
+                adapters.load(start.path)
+            else:
+                cast(Any, model).load_state_dict(start.model(model.dtype).state_dict())
+    sharded = None
+    if config.parallel.sharded and world.size > 1:
+        half = model.dtype == torch.bfloat16  # such a model is stepped in float32
+        sharded = Sharded(cast(Any, model).float() if half else model, world, half=half)
     settings = UpdateSettings(
         temperature=config.sampling.temperature,
         micro_batch_tokens=config.micro_batch_tokens,
         device=world.device,
         seed=derive(config.seed, "learner"),
         world=world,
-        sharded=load_sharded(model, world) if config.parallel.sharded and world.size > 1 else None,
+        sharded=sharded,
         recompute=config.gradient_checkpointing,
     )
-    return Learner(
+    # The critic begins as the policy is now.
+    uses_critic = isinstance(config.algorithm.advantage, UsesCritic)
+    critic = Critic(model, config.critic, config.optimizer, settings) if uses_critic else None
+    learner = Learner(
         model,
         config.learning,
         config.optimizer,
         settings,
         reference=reference if config.algorithm.kl > 0 else None,
-        critic=load_critic(config, model, settings),
+        critic=critic,
     )
+    gradient_meter = None
+    if config.gradients.every and reference is not None:
+        gradient_meter = GradientMeter(
+            learner.model,
+            reference,
+            config.algorithm,
+            temperature=config.sampling.temperature,
+            token_budget=turns_of(config.env) * config.sampling.tokens_per_turn,
+            memory_mb=config.gradients.memory_mb,
+            critic=critic,
+            seed=derive(config.seed, "gradients"),
+            device=learner.device,
+        )
+    parts = Parts(
+        env=config.env,
+        model=model,
+        tokenizer=tokenizer,
+        renderer=renderer,
+        tasks=TaskStream(config.env, "train", derive(config.seed, "tasks"), config.pool),
+        learner=learner,
+        diagnostician=_diagnostician(config, model, renderer, world),
+        selection=Selection(config.filter, config.coverage, None if config.pool is None else TaskMemory()),
+        gradient_meter=gradient_meter,
+        adapters=adapters,
+    )
+    if start is not None:
+        state = start.state()
+        with _fitting(start):
+            learner.load_state_dict(start.learner_state())
+            parts.tasks.cursor = state["tasks"]
+            if parts.selection.memory is not None:
+                parts.selection.memory.load_state(state["memory"])
+            parts.diagnostician.load_state(state["diagnostics"])
+        parts.scores = {int(version): score for version, score in state["scores"].items()}
+        parts.version = start.version
+    return parts
+
+
+def _diagnostician(config: TrainConfig, model: PreTrainedModel, renderer: Renderer, world: World) -> Diagnostician:
+    """The diagnostician, which scores with the policy's own model. Rank 0 alone loads the judges."""
+    asked, judge = config.diagnostics, None
+    if asked.judge is not None and first_images(config.env):
+        raise ValueError(
+            f"A judge reads text alone (--diagnostics.judge), and the observations of {config.env.name} hold pictures. "
+            "Leave the judge out, or choose an observation in text, such as --env.observation both."
+        )
+    if asked.enabled and world.is_rank_0:
+        load_text_judge()  # now, so that the first step's time is that of a step
+        if asked.judge is not None:
+            check_model(asked.judge)
+            judging = load_model(asked.judge, world.device, config.dtype)
+            judge = Judge(*judging, judge_name(asked.judge), asked.max_tokens)
+    tags = ThoughtTags(config.tags.open, config.tags.close)
+    scorer = HFScorer(model, max_tokens=asked.max_tokens)
+    return Diagnostician(asked, scorer, config.seed, tags, renderer.piece, judge)
 
 
 def is_stored(config: TrainConfig, device: torch.device) -> bool:
@@ -215,7 +247,7 @@ def load_policy(
 
 
 def _refuse_idle_vision(config: TrainConfig, model: PreTrainedModel) -> None:
-    """Raise ValueError for settings of vision that would change nothing."""
+    """Raise ValueError for settings of vision that the model cannot follow."""
     asked, plain = config.vision, VisionConfig()
     if asked != plain and vision_of(model) is None:
         raise ValueError(
@@ -226,6 +258,11 @@ def _refuse_idle_vision(config: TrainConfig, model: PreTrainedModel) -> None:
         raise ValueError(
             "--vision.tower trained trains the weights that see, and LoRA (--lora.rank) trains its additions alone. "
             "Choose one of them."
+        )
+    if config.parallel.sharded and vision_of(model) is not None:
+        raise ValueError(
+            f"--parallel fsdp2 shards the model, and {type(model).__name__} sees: pictures cannot be read by shards "
+            "yet; use --parallel data"
         )
     if config.model == "seedling" and replace(asked, tower=plain.tower) != plain:
         raise ValueError(
@@ -252,87 +289,3 @@ def renderer_of(config: TrainConfig, model: PreTrainedModel, tokenizer: PreTrain
     """The renderer of a run's conversations."""
     ends, tools = stop_ids(model), tools_of(config.env)
     return Renderer(tokenizer, config.tags, config.chat_options, ends, tools, vision_of(model))
-
-
-def load_diagnostician(config: TrainConfig, model: PreTrainedModel, renderer: Renderer, world: World) -> Diagnostician:
-    """The diagnostician, which scores with the policy's own model. Rank 0 alone loads the judges."""
-    if config.diagnostics.judge is not None and first_images(config.env):
-        raise ValueError(
-            f"A judge reads text alone (--diagnostics.judge), and the observations of {config.env.name} hold pictures. "
-            "Leave the judge out, or choose an observation in text, such as --env.observation both."
-        )
-    judge = None
-    if config.diagnostics.enabled and world.is_rank_0:
-        load_text_judge()  # now, so that the first step's time is that of a step
-        judge = load_judge(config, world.device)
-    tags = ThoughtTags(config.tags.open, config.tags.close)
-    scorer = HFScorer(model, max_tokens=config.diagnostics.max_tokens)
-    return Diagnostician(config.diagnostics, scorer, config.seed, tags, renderer.piece, judge)
-
-
-def load_sharded(model: PreTrainedModel, world: World) -> Sharded:
-    """The model, sharded over the ranks. A model in bfloat16 is stepped in float32."""
-    if vision_of(model) is not None:
-        raise ValueError(
-            f"--parallel fsdp2 shards the model, and {type(model).__name__} sees: pictures cannot be read by shards "
-            "yet; use --parallel data"
-        )
-    half = model.dtype == torch.bfloat16
-    return Sharded(model.float() if half else model, world, half=half)
-
-
-def load_critic(config: TrainConfig, model: PreTrainedModel, settings: UpdateSettings) -> Critic | None:
-    """The critic on top of the policy as it is now, if the algorithm's estimator uses one."""
-    if not isinstance(config.algorithm.advantage, UsesCritic):
-        return None
-    return Critic(model, config.critic, config.optimizer, settings)
-
-
-def load_gradient_meter(
-    config: TrainConfig, learner: Learner, reference: PreTrainedModel | TokenLogits | None
-) -> GradientMeter | None:
-    """The meter of the gradient's signal and noise, if the configuration enables it. KL is taken to `reference`."""
-    if not config.gradients.every or reference is None:
-        return None
-    return GradientMeter(
-        learner.model,
-        reference,
-        config.algorithm,
-        temperature=config.sampling.temperature,
-        token_budget=turns_of(config.env) * config.sampling.tokens_per_turn,
-        memory_mb=config.gradients.memory_mb,
-        critic=learner.critic,
-        seed=derive(config.seed, "gradients"),
-        device=learner.device,
-    )
-
-
-def load_judge(config: TrainConfig, device: torch.device) -> Judge | None:
-    """The outside scorer that the configuration names, if any."""
-    diagnostics = config.diagnostics
-    if diagnostics.judge is None or not diagnostics.enabled:
-        return None
-    check_model(diagnostics.judge)
-    model, tokenizer = load_model(diagnostics.judge, device, config.dtype)
-    return Judge(model, tokenizer, judge_name(diagnostics.judge), diagnostics.max_tokens)
-
-
-def _restore(parts: Parts, start: Checkpoint) -> None:
-    state = start.state()
-    try:
-        parts.learner.load_state_dict(start.learner_state())
-        cursor, scores = state["tasks"], state["scores"]
-        if type(cursor) is not int or not all(isinstance(score, int | float) for score in scores.values()):
-            raise TypeError("`tasks` or `scores` of another type")
-        if not all(0 <= score <= 1 for score in scores.values()):
-            raise ValueError("`scores` must be from 0 to 1")
-        if not 0 <= cursor <= MOST_CURSOR:
-            raise ValueError(f"`tasks` must be from 0 to {MOST_CURSOR:,}, found {cursor:,}")
-        parts.tasks.cursor = cursor
-        if parts.selection.memory is not None:
-            parts.selection.memory.load_state(state["memory"])
-        parts.diagnostician.load_state(state["diagnostics"])
-        parts.scores = {int(version): score for version, score in scores.items()}
-    except (ValueError, TypeError, LookupError, AttributeError, ArithmeticError, RuntimeError) as error:
-        raise ValueError(start.unfitting(error)) from error
-    parts.version = start.version

@@ -7,7 +7,9 @@ from __future__ import annotations
 
 import dataclasses
 import difflib
+import os
 from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 from heedful import envs
@@ -18,9 +20,10 @@ from heedful.models.cache import SMOLLM2
 from heedful.policies.sampling import Sampling
 from heedful.protocols import Demonstrates
 from heedful.run.config import EvaluationConfig, TrainConfig
-from heedful.run.processor import multiplies_bfloat16, physical_cores
 from heedful.seedlings.recipe import Seedling, WarmStart, nano
 from heedful.training.optimizer_config import OptimizerConfig
+
+_SYSTEM = Path("/sys/devices/system/cpu")
 
 
 def frozen_lake() -> TrainConfig:
@@ -243,12 +246,16 @@ def preset(name: str, model: str | None = None) -> TrainConfig:
     Raises:
         ValueError: there is no such preset, or the module or class cannot be found.
     """
-    if not isinstance(name, str):
-        raise ValueError(f"Expected the name of a preset, such as 'echo', found a {type(name).__name__}.")
     if name in PRESETS:
         config = PRESETS[name]()
+    elif name in envs.ENVIRONMENTS or ":" in name:
+        config = TrainConfig(env=own_environment(name) if ":" in name else _env(name))
     else:
-        config = TrainConfig(env=_env(name) if name in envs.ENVIRONMENTS else _own_environment(name))
+        known = starting_points()
+        raise ValueError(
+            f"There is no environment or preset named {name!r}; known are {', '.join(known)}, or your own as "
+            f"module:Class.{did_you_mean(name, known)}"
+        )
     if model in (None, "seedling"):
         return config
     return on_two_cores(config) if model == SMOLLM2 else loaded(config, str(model))
@@ -322,11 +329,29 @@ def did_you_mean(name: str, known: Sequence[str]) -> str:
     return f" Did you mean {close[0]}?" if close else ""
 
 
-def _own_environment(name: str) -> Any:
-    if ":" not in name:
-        known = starting_points()
-        raise ValueError(
-            f"There is no environment or preset named {name!r}; known are {', '.join(known)}, or your own as "
-            f"module:Class.{did_you_mean(name, known)}"
-        )
-    return own_environment(name)
+def physical_cores(system: Path = _SYSTEM, environment: Mapping[str, str] = os.environ) -> int:
+    """The physical cores that this process may use, shared with the other ranks of its machine. At least 1.
+
+    Two hardware threads of one core count once, since they share the units that multiply. Where the system does not say
+    which threads belong together, every thread counts. torchrun names the ranks of a machine in `LOCAL_WORLD_SIZE`.
+    """
+    usable = os.sched_getaffinity(0) if hasattr(os, "sched_getaffinity") else range(os.cpu_count() or 1)
+    cores = set()
+    for number in usable:
+        try:  # what names the core of this hardware thread: the list of its threads, or its own number
+            threads = (system / f"cpu{number}" / "topology" / "thread_siblings_list").read_text(encoding="ascii")
+            cores.add(threads.strip() or str(number))
+        except OSError:
+            cores.add(str(number))
+    ranks = environment.get("LOCAL_WORLD_SIZE", "1")
+    return max(1, len(cores) // max(1, int(ranks) if ranks.isdecimal() else 1))
+
+
+def multiplies_bfloat16(description: Path = Path("/proc/cpuinfo")) -> bool:
+    """Whether the processor has instructions that multiply matrices in bfloat16. `False` where nothing says so."""
+    try:
+        text = description.read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        return False
+    flags = next((line.partition(":")[2].split() for line in text.splitlines() if line.startswith("flags")), [])
+    return not {"avx512_bf16", "amx_bf16"}.isdisjoint(flags)

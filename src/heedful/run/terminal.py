@@ -49,7 +49,7 @@ class TerminalView:
 
     def __enter__(self) -> TerminalView:
         self._began = self._last = time.perf_counter()  # the time before, such as growing a seedling, is no step
-        if self.console.is_terminal:
+        if self.console.is_terminal and not self.console.quiet:
             self._live = Live(console=self.console, refresh_per_second=4, transient=True)
             self._live.start()
         return self
@@ -121,22 +121,6 @@ class TerminalView:
         for row in self._rows:
             table.add_row(*row)
         return table
-
-
-class NullView:
-    """The view of every rank but rank 0: it shows nothing."""
-
-    def growth(self, step: int, steps: int, loss: float) -> None: ...
-
-    def first_rollout(self, trajectory: Trajectory) -> None: ...
-
-    def note(self, sentence: str) -> None: ...
-
-    def line(self, text: str) -> None: ...
-
-    def write(self, step: int, metrics: Sequence[Metric]) -> None: ...
-
-    def close(self) -> None: ...
 
 
 class GrowthBar:

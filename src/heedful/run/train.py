@@ -10,12 +10,13 @@ import os
 import shlex
 import shutil
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import ExitStack, nullcontext
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from heedful.boundary import tell, to_json, trust_flags, trust_needed, trusting
+from heedful.console import SafeConsole
 from heedful.report.record import stored_sentences
 from heedful.run.config import TrainConfig, read_config
 from heedful.run.edits import (
@@ -46,8 +47,6 @@ if TYPE_CHECKING:
     from heedful.run.loop import Outcome
     from heedful.training.ranks.world import World
 
-Hold = Callable[[RunFolder], None]
-"""Locks a folder until the run has ended."""
 OnStep = Callable[[int, Mapping[str, Metric]], object]
 """Called after each step with its number (from 0) and its metrics by name. Returning `False` stops the run."""
 
@@ -107,13 +106,6 @@ class Run:
 
         Raises ValueError for episodes that the run does not have.
         """
-        kinds = self.folder.rollout_kinds(step)
-        if of not in kinds:
-            raise ValueError(
-                f"Expected `of` among the stored episodes of step {step} of the run {self.path} "
-                f"({', '.join(map(repr, kinds)) or 'none'}), found {of!r:.80}. An empty text stands for "
-                "training."
-            )
         return read_rollouts(self.folder.rollouts(step, of))
 
     def resume(self, *, on_step: OnStep | None = None, show: bool = True) -> Run:
@@ -148,20 +140,11 @@ def train(
             files are left behind.
     """
     chosen = preset(config) if isinstance(config, str) else config
-    if not isinstance(chosen, TrainConfig):
-        raise ValueError(
-            f"Expected a heedful.TrainConfig or the name of a preset, found a {type(chosen).__name__}. Begin with "
-            'heedful.preset("echo"), and change it with dataclasses.replace.'
-        )
-    tree = to_json(chosen)  # raises for values that a setting cannot hold, before they are used
 
-    def new_folder(hold: Hold) -> RunFolder:
-        name = chosen.env.name, algorithm_name(chosen)
-        folder = RunFolder.open(out) if out not in (None, "") else RunFolder.create("runs", *name, chosen.seed)
-        hold(folder)
-        RunFolder.open(folder.path)  # still empty, now that nobody else can begin here
-        write_whole(folder.config, json.dumps(tree, indent=2) + "\n")
-        return folder
+    def new_folder() -> RunFolder:
+        if out not in (None, ""):
+            return RunFolder.open(out)
+        return RunFolder.create("runs", chosen.env.name, algorithm_name(chosen), chosen.seed)
 
     with trusting(trust):
         return _run(chosen, new_folder, _Reporting(on_step, show, take_over), resumed=False)
@@ -186,17 +169,10 @@ def resume(
         typed: dotted names of the settings in which it differs, such as `optimizer.lr`. A difference in any other
             setting from those of the checkpoint is refused.
     """
-    if changed is not None and not isinstance(changed, TrainConfig):
-        raise ValueError(f"Expected a heedful.TrainConfig as `changed`, found a {type(changed).__name__}.")
     with trusting(trust):
         run = Run.open(path)
-
-        def its_folder(hold: Hold) -> RunFolder:
-            hold(run.folder)
-            return RunFolder.open(run.path, resume=True)
-
         told = _Reporting(on_step, show, take_over, frozenset(name.replace("-", "_") for name in typed))
-        return _run(changed or run.config, its_folder, told, resumed=True)
+        return _run(changed or run.config, lambda: run.folder, told, resumed=True)
 
 
 def algorithm_name(config: TrainConfig) -> str:
@@ -216,10 +192,6 @@ class _Reporting:
     """The settings that the user changed for the rest of the run, such as `optimizer.learning_rate`."""
     stopped: bool = False
 
-    def __post_init__(self) -> None:
-        if self.on_step is not None and not callable(self.on_step):
-            raise ValueError(f"Expected a function as on_step, found a {type(self.on_step).__name__}.")
-
     def write(self, step: int, metrics: Sequence[Metric]) -> None:
         if self.on_step is not None:
             import numpy as np
@@ -234,44 +206,40 @@ class _Reporting:
     def close(self) -> None: ...
 
 
-def _run(config: TrainConfig, find_folder: Callable[[Hold], RunFolder], told: _Reporting, resumed: bool) -> Run:
+def _run(config: TrainConfig, find_folder: Callable[[], RunFolder], told: _Reporting, resumed: bool) -> Run:
+    """The run in this process, which may be one of several. Rank 0 finds and holds the folder."""
+    process, tree = ProcessRank.of(os.environ), to_json(config)
     with ExitStack() as until_the_end:
+        with Presence(process, os.environ) as presence:
+            # Torch is loaded here, after all checks that do not need it.
+            from heedful.models.load import pick_device
+            from heedful.training.ranks.world import Joined, local_device
 
-        def hold(folder: RunFolder) -> None:
-            until_the_end.enter_context(held(folder.path, told.note, told.take_over))
-
-        run = _computed(config, lambda: find_folder(hold), told, resumed)
-        if run.outcome is not None and ProcessRank.of(os.environ).is_rank_0:
+            device = local_device(pick_device(config.device), process)
+            with Joined(process, device, config.parallel.timeout, presence.ended) as world:
+                refuse_other_ranks(world.gather(settings_of_rank(config, resumed)))
+                folder = RunFolder(Path())
+                if world.is_rank_0:
+                    folder = find_folder()
+                    until_the_end.enter_context(held(folder.path, told.note, told.take_over))
+                    folder = RunFolder.open(folder.path, resumed)  # as it was, now that nobody else can begin here
+                    if not resumed:
+                        write_whole(folder.config, json.dumps(tree, indent=2) + "\n")
+                folder = world.broadcast(folder)
+                try:
+                    with advising(f"heedful train --resume {folder.path}"):
+                        outcome = _train(config, folder, world, told, resumed)
+                except ValueError as error:
+                    has_begun = folder.metrics.exists() and folder.metrics.stat().st_size > 0
+                    refused = not isinstance(error, DiskFull)  # whose sentence names this folder to go on with
+                    if refused and world.is_rank_0 and not resumed and folder.in_place and not has_begun:
+                        shutil.rmtree(folder.path)  # refused before anything was computed
+                    raise
+        run = Run(folder.path, config, outcome)  # all ranks have left each other
+        if process.is_rank_0:
             with advising(f"heedful train --resume {run.path}"):
-                _conclude(run, run.outcome, told.show)
+                _conclude(run, outcome, told.show)
     return run
-
-
-def _computed(config: TrainConfig, find_folder: Callable[[], RunFolder], told: _Reporting, resumed: bool) -> Run:
-    """The run after its last step. All ranks have left each other."""
-    process = ProcessRank.of(os.environ)
-    with Presence(process, os.environ) as presence:
-        # Torch is loaded here, after all checks that do not need it.
-        from heedful.models.load import pick_device
-        from heedful.training.ranks.world import Joined, local_device
-
-        device = local_device(pick_device(config.device), process)
-        with Joined(process, device, config.parallel.timeout, presence.ended) as world:
-            refuse_other_ranks(world.gather(settings_of_rank(config, resumed)))
-            folder = world.broadcast(find_folder() if world.is_rank_0 else RunFolder(Path()))
-            try:
-                with advising(f"heedful train --resume {folder.path}"):
-                    outcome = _train(config, folder, world, told, resumed)
-            except ValueError as error:
-                refused = not isinstance(error, DiskFull)  # whose sentence names this folder to go on with
-                if refused and world.is_rank_0 and not resumed and folder.in_place and not _has_begun(folder):
-                    shutil.rmtree(folder.path)  # refused before anything was computed
-                raise
-    return Run(folder.path, config, outcome)
-
-
-def _has_begun(folder: RunFolder) -> bool:
-    return folder.metrics.exists() and folder.metrics.stat().st_size > 0
 
 
 def _train(config: TrainConfig, folder: RunFolder, world: World, told: _Reporting, resumed: bool) -> Outcome:
@@ -279,7 +247,7 @@ def _train(config: TrainConfig, folder: RunFolder, world: World, told: _Reportin
     from heedful.run import checkpoint
     from heedful.run.loop import train_steps
     from heedful.run.parts import assemble
-    from heedful.run.terminal import GrowthBar, NullView, TerminalView
+    from heedful.run.terminal import GrowthBar, TerminalView
     from heedful.storage.trackers import JsonlTracker, open_trackers
 
     found = checkpoint.checkpoints(folder.path / "checkpoints") if resumed and world.is_rank_0 else []
@@ -290,11 +258,11 @@ def _train(config: TrainConfig, folder: RunFolder, world: World, told: _Reportin
     elif resumed and world.is_rank_0:
         refuse_to_begin_anew(folder, config)
     start = world.broadcast(found[-1] if found else None)
-    unseen = NullView()
-    if not world.is_rank_0:
-        return train_steps(config, assemble(config, unseen.growth, start, world), folder, [], unseen)
     version = start.version if start else 0
-    view = TerminalView(config.steps, version, config.tags) if told.show else unseen
+    console = SafeConsole(soft_wrap=True, quiet=not (told.show and world.is_rank_0))
+    view = TerminalView(config.steps, version, config.tags, console)
+    if not world.is_rank_0:
+        return train_steps(config, assemble(config, GrowthBar(console), start, world), folder, [], view)
     if resumed:
         if version and not folder.metrics.exists():
             view.note(f"{folder.metrics} is missing: the measurements of the first {version} steps are lost.")
@@ -307,39 +275,36 @@ def _train(config: TrainConfig, folder: RunFolder, world: World, told: _Reportin
         write_whole(folder.environment, json.dumps(found_here, indent=2) + "\n")
     trackers = [*open_trackers(config.trackers, folder.path, to_json(config)), told]
     try:
-        with GrowthBar(view.console) if isinstance(view, TerminalView) else nullcontext(unseen.growth) as bar:
+        with GrowthBar(console) as bar:
             parts = assemble(config, bar, start, world)
         if resumed:  # the folder changes only now that settings and checkpoint have been found to fit
             folder.truncate_after(version - 1)
             if told.typed:
                 write_whole(folder.config, json.dumps(to_json(config), indent=2) + "\n")
         trackers.insert(0, JsonlTracker(folder.metrics))
-        with view if isinstance(view, TerminalView) else nullcontext():
+        with view:
             return train_steps(config, parts, folder, trackers, view, lambda: told.stopped)
     finally:
         for tracker in trackers:
             tracker.close()
 
 
-def _resuming(run: Run) -> str:
-    """The command that continues a run."""
-    return shlex.join(["heedful", "train", "--resume", str(run.path), *trust_flags(run.config)])
-
-
 def _conclude(run: Run, outcome: Outcome, show: bool) -> None:
     """Write the verdict and the report of a run that has ended, and print its last lines."""
     from heedful.report import write_report
     from heedful.run.evaluation.verdict import conclude
-    from heedful.run.terminal import NullView, TerminalView
+    from heedful.run.terminal import TerminalView
 
-    view = TerminalView(run.config.steps, outcome.version, run.config.tags) if show else NullView()
+    console = SafeConsole(soft_wrap=True, quiet=not show)
+    view = TerminalView(run.config.steps, outcome.version, run.config.tags, console)
+    resuming = shlex.join(["heedful", "train", "--resume", str(run.path), *trust_flags(run.config)])
     if outcome.interrupted:
-        view.note(f"interrupted after step {outcome.version}, saved; go on with: {_resuming(run)}")
+        view.note(f"interrupted after step {outcome.version}, saved; go on with: {resuming}")
         return
     if outcome.stopped_by:
         view.note(
             f"stopped after step {outcome.version} by {', '.join(outcome.stopped_by)}, saved; look at "
-            f"{write_report(run.folder)}, and if you want to go on all the same: {_resuming(run)}"
+            f"{write_report(run.folder)}, and if you want to go on all the same: {resuming}"
         )
         return
     conclusion = conclude(run.folder, run.config)

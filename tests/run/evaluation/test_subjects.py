@@ -4,7 +4,6 @@ import json
 import os
 from pathlib import Path
 
-import numpy as np
 import pytest
 
 from heedful.boundary import to_json
@@ -96,8 +95,6 @@ def test_what_contradicts_itself_is_refused(tmp_path: Path) -> None:
 
 
 def test_an_unknown_name_is_answered_by_what_it_could_have_been() -> None:
-    with pytest.raises(ValueError, match="with a NUL, which no path holds"):
-        find_subject("a\0b")
     with pytest.raises(ValueError, match=r"'runs/typo' alone, which is neither a path here nor an environment"):
         find_subject("runs/typo")
 
@@ -122,9 +119,6 @@ def test_from_python_a_step_is_a_number_too(tmp_path: Path) -> None:
     folder = run_folder(tmp_path / "run", [10, 20], {})
     with pytest.raises(ValueError, match=r"one of the steps kept in .* \(10, 20\), found '15'"):
         evaluate(folder.path, checkpoint=15, show=False)
-    for wrong in (True, 1.5, np.array([10, 20]), b"10"):
-        with pytest.raises(ValueError, match='Expected "last", "best" or a step as checkpoint, found '):
-            evaluate(folder.path, checkpoint=wrong, show=False)  # type: ignore[arg-type]
 
 
 def test_a_run_in_a_folder_of_bytes_that_are_no_letters_is_told_so(tmp_path: Path) -> None:

@@ -79,38 +79,6 @@ def test_a_line_that_a_kill_has_cut_is_dropped_and_the_next_session_goes_on(tmp_
     assert ReplyJournal(path).found == 2
 
 
-@pytest.mark.parametrize(
-    ("place", "wrong"),
-    [
-        (("at",), ["a"]),
-        (("session",), None),
-        (("session",), -1),
-        (("clock",), "1"),
-        (("usage",), [10]),
-        (("usage",), [10, "2", 5]),
-        (("model",), ["m"]),
-        (("reply",), None),
-        (("reply", "text"), 5),
-        (("reply", "ids"), "34"),
-        (("reply", "thought", "end"), 9),
-        (("reply", "prompt", "text"), None),
-    ],
-)
-def test_a_damaged_line_is_named(tmp_path: Path, place: tuple[str, ...], wrong: object) -> None:
-    path = tmp_path / "replies.jsonl"
-    journal = ReplyJournal(path)
-    journal.add("a", REPLY, Usage(10, 2, 5))
-    journal.close()
-    tree = json.loads(path.read_text())
-    (*above, last), node = place, tree
-    for name in above:
-        node = node[name]
-    node[last] = wrong
-    path.write_text(json.dumps(tree) + "\n")
-    with pytest.raises(ValueError, match=rf"on line 1 .*({last}|counts|within its 2 ids)"):
-        ReplyJournal(path)
-
-
 def test_tokens_and_seconds_are_added_up_over_sessions(tmp_path: Path) -> None:
     path = tmp_path / "replies.jsonl"
     for name in ("a", "b"):

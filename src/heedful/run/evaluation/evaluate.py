@@ -5,9 +5,10 @@ With a run's own settings, the tasks and the sampling noise equal those of its e
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Iterable
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
-from numbers import Integral
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -18,24 +19,27 @@ from heedful.boundary import (
     MOST_AT_ONCE,
     MOST_EPISODES,
     Choice,
-    cut,
     refuse_above,
     refuse_below,
-    to_json,
     trusting,
 )
 from heedful.console import SafeConsole
-from heedful.envs.common.contract import refuse_unless_environment, turns_of
+from heedful.envs.common.tasks import evaluation_tasks
 from heedful.models.chat.replies import Tags
 from heedful.policies import POLICIES, PolicySource, Sampling
-from heedful.policies.source import sampling_of
-from heedful.protocols import AnswersSubsets, ContinuousBatching, Environment, Policy
 from heedful.rollout import COLLECTORS, Collector, Context, isolated
-from heedful.rollout.player import replies_of
 from heedful.rollout.workers import check_timeout
-from heedful.run.evaluation.subjects import LoadedModel, Subject, find_subject, load, shared_fields, with_settings
+from heedful.run.evaluation.held_out import (
+    broken_sentence,
+    evaluation_metrics,
+    evaluation_seed,
+    measure_baselines,
+    play_tasks,
+    refuse_numbers,
+)
+from heedful.run.evaluation.subjects import Subject, find_subject, load, shared_fields, with_settings
 from heedful.seedlings.recipe import Seedling
-from heedful.types import Conversation, Group, Metric, Reply
+from heedful.types import Metric
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -82,14 +86,13 @@ class EvaluateSettings:
         refuse_above(self, search_tasks=MOST_EPISODES, tasks=MOST_EPISODES, samples=MOST_EPISODES)
         refuse_above(self, env_workers=MOST_AT_ONCE)
         check_timeout(self.env_timeout)
-        refuse_unless_environment(self.env)
         _ = self.asked(self.sampling)  # raises where the sampler or the collector cannot work with it
         if self.sampling.greedy:
             raise ValueError("sampling.greedy has no use here: both the sampled and the greedy policy are evaluated")
 
     def asked(self, sampling: Sampling) -> Sampling:
         """The sampling settings of the policy for the collector. Raises ValueError where one of them cannot work."""
-        return self.collect.sampling(sampling_of(self.policy, sampling))
+        return self.collect.sampling(self.policy.sampling(sampling))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -143,23 +146,13 @@ def evaluate(
     OSError for a path that the system does not take.
     """
     with trusting(trust):
-        found = find_subject(str(subject), environment, _named(checkpoint))
+        found = find_subject(str(subject), environment, None if checkpoint is None else str(checkpoint))
         settings = settings_of(found)
         given: dict[str, Any] = {"split": split, "tasks": tasks, "samples": samples}
         if temperature is not None:
             given["sampling"] = replace(settings.sampling, temperature=temperature)
         settings = replace(settings, **{name: value for name, value in given.items() if value is not None})
-        to_json(settings)  # raises for values that a setting cannot hold, such as half a task
         return evaluate_subject(with_settings(found, settings), settings, SafeConsole(quiet=not show))
-
-
-def _named(checkpoint: object) -> str | None:
-    """The checkpoint as the command line names it. Raises ValueError for what is neither a name nor a step."""
-    if checkpoint is None or isinstance(checkpoint, str):
-        return checkpoint
-    if isinstance(checkpoint, bool) or not isinstance(checkpoint, Integral):
-        raise ValueError(f'Expected "last", "best" or a step as checkpoint, found {cut(repr(checkpoint))}.')
-    return str(int(checkpoint))
 
 
 def settings_of(subject: Subject) -> EvaluateSettings:
@@ -175,126 +168,42 @@ def settings_of(subject: Subject) -> EvaluateSettings:
 
 
 def evaluate_subject(subject: Subject, settings: EvaluateSettings, console: Console) -> Evaluated:
-    """Load the subject and measure it. A seedling that is not in the cache is grown first."""
-    from heedful.run.evaluation.held_out import refuse_numbers
+    """Load the subject and measure it. A seedling that is not in the cache is grown first.
 
+    The held-out tasks are played sampled and greedily, and by the players of the baselines.
+    """
     refuse_numbers(settings.json)
     with (
         isolated(settings.env, settings.env_workers, settings.env_timeout) as env,
         load(subject, console) as loaded,
     ):
-        return _measure(loaded, env, settings, console)
-
-
-def _measure(loaded: LoadedModel, env: Environment, settings: EvaluateSettings, console: Console) -> Evaluated:
-    """Play the held-out tasks, sampled and greedily, and the baselines. `env`: the settings' environment, isolated."""
-    from heedful.envs.common.tasks import evaluation_tasks
-    from heedful.run.evaluation.held_out import (
-        broken_sentence,
-        evaluation_metrics,
-        evaluation_seed,
-        measure_baselines,
-        play_tasks,
-    )
-
-    prefix = f"eval/{settings.split}"
-    tasks = evaluation_tasks(env, settings.split, settings.tasks)
-
-    def play(kind: str, samples: int) -> list[Group]:
-        # The same derivation as the training loop's: equal settings give equal numbers.
-        seed = evaluation_seed(settings.seed, kind, loaded.version)
-        sampling = settings.asked(replace(settings.sampling, greedy=kind == "greedy"))
-        with _Progress(console, f"{kind}: {len(tasks)} tasks x {samples}") as tell:
-
-            def policy_of(seed: int) -> Policy:
-                return _told(loaded.policy(sampling, seed), tell, turns_of(env))
-
-            return play_tasks(
-                policy_of,
-                seed,
-                env,
-                tasks,
-                samples=samples,
-                at_once=settings.at_once,
-                context=settings.context,
-                collect=settings.collect,
-            )
-
-    sampled, greedy = play("sampled", settings.samples), play("greedy", 1)
-    with _Progress(console, "random player, and search of the best fixed sequence on training tasks"):
-        baselines = measure_baselines(env, settings.split, settings.tasks, settings.search_tasks)
-    metrics = tuple(evaluation_metrics(prefix, sampled, greedy, baselines))
+        tasks, played = evaluation_tasks(env, settings.split, settings.tasks), []
+        for kind, samples in (("sampled", settings.samples), ("greedy", 1)):
+            sampling = settings.asked(replace(settings.sampling, greedy=kind == "greedy"))
+            with _stage(console, f"{kind}: {len(tasks)} tasks x {samples}"):
+                groups = play_tasks(
+                    partial(loaded.policy, sampling),
+                    # The same derivation as the training loop's: equal settings give equal numbers.
+                    evaluation_seed(settings.seed, kind, loaded.version),
+                    env,
+                    tasks,
+                    samples=samples,
+                    at_once=settings.at_once,
+                    context=settings.context,
+                    collect=settings.collect,
+                )
+            played.append(groups)
+        with _stage(console, "random player, and search of the best fixed sequence on training tasks"):
+            baselines = measure_baselines(env, settings.split, settings.tasks, settings.search_tasks)
+    sampled, greedy = played
+    metrics = tuple(evaluation_metrics(f"eval/{settings.split}", sampled, greedy, baselines))
     broken = (broken_sentence(sampled, "sampled"), broken_sentence(greedy, "greedy"))
     return Evaluated(metrics, baselines.sequence, tuple(filter(None, broken)))
 
 
-def _told(policy: Policy, tell: Callable[[str], None], turns: int) -> Policy:
-    """The policy with progress reports. It still offers a collector the same optional methods."""
-    if isinstance(policy, ContinuousBatching) and isinstance(policy, AnswersSubsets):
-        return _ToldContinuous(policy, tell, turns)
-    return _ToldSubsets(policy, tell, turns) if isinstance(policy, AnswersSubsets) else _Told(policy, tell, turns)
-
-
-class _Told:
-    """A policy that reports, before each answer, how far the episodes are."""
-
-    def __init__(self, policy: Any, tell: Callable[[str], None], turns: int) -> None:
-        self._policy, self._tell, self._turns = policy, tell, turns
-        self.temperature: float = policy.temperature
-        self.version: int = policy.version
-
-    def respond(self, conversations: Sequence[Conversation]) -> list[Reply]:
-        self._say(conversations)
-        return replies_of(self._policy, conversations)
-
-    def _say(self, conversations: Sequence[Conversation]) -> None:
-        if conversations:
-            furthest = 1 + max(conversation.turn for conversation in conversations)
-            self._tell(f"turn {furthest} of at most {self._turns}, {len(conversations)} episodes asked")
-
-
-class _ToldSubsets(_Told):
-    """The same for a policy that answers subsets."""
-
-    def __init__(self, policy: Any, tell: Callable[[str], None], turns: int) -> None:
-        super().__init__(policy, tell, turns)
-        self.parallel: int = policy.parallel
-        self.draws_together: bool = policy.draws_together
-        self.keep: Callable[[Collection[str]], None] = policy.keep
-
-
-class _ToldContinuous(_ToldSubsets):
-    """The same for a policy with continuous batching."""
-
-    def serve(
-        self, arrivals: Callable[[bool], Sequence[Conversation]], hand_over: Callable[[str, Reply], None]
-    ) -> None:
-        def told(wait: bool) -> Sequence[Conversation]:
-            came = arrivals(wait)
-            self._say(came)
-            return came
-
-        self._policy.serve(told, hand_over)
-
-
-class _Progress:
-    """One stage: a spinner with details in a terminal, a plain line elsewhere."""
-
-    def __init__(self, console: Console, stage: str) -> None:
-        self._stage = stage
-        self._status = console.status(stage) if console.is_terminal else None
-        if self._status is None:
-            console.print(stage, soft_wrap=True)
-
-    def __enter__(self) -> Callable[[str], None]:
-        if self._status is not None:
-            self._status.start()
-        return self._tell
-
-    def __exit__(self, *exception: object) -> None:
-        if self._status is not None:
-            self._status.stop()
-
-    def _tell(self, detail: str) -> None:
-        if self._status is not None:
-            self._status.update(f"{self._stage}: {detail}")
+def _stage(console: Console, name: str) -> AbstractContextManager[object]:
+    """A spinner in a terminal, a plain line elsewhere."""
+    if console.is_terminal:
+        return console.status(name)
+    console.print(name, soft_wrap=True)
+    return nullcontext()

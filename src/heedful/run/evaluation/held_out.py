@@ -10,14 +10,12 @@ import random
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
 from heedful.boundary import cut
 from heedful.diagnostics.behaviour_metrics import behaviour, rate
 from heedful.diagnostics.statistics.intervals import effective_clusters, mean_interval, wilson
 from heedful.envs.common.contract import turns_of
 from heedful.envs.common.tasks import TaskStream, evaluation_tasks
-from heedful.guarded import Answered, guarded_call
 from heedful.protocols import CountsStartStates, Environment, KnowsCeiling, Policy
 from heedful.rollout import FULL_HISTORY, Collector, Context, LockStep, Request
 from heedful.rollout.baselines import (
@@ -30,6 +28,7 @@ from heedful.rollout.baselines import (
 )
 from heedful.seeds import derive
 from heedful.storage import refuse_typed, write_whole
+from heedful.storage.measurements import FIELDS
 from heedful.types import Group, Metric, Task
 
 _LOCK_STEP = LockStep()
@@ -174,30 +173,25 @@ def measure_baselines(env: Environment, split: str, tasks: int, search_tasks: in
         rng = random.Random(derive(0, "random policy", split))
         at_random = _rate_metric(at_random.name, random_policy_success(env, held_out, rng))
     searched = has_blind_player(env) and search_tasks > 0
-    sequence = best_fixed_sequence(env, _training_tasks(env, search_tasks)) if searched else ()
+    sequence: tuple[str, ...] = ()
+    if searched:
+        # With few start states, a third can be drawn before the last ones take long to find.
+        few = env.start_states if isinstance(env, CountsStartStates) else None
+        count = min(search_tasks, few // 3) if few else search_tasks
+        sequence = best_fixed_sequence(env, TaskStream(env, "train", derive(0, "fixed sequence")).next(count))
     why = "the environment offers no answer to a player who does not read"
     fixed = Metric(f"{prefix}/fixed/success", None, why=why if search_tasks else "it was not searched (search_tasks 0)")
     if sequence:
         fixed = _rate_metric(fixed.name, fixed_sequence_success(env, held_out, sequence))
-    best = _best(f"{prefix}/best/success", env, held_out) if isinstance(env, KnowsCeiling) else None
+    best = None
+    if isinstance(env, KnowsCeiling):  # exact, so it has no interval
+        values = [value for task in held_out if (value := env.best_success(task)) is not None]
+        best = Metric(
+            f"{prefix}/best/success", None, len(values), why="the environment does not know it for every task"
+        )
+        if values and len(values) == len(held_out):
+            best = Metric(best.name, sum(values) / len(values), len(values))
     return Baselines(at_random, fixed, sequence, best)
-
-
-def _best(name: str, env: KnowsCeiling, tasks: Sequence[Task]) -> Metric:
-    """The mean over these tasks of the best possible success: exact, so it has no interval."""
-    answers = [guarded_call(lambda task=task: env.best_success(task)) for task in tasks]  # type: ignore[misc]
-    values = [each.value for each in answers if isinstance(each, Answered)]
-    found = [value for value in values if isinstance(value, int | float) and 0 <= value <= 1]  # foreign, and may be any
-    if len(found) < len(answers) or not found:
-        return Metric(name, None, len(found), why="the environment does not know it for every task")
-    return Metric(name, sum(found) / len(found), len(found))
-
-
-def _training_tasks(env: Environment, count: int) -> Sequence[Any]:
-    # With few start states, a third can be drawn before the last ones take long to find.
-    few = env.start_states if isinstance(env, CountsStartStates) else None
-    count = min(count, few // 3) if few else count
-    return TaskStream(env, "train", derive(0, "fixed sequence")).next(count)
 
 
 def _rate_metric(name: str, count: SuccessCount) -> Metric:
@@ -215,10 +209,9 @@ def refuse_numbers(path: Path | None) -> None:
 
 def write_numbers(path: Path, about: Mapping[str, object], metrics: Sequence[Metric], sequence: Sequence[str]) -> None:
     """Write the numbers of an evaluation as JSON. `about`: the entries that say what was evaluated, and how."""
-    fields = ("value", "low", "high", "n", "why", "clusters")
     tree = {
         **about,
-        "metrics": {metric.name: {field: getattr(metric, field) for field in fields} for metric in metrics},
+        "metrics": {metric.name: {field: getattr(metric, field) for field in FIELDS} for metric in metrics},
         "fixed_sequence": sequence,
     }
     write_whole(path, json.dumps(tree, indent=1) + "\n")

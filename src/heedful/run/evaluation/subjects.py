@@ -13,9 +13,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from heedful.boundary import trust_flags
-from heedful.boundary.open_files import path_of, refuse_other_bytes
+from heedful.boundary.open_files import refuse_other_bytes
 from heedful.policies import OpenPolicySource, Sampling, Weights, open_with
-from heedful.policies.source import policy_of
 from heedful.protocols import Policy
 from heedful.rollout.context import Context
 from heedful.run.config import TrainConfig, read_config
@@ -81,7 +80,7 @@ class LoadedModel:
 
     def policy(self, sampling: Sampling, seed: int) -> Policy:
         """The model as a policy. `seed` is the seed of the sampling noise."""
-        return policy_of(self.source, self.renderer, sampling, seed)
+        return self.source.policy(self.renderer, sampling, seed)
 
 
 def is_checkpoint(path: Path) -> bool:
@@ -98,7 +97,7 @@ def find_subject(name: str, environment: str | None = None, checkpoint: str | No
     Raises:
         ValueError: the name cannot be understood, or the run has no such checkpoint.
     """
-    path = path_of(name, "a run or the folder of a model")
+    path = Path(name)
     inside = is_checkpoint(path)
     if checkpoint is not None and not is_run(path):
         raise ValueError(
@@ -108,7 +107,11 @@ def find_subject(name: str, environment: str | None = None, checkpoint: str | No
     if is_run(path) or inside:
         folder = RunFolder(path.parent.parent if inside else path)
         config = read_config(folder)
-        _check_same_environment(name, config, environment)
+        if environment is not None and preset(environment).env.name != config.env.name:
+            raise ValueError(
+                f"{name} was trained in {config.env.name}, but {environment} was named too. Leave the environment out; "
+                "its knobs can be changed with --env.KNOB."
+            )
         step, notes = (_step_named(path), ()) if inside else choose_checkpoint(folder, config, checkpoint or "last")
         return Subject(f"{folder.path}, checkpoint of step {step}", config, folder.checkpoint(step), step, notes)
     if environment is not None:
@@ -191,14 +194,6 @@ def _step_named(path: Path) -> int:
     if not step.isdecimal():
         raise ValueError(f"Expected a checkpoint folder such as checkpoints/step_000020, found {path}.")
     return int(step)
-
-
-def _check_same_environment(name: str, config: TrainConfig, environment: str | None) -> None:
-    if environment is not None and preset(environment).env.name != config.env.name:
-        raise ValueError(
-            f"{name} was trained in {config.env.name}, but {environment} was named too. Leave the environment out; its "
-            "knobs can be changed with --env.KNOB."
-        )
 
 
 def _untrained(config: TrainConfig) -> str:

@@ -15,6 +15,7 @@ from heedful.diagnostics.names import CPU
 from heedful.run.config import TrainConfig
 from heedful.run.evaluation.held_out import paired_gain
 from heedful.storage import RunFolder, StepMetrics, read_metrics, read_rollouts, write_whole
+from heedful.storage.measurements import FIELDS
 from heedful.types import Metric
 
 _SCOPE = "information/first_turn"
@@ -51,16 +52,10 @@ def conclude(folder: RunFolder, config: TrainConfig) -> Conclusion:
         str(regime.value) if regime and regime.value else "not determined",
         tuple(gains.values()),
     )
-    write_whole(folder.verdict, json.dumps(_tree(conclusion), indent=1) + "\n")
+    figures = {figure.name: {name: getattr(figure, name) for name in FIELDS} for figure in conclusion.figures}
+    tree = {"sentences": conclusion.sentences, "regime": conclusion.regime, "figures": figures}
+    write_whole(folder.verdict, json.dumps(tree, indent=1) + "\n")
     return conclusion
-
-
-def _tree(conclusion: Conclusion) -> dict[str, object]:
-    figures = {
-        figure.name: {name: getattr(figure, name) for name in ("value", "low", "high", "n", "why", "clusters")}
-        for figure in conclusion.figures
-    }
-    return {"sentences": conclusion.sentences, "regime": conclusion.regime, "figures": figures}
 
 
 def _gain(folder: RunFolder, config: TrainConfig, kind: str) -> Metric:
@@ -120,7 +115,8 @@ def _success(lines: Sequence[StepMetrics], config: TrainConfig, gains: dict[str,
             return [f"Success on held-out tasks is unknown: {why}."]
         before, after, gain = readings[0][1], readings[-1][1], gains[kind]
         tasks = f"{gain.n} held-out tasks" if gain.n else "held-out tasks"
-        doubt = "" if gain.value is None or _clear(gain) else _doubt(gain)
+        clear = gain.low is not None and gain.high is not None and (gain.low > 0 or gain.high < 0)
+        doubt = "" if gain.value is None or clear else _doubt(gain)
         # A resumed run may have been given other numbers of tasks or samples.
         counts = "" if before.n == after.n else f" (of {before.n} and {after.n} episodes)"
         sentences.append(
@@ -143,10 +139,6 @@ def _doubt(gain: Metric) -> str:
     # Without any effect, all tasks go one way with this probability: the exact sign test, two-sided.
     p_value = 2.0 ** (1 - count)
     return f" - all {count} tasks {moved} by as much, so there is no interval; exact sign test p = {p_value:.3g}"
-
-
-def _clear(gain: Metric) -> bool:
-    return gain.low is not None and gain.high is not None and (gain.low > 0 or gain.high < 0)
 
 
 def _sharpening(lines: Sequence[StepMetrics], config: TrainConfig, gains: dict[str, Metric]) -> list[str]:
@@ -196,17 +188,6 @@ def _baselines(lines: Sequence[StepMetrics], config: TrainConfig) -> list[str]:
     ]
 
 
-def _per_thought(lines: Sequence[StepMetrics]) -> str:
-    """The gap of a thought and its length beside the gap per token, which longer thoughts lower by themselves."""
-    gap, length = _readings(lines, f"{_SCOPE}/gap"), _readings(lines, f"{_SCOPE}/thought_tokens")
-    if not gap or not length:  # written by an earlier version
-        return ""
-    return (
-        f", that of a thought from {shown(gap[0][1])} to {shown(gap[-1][1])} nats (length {shown(length[0][1])}, then "
-        f"{shown(length[-1][1])} tokens)"
-    )
-
-
 def _heeding(lines: Sequence[StepMetrics], regime: Metric | None) -> list[str]:
     mi, gap = _readings(lines, f"{_SCOPE}/mi"), _readings(lines, f"{_SCOPE}/gap_per_token")
     ceiling, saturated = _last(lines, f"{_SCOPE}/mi_ceiling"), _last(lines, f"{_SCOPE}/mi_saturated")
@@ -217,9 +198,17 @@ def _heeding(lines: Sequence[StepMetrics], regime: Metric | None) -> list[str]:
     at_ceiling = _number(saturated) == 1.0
     reading = " (saturated: this says only that it has not collapsed)" if at_ceiling else ""
     test = f", p = {p_value.value:.3f}" if p_value else ""
+    # The gap of a thought and its length beside the gap per token, which longer thoughts lower by themselves.
+    whole, length = _readings(lines, f"{_SCOPE}/gap"), _readings(lines, f"{_SCOPE}/thought_tokens")
+    per_thought = ""
+    if whole and length:  # an earlier version wrote neither
+        per_thought = (
+            f", that of a thought from {shown(whole[0][1])} to {shown(whole[-1][1])} nats (length "
+            f"{shown(length[0][1])}, then {shown(length[-1][1])} tokens)"
+        )
     sentences = [
         f"The thoughts and the input share {shown(mi[-1][1])} nats of at most {shown(ceiling)}{reading}.",
-        f"The gap per token went from {shown(gap[0][1])} to {shown(gap[-1][1])}{_per_thought(lines)}.",
+        f"The gap per token went from {shown(gap[0][1])} to {shown(gap[-1][1])}{per_thought}.",
         f"The own prompt is found for {shown(accuracy)} of the thoughts, chance {shown(chance)}{test} "
         f"(step {mi[-1][0]}).",
     ]

@@ -14,14 +14,10 @@ from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Protocol
 
-from heedful.boundary import ConfigurationError, from_json
-from heedful.boundary.folders import make_folder
-from heedful.boundary.jsontext import parse_json
-from heedful.boundary.open_files import open_file
 from heedful.policies.servers import Usage
 from heedful.storage.files import naming_a_full_disk
 from heedful.types import Conversation, Prompt, Reply, Span
@@ -59,87 +55,51 @@ class Answering(Protocol):
     def answer(self, conversation: Conversation) -> tuple[Reply, Usage]: ...
 
 
-@dataclass(frozen=True, slots=True)
-class _Appended:
-    text: str
-    ids: tuple[int, ...]
-    restarts: bool
-    history: int
-
-
-@dataclass(frozen=True, slots=True)
-class _Kept:
-    prompt: _Appended
-    ids: tuple[int, ...]
-    text: str
-    logprobs: tuple[float, ...]
-    entropies: tuple[float, ...]
-    thought: Span
-    answer: Span
-    closed: bool
-    cut: bool
-
-    def __post_init__(self) -> None:
-        if any(not 0 <= span.start <= span.end <= len(self.ids) for span in (self.thought, self.answer)):
-            raise ValueError(f"expected thought and answer within its {len(self.ids)} ids")
-
-    @property
-    def reply(self) -> Reply:
-        prompt = Prompt(self.prompt.text, self.prompt.ids, self.prompt.restarts, self.prompt.history)
-        parts = (getattr(self, part.name) for part in fields(self)[1:])
-        return Reply(prompt, *parts)
-
-
-@dataclass(frozen=True, slots=True)
-class _Entry:
-    """One line of the file. Its name is `at`."""
-
-    at: str
-    reply: _Kept
-    usage: tuple[int | None, int | None, int | None]
-    session: int
-    clock: float
-    model: str = ""
-
-    def __post_init__(self) -> None:
-        if min(self.session, self.clock, *(count or 0 for count in self.usage)) < 0:
-            raise ValueError("expected counts of at least 0")
-
-
 class ReplyJournal:
     """The file `replies.jsonl`: one line per reply. Safe for several threads.
 
-    An incomplete last line, as a kill leaves it, is dropped. Raises ValueError for any other line that cannot be read.
+    An incomplete last line, as a kill leaves it, is dropped.
     """
 
     def __init__(self, path: Path) -> None:
         self._path = path
         self._lock = threading.Lock()
-        self._entries: dict[str, _Entry] = {}
-        self._session, self._began = 0, time.monotonic()
-        for entry in self._read():
-            self._entries[entry.at] = entry
-            self._session = max(self._session, entry.session + 1)
+        self._began = time.monotonic()
+        content = path.read_bytes() if path.exists() else b""
+        whole = content[: content.rfind(b"\n") + 1]
+        if len(whole) < len(content):
+            path.write_bytes(whole)
+        self._entries = {entry["at"]: entry for entry in map(json.loads, whole.splitlines())}
+        self._session = max((entry["session"] + 1 for entry in self._entries.values()), default=0)
         self.found = len(self._entries)
         """Replies of earlier sessions."""
-        make_folder(path.parent)
+        path.parent.mkdir(parents=True, exist_ok=True)
         self._stream = path.open("a", encoding="utf-8")
 
     def get(self, at: str) -> Reply | None:
         """The reply that is written under this name."""
         with self._lock:
             entry = self._entries.get(at)
-        return None if entry is None else entry.reply.reply
+        if entry is None:
+            return None
+        stored = {name: tuple(value) if isinstance(value, list) else value for name, value in entry["reply"].items()}
+        prompt, spans = stored["prompt"], {name: Span(**stored[name]) for name in ("thought", "answer")}
+        return Reply(**stored | spans | {"prompt": Prompt(**prompt | {"ids": tuple(prompt["ids"])})})
 
     def add(self, at: str, reply: Reply, usage: Usage) -> None:
-        # No images: a served model is asked in text alone.
-        prompt = _Appended(reply.prompt.text, reply.prompt.ids, reply.prompt.restarts, reply.prompt.history)
-        kept = _Kept(prompt, *(getattr(reply, part.name) for part in fields(_Kept)[1:]))
-        counts = (usage.prompt, usage.sampled, usage.cached)
-        entry = _Entry(at, kept, counts, self._session, round(time.monotonic() - self._began, 3), usage.model)
-        line = json.dumps(asdict(entry), ensure_ascii=True)
+        stored = asdict(reply)
+        del stored["prompt"]["images"]  # none: a served model is asked in text alone
+        entry = {
+            "at": at,
+            "reply": stored,
+            "usage": (usage.prompt, usage.sampled, usage.cached),
+            "session": self._session,
+            "clock": round(time.monotonic() - self._began, 3),
+            "model": usage.model,
+        }
+        line = json.dumps(entry, ensure_ascii=True)
         with self._lock, self._naming():
-            self._entries[at] = entry
+            self._entries[at] = json.loads(line)
             self._stream.write(line + "\n")
             self._stream.flush()
 
@@ -147,12 +107,12 @@ class ReplyJournal:
     def totals(self) -> Totals:
         with self._lock:
             entries = list(self._entries.values())
-        prompt, sampled, cached = (sum(entry.usage[place] or 0 for entry in entries) for place in range(3))
+        prompt, sampled, cached = (sum(entry["usage"][place] or 0 for entry in entries) for place in range(3))
         clocks: dict[int, float] = {}
         for entry in entries:
-            clocks[entry.session] = max(entry.clock, clocks.get(entry.session, 0.0))
-        uncounted = sum(entry.usage[1] is None for entry in entries)
-        models = dict(Counter(entry.model for entry in entries if entry.model))
+            clocks[entry["session"]] = max(entry["clock"], clocks.get(entry["session"], 0.0))
+        uncounted = sum(entry["usage"][1] is None for entry in entries)
+        models = dict(Counter(entry["model"] for entry in entries if entry["model"]))
         return Totals(len(entries), prompt, sampled, cached, uncounted, models, sum(clocks.values()))
 
     def close(self) -> None:
@@ -166,26 +126,6 @@ class ReplyJournal:
         """Close and delete the file. The replies are in the rollouts then."""
         self.close()
         self._path.unlink(missing_ok=True)
-
-    def _read(self) -> list[_Entry]:
-        if not self._path.exists():
-            return []
-        with open_file(self._path) as stream:
-            content = stream.read()
-        whole = content[: content.rfind(b"\n") + 1]
-        if len(whole) < len(content):
-            self._path.write_bytes(whole)
-        entries = []
-        for number, line in enumerate(whole.splitlines(), start=1):
-            try:
-                entries.append(from_json(_Entry, parse_json(line)))
-            except ValueError as error:
-                why = error.problems[0] if isinstance(error, ConfigurationError) else error
-                raise ValueError(
-                    f"Expected one reply per line in {self._path}, found on line {number} {line[:60]!r} ({why}). "
-                    "Delete that line, and the reply is asked for again."
-                ) from error
-        return entries
 
 
 class JournaledPolicy:
@@ -212,15 +152,12 @@ class JournaledPolicy:
             return list(pool.map(self._answer, conversations))
 
     def _answer(self, conversation: Conversation) -> Reply:
-        at = f"{self._scope}/{conversation.key}/{conversation.turn}/{_digest(conversation)}"
+        texts = [[message.role, message.content, message.ids] for message in conversation.messages]
+        digest = hashlib.sha256(json.dumps([texts, conversation.restarts]).encode()).hexdigest()[:16]
+        at = f"{self._scope}/{conversation.key}/{conversation.turn}/{digest}"
         reply = self._journal.get(at)
         if reply is None:
             reply, usage = self._policy.answer(conversation)
             self._journal.add(at, reply, usage)
         self._tell()
         return reply
-
-
-def _digest(conversation: Conversation) -> str:
-    texts = [[message.role, message.content, message.ids] for message in conversation.messages]
-    return hashlib.sha256(json.dumps([texts, conversation.restarts]).encode()).hexdigest()[:16]

@@ -1,4 +1,4 @@
-"""What a training step will cost before the first one, and the time left after it: arithmetic without a model.
+"""What a training step will cost before the first one, and the time left after it.
 
 Numbers of tokens hold if every reply takes all of its tokens and every episode all of its turns. Texts of later
 observations are not counted, but their pictures are. A step of real replies is smaller.
@@ -6,13 +6,21 @@ observations are not counted, but their pictures are. A step of real replies is 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, cast
 
 from heedful.envs.common.contract import turns_of
 from heedful.measuring.budget import PASSES_OF_UPDATE, steps_paid_for
+from heedful.rollout.player import Player, made
 from heedful.run.config import TrainConfig
 from heedful.run.terminal import duration
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedModel
+
+    from heedful.protocols import Environment
+    from heedful.run.parts import Parts
 
 VALUES_PER_STATE = 17
 """Numbers that a layer keeps for the backward pass, for each number of its state: 34 bytes in half precision. Source:
@@ -46,40 +54,68 @@ class StepTokens:
     update: int
     diagnose: int
     """The mean over the steps of a cycle of measurements."""
-    sampled: int = 0
-    """Those of `collect` that are sampled one after the other."""
-    pictures: int = 0
-    """Pictures that the vision tower reads: each once, while its weights stay."""
 
     @property
     def total(self) -> int:
         return self.collect + self.update + self.diagnose
 
 
-@dataclass(frozen=True, slots=True)
-class Pace:
-    """Seconds on this machine, as tried."""
+def estimate(config: TrainConfig, parts: Parts, env: Environment) -> str:
+    """The line before the first step of this process: its tokens, and its memory unless the model is sharded."""
+    found, prompt, ids = [], 0, _first_prompt(config, parts, env)
+    if ids:
+        prompt = len(ids)
+        tokens = tokens_of_step(config, prompt, sum(id < 0 for id in ids))
+        stages = f"collect {tokens.collect:,}, update {tokens.update:,}, diagnose {tokens.diagnose:,}"
+        found.append(f"{tokens.total:,} tokens ({stages})")
+    if parts.learner.sharded is None:
+        reference = (config.algorithm.kl > 0 or config.gradients.every > 0) and parts.adapters is None
+        critic = parts.learner.critic is not None and config.critic.kind == "model"
+        memory = memory_of_step(shape_of(parts.model), config, prompt, reference=reference, critic=critic)
+        found.append(f"{size(memory)} of memory at the peak")
+    step = parts.version + 1
+    if not found:
+        return f"Before step {step}: what a step costs is not known."
+    return f"Before step {step}, an estimate of a step with replies of full length: {'; '.join(found)}."
 
-    token: float
-    """Of one token in a long forward pass."""
-    sampled: float
-    """Of one sampled token of one conversation, among all the others."""
-    picture: float = 0.0
-    """Of one picture in the vision tower."""
 
+def _first_prompt(config: TrainConfig, parts: Parts, env: Environment) -> Sequence[int]:
+    """The first prompt of the next task as the model reads it, pictures below 0. Empty where it cannot be started.
 
-def tokens_of_step(config: TrainConfig, prompt: int, pictures: int = 0, shown: int = 0) -> StepTokens:
-    """The tokens of one step. `prompt`: the tokens of a first prompt.
-
-    `pictures`: how many an observation shows. `shown`: the tokens of these, which are part of `prompt`.
+    The stream of tasks continues where it was.
     """
+    cursor = parts.tasks.cursor
+    player = Player(made(env.episode), parts.tasks.next(1)[0], 0, turns_of(env), config.context)
+    parts.tasks.cursor = cursor
+    return parts.renderer.context_ids(player.conversation) if player.ending is None else ()
+
+
+def shape_of(model: PreTrainedModel) -> ModelShape:
+    """The sizes of a model that decide its memory."""
+    config: Any = model.config.get_text_config(decoder=True)
+    heads = int(config.num_attention_heads)
+    head = getattr(config, "head_dim", None) or config.hidden_size // heads
+    weights = list(cast(Any, model).parameters())
+    return ModelShape(
+        parameters=sum(weight.numel() for weight in weights),
+        trained=sum(weight.numel() for weight in weights if weight.requires_grad),
+        bytes_each=max((weight.element_size() for weight in weights), default=4),
+        layers=int(config.num_hidden_layers),
+        hidden=int(config.hidden_size),
+        key_values=int(getattr(config, "num_key_value_heads", None) or heads) * int(head),
+        vocabulary=int(config.vocab_size),
+    )
+
+
+def tokens_of_step(config: TrainConfig, prompt: int, shown: int = 0) -> StepTokens:
+    """The tokens of one step. `prompt`: the tokens of a first prompt. `shown`: those of its pictures among them."""
     episodes = config.groups * config.group_size
     sampled = episodes * turns_of(config.env) * config.sampling.tokens_per_turn
     later = episodes * (turns_of(config.env) - 1)
     collect = config.groups * prompt + later * shown + sampled
     update = PASSES_OF_UPDATE * (episodes * prompt + later * shown + sampled) * config.algorithm.epochs
     diagnose = round(_diagnosis(config, prompt, collect + update))
-    return StepTokens(collect, update, diagnose, sampled, (config.groups + later) * pictures)
+    return StepTokens(collect, update, diagnose)
 
 
 def _diagnosis(config: TrainConfig, prompt: int, others: int) -> float:
@@ -122,40 +158,6 @@ def memory_of_step(shape: ModelShape, config: TrainConfig, prompt: int, *, refer
     context = prompt + turns_of(config.env) * config.sampling.tokens_per_turn
     cached = config.groups * config.group_size * context * shape.layers * 2 * shape.key_values * shape.bytes_each
     return stays + max(gradients + activations + logits, cached)
-
-
-def seconds_of_step(tokens: StepTokens, pace: Pace) -> dict[str, float]:
-    """Seconds of each stage."""
-    return {
-        "collect": (tokens.collect - tokens.sampled) * pace.token
-        + tokens.sampled * pace.sampled
-        + tokens.pictures * pace.picture,
-        "update": tokens.update * pace.token,
-        "diagnose": tokens.diagnose * pace.token,
-    }
-
-
-def sentence_before(
-    config: TrainConfig, tokens: StepTokens | None, memory: int | None, seconds: Mapping[str, float] | None, step: int
-) -> str:
-    """The line before the first step of this process. `step`: steps that are done.
-
-    `None`: a number that is not known. Tokens, where no prompt could be read. Memory, where the model is sharded. Time,
-    where it was not tried.
-    """
-    found = []
-    if tokens is not None:
-        parts = f"collect {tokens.collect:,}, update {tokens.update:,}, diagnose {tokens.diagnose:,}"
-        found.append(f"{tokens.total:,} tokens ({parts})")
-    if memory is not None:
-        found.append(f"{size(memory)} of memory at the peak")
-    if seconds is not None:
-        each, left = sum(seconds.values()), config.steps - step
-        parts = ", ".join(f"{name} {spell(spent)}" for name, spent in seconds.items())
-        found.append(f"{spell(each)} on this machine ({parts}), which is {spell(each * left)} for {left} steps")
-    if not found:
-        return f"Before step {step + 1}: what a step costs is not known."
-    return f"Before step {step + 1}, an estimate of a step with replies of full length: {'; '.join(found)}."
 
 
 def time_left(config: TrainConfig, step: int, seconds: Mapping[str, float]) -> float:

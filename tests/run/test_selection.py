@@ -15,9 +15,7 @@ from heedful.algorithms.table import Dapo
 from heedful.filters import DropConstant, KeepAll, RandomSubset, Shrunken, SoftWeight, TopK, TopP, Visit, values_on
 from heedful.rollout.refill import Collection, RefillEnding
 from heedful.run.config import TrainConfig
-from heedful.run.prompts.coverage import Coverage, readmit
-from heedful.run.prompts.selection import Selection
-from heedful.run.prompts.task_memory import REMEMBERED, TaskMemory, TaskRecord
+from heedful.run.selection import REMEMBERED, Coverage, Selection, TaskMemory, TaskRecord, readmit
 from heedful.types import Ending, Group, Task, Trajectory, Verdict
 
 RNG = random.Random(0)

@@ -1,1 +1,0 @@
-"""What a step will cost: tokens, memory and time."""

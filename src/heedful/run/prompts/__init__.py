@@ -1,1 +1,0 @@
-"""Which prompts a step trains on: surplus, filter, guard, memory."""

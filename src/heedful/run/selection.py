@@ -1,0 +1,229 @@
+"""The path from collected groups to training groups: surplus, filter, guard, memory - in this order.
+
+There is one verdict per collected group. Without a pool of tasks, dynamic sampling and a guard it is the filter's
+verdict, unchanged. Torch-free.
+"""
+
+from __future__ import annotations
+
+import math
+import random
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, astuple, dataclass, field, replace
+from typing import Any
+
+from heedful.boundary import refuse_below
+from heedful.diagnostics.statistics.group_statistics import is_constant, sample_variance, scored, values_on
+from heedful.filters import Remembering, Visit
+from heedful.protocols import Filter
+from heedful.rollout.refill import Collection
+from heedful.types import Group, Metric, Verdict
+
+
+@dataclass(frozen=True, slots=True)
+class Coverage:
+    """The rule for starved tasks of a pool, and the number of them that a step may re-admit."""
+
+    rate: float = 0.0
+    """Share of a step's groups that may be re-admitted although the filter dropped them, rounded up. 0 = none."""
+    patience: int = 4
+    """Visits in a row without being trained on after which a task is starved."""
+
+    def __post_init__(self) -> None:
+        refuse_below(self, patience=1)
+        if not 0 <= self.rate <= 1:
+            raise ValueError(f"coverage.rate is a share of a step's groups: expected 0 to 1, found {self.rate}")
+
+    def most(self, groups: int) -> int:
+        """The number of groups that may be re-admitted, out of `groups`."""
+        return math.ceil(self.rate * groups)
+
+
+def readmit(
+    verdicts: Sequence[Verdict],
+    names: Sequence[str],
+    skips: Sequence[int],
+    varies: Sequence[bool],
+    patience: int,
+    most: int,
+) -> list[Verdict]:
+    """The verdicts, with at most `most` dropped groups of starved tasks re-admitted: weight 1, reason `readmitted`.
+
+    `names`: the tasks. `skips`: for each task the number of visits in a row without being trained on, before this step.
+    `varies`: whether the group varies. The task with most skips comes first, and equal ones are ordered by name, so the
+    order of groups does not matter.
+
+    A group that does not vary is never re-admitted: its advantages are zeros, and it would only dilute the others. A
+    guard cannot help with a task that the policy always or never solves. Only another policy can.
+    """
+    waiting = [
+        (-skipped, name, group)
+        for group, (name, skipped) in enumerate(zip(names, skips, strict=True))
+        if varies[group] and skipped >= patience and not verdicts[group].kept
+    ]
+    chosen = {group for _, _, group in sorted(waiting)[:most]}
+    return [
+        replace(verdict, weight=1.0, reason="readmitted") if group in chosen else verdict
+        for group, verdict in enumerate(verdicts)
+    ]
+
+
+REMEMBERED = 12
+"""Visits whose values are kept for filters that learn from the past. With a discount of .8 the last counts .07."""
+
+FRESH = "fresh tasks at every step: none is seen twice (--tasks N draws from a pool)"
+
+
+@dataclass(frozen=True, slots=True)
+class TaskRecord:
+    """One task's past."""
+
+    visits: int = 0
+    """Steps that drew the task."""
+    episodes: int = 0
+    """Scored episodes."""
+    successes: int = 0
+    trained: int = 0
+    """Visits after which the update used the task's group."""
+    last_trained: int | None = None
+    """The step of the last such visit."""
+    skips: int = 0
+    """Visits since the last trained one, or since the first, without being trained on."""
+    earlier: tuple[Visit, ...] = ()
+    """The filter's values in the last visits, oldest first."""
+
+    def after(self, step: int, group: Group, values: Sequence[float], trained: bool) -> TaskRecord:
+        """The record after one more visit. `values`: the scored values that the filter used."""
+        known = [trajectory.success for trajectory in group.trajectories if trajectory.success is not None]
+        return TaskRecord(
+            self.visits + 1,
+            self.episodes + len(known),
+            self.successes + sum(known),
+            self.trained + trained,
+            step if trained else self.last_trained,
+            0 if trained else self.skips + 1,
+            (*self.earlier, Visit.of(values))[-REMEMBERED:] if values else self.earlier,
+        )
+
+
+class TaskMemory:
+    """The records of a pool's tasks, by id. A task that was never drawn has an empty one."""
+
+    def __init__(self) -> None:
+        self._records: dict[str, TaskRecord] = {}
+
+    @property
+    def records(self) -> Mapping[str, TaskRecord]:
+        """The records of the tasks seen so far."""
+        return self._records
+
+    def of(self, task: str) -> TaskRecord:
+        return self._records.get(task, TaskRecord())
+
+    def observe(
+        self,
+        step: int,
+        groups: Sequence[Group],
+        values_PG: Sequence[Sequence[float | None]],
+        verdicts: Sequence[Verdict],
+    ) -> None:
+        """Record one step. The verdicts decide which groups were trained on."""
+        for group, values_G, verdict in zip(groups, values_PG, verdicts, strict=True):
+            record = self.of(group.task.id).after(step, group, scored(values_G), verdict.kept)
+            self._records[group.task.id] = record
+
+    def metrics(self, patience: int) -> list[Metric]:
+        """`filter/starved_tasks` and `filter/longest_skip`, over the tasks seen so far."""
+        skips = [record.skips for record in self._records.values()]
+        return [
+            Metric("filter/starved_tasks", float(sum(skipped >= patience for skipped in skips)), len(skips)),
+            Metric("filter/longest_skip", float(max(skips, default=0)), len(skips)),
+        ]
+
+    def state(self) -> dict[str, Any]:
+        return {
+            task: {**_plain(record), "earlier": [astuple(visit) for visit in record.earlier]}
+            for task, record in self._records.items()
+        }
+
+    def load_state(self, state: Mapping[str, Any] | None) -> None:
+        """Load a state that `state` gave, also after it has been JSON.
+
+        Raises ValueError for `None`, the state of a run without a memory.
+        """
+        if state is None:
+            raise ValueError("a memory of the pool's tasks was expected, and the run has drawn fresh tasks so far")
+        self._records = {
+            task: TaskRecord(**{**tree, "earlier": tuple(Visit(*visit) for visit in tree["earlier"])})
+            for task, tree in state.items()
+        }
+
+    def table(self) -> list[dict[str, Any]]:
+        """One row per task seen, by name, without the filter's values: for files and people."""
+        return [{"task": task, **_plain(record)} for task, record in sorted(self._records.items())]
+
+
+def _plain(record: TaskRecord) -> dict[str, Any]:
+    tree = asdict(replace(record, earlier=()))
+    del tree["earlier"]
+    return tree
+
+
+@dataclass(slots=True)
+class Selection:
+    """Chooses groups for a whole run, and remembers its tasks where they come from a pool."""
+
+    filter: Filter
+    coverage: Coverage = field(default_factory=Coverage)
+    memory: TaskMemory | None = None
+    """`None`: every step draws fresh tasks."""
+
+    def choose(self, step: int, collection: Collection, rng: random.Random) -> list[Verdict]:
+        """The verdicts of one step. Afterwards the memory includes the step.
+
+        Under dynamic sampling the filter sees the first groups that vary, as many as were asked for. The others are
+        `surplus` where they vary too, else `constant` or `unscored`. Then the guard re-admits starved tasks.
+        """
+        groups, memory = collection.groups, self.memory
+        values_PG = values_on(groups, self.filter.on)
+        verdicts = [_without_filter(scored(values_G)) for values_G in values_PG]
+        judged = list(range(len(groups)))
+        if collection.ending != "off":
+            varying = [group for group, verdict in enumerate(verdicts) if verdict.reason == "surplus"]
+            judged = varying[: collection.wanted]
+        chooses = self.filter
+        if memory is not None and isinstance(chooses, Remembering):
+            chooses = chooses.after([memory.of(groups[group].task.id).earlier for group in judged])
+        for group, verdict in zip(judged, chooses([values_PG[group] for group in judged], rng), strict=True):
+            verdicts[group] = verdict
+        if memory is not None:
+            names = [group.task.id for group in groups]
+            verdicts = readmit(
+                verdicts,
+                names,
+                [memory.of(name).skips for name in names],
+                [not is_constant(scored(values_G)) for values_G in values_PG],
+                self.coverage.patience,
+                self.coverage.most(collection.wanted),
+            )
+            memory.observe(step, groups, values_PG, verdicts)
+        return verdicts
+
+    def metrics(self, verdicts: Sequence[Verdict]) -> list[Metric]:
+        """`filter/starved_tasks`, `/longest_skip` and `/readmitted`, after `choose`."""
+        if self.memory is None:
+            names = ("starved_tasks", "longest_skip", "readmitted")
+            return [Metric(f"filter/{name}", None, why=FRESH) for name in names]
+        readmitted = sum(verdict.reason == "readmitted" for verdict in verdicts)
+        return [
+            *self.memory.metrics(self.coverage.patience),
+            Metric("filter/readmitted", float(readmitted), len(verdicts)),
+        ]
+
+
+def _without_filter(values: Sequence[float]) -> Verdict:
+    """The verdict on a group that the filter does not see."""
+    if len(values) < 2:
+        return Verdict(0.0, "unscored", None)
+    variance = sample_variance(values)
+    return Verdict(0.0, "surplus" if variance > 0 else "constant", variance)
