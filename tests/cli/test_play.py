@@ -1,7 +1,6 @@
 """`heedful play`: people, the solver, random players and models in one episode each, and ways to leave it."""
 
 import io
-import zlib
 from collections.abc import Callable
 from pathlib import Path
 
@@ -326,79 +325,6 @@ class Spoken(Plain):
 class Itself:
     def __getattr__(self, name): return getattr(self, name)
 """
-
-
-@pytest.mark.parametrize(
-    ("name", "flags", "code", "sentence"),
-    [
-        ("NoRewards", [], 1, "the environment broke: ValueError: the environment gave rewards as None; expected named"),
-        ("Third", ["--by", "random"], 0, "reward: a +0.333333 ended: solved, outcome 0.5, reward 0.333"),
-        ("Nothing", [], 1, "an episode with the methods `start` and `step`, found None"),
-        ("Kind", [], 1, "an episode with the methods `start` and `step`, found the class EchoEpisode"),
-        ("Number", [], 2, "of at most 10,000 names as `actions` of the environment plain, found 5"),
-        (
-            "Number",
-            ["--by", "random"],
-            2,
-            "of at most 10,000 names as `actions` of the environment plain, found 5",
-        ),
-        ("Texts", [], 2, "a whole number from 1 to 1,000 as `actions_per_turn` of the environment plain, found 'x'"),
-        (
-            "Endless",
-            ["--by", "random"],
-            2,
-            "1 to 1,000 as `actions_per_turn` of the environment plain, found 1000000",
-        ),
-        ("Vast", [], 2, "from 1 to 1,000,000 as `turns` of the environment plain, found a int that cannot be shown."),
-        ("Never", [], 2, "a whole number from 1 to 1,000,000 as `turns` of the environment plain, found 0. Correct it"),
-        (
-            "Half",
-            ["--by", "random"],
-            2,
-            "from 1 to 1,000,000 as `turns` of the environment plain, found 2.5",
-        ),
-        ("Unread", ["--by", "random"], 2, "env: a Unread cannot be configured: Unread.knob"),
-        ("Unfinished", ["--by", "random"], 2, "The annotations of Unfinished cannot be read: SyntaxError: Forward"),
-        ("Divides", ["--by", "random"], 2, "The annotations of Divides cannot be read: ZeroDivisionError: division"),
-        (
-            "Unknown",
-            ["--by", "random"],
-            2,
-            "cannot be read: name 'nothing' is not defined. Import the type",
-        ),
-        ("Texts", ["--by", "random"], 2, "a whole number from 1 to 1,000 as `actions_per_turn`"),
-        ("Locked", [], 2, "as `tools` of the environment plain, found that it raised KeyError: 'key' (odd_members"),
-        ("Blocked", ["--by", "random"], 2, "as `actions` of the environment plain, found that it raised KeyError"),
-        ("Circle", ["--by", "random"], 2, "of at most 10,000 names as `actions` of the environment plain, found more"),
-        ("Long", ["--by", "random"], 2, "as `actions` of the environment plain, found one of 1,000,000. Shorten it."),
-        ("Tag", [], 2, "from the environment plain, found a Task with the id ['x']; a text that names the start state"),
-        ("Wide", [], 2, "found a Task with the seed 1180591620717411303424; files of episodes store 64 bits. Mend"),
-        ("Pipe", [], 2, "found that `task` raised BrokenPipeError: Broken pipe (odd_members"),
-        ("Burst", [], 2, "made without arguments, found BrokenPipeError: Broken pipe"),
-        ("Role", [], 1, "to give a role of user or tool, found 'yyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyy...yyy"),
-        ("Deep", [], 2, "to be a text, found a list that cannot be shown"),
-        ("Kinds", [], 2, "Kinds.type cannot be configured: `type` names the class. Give the field another name."),
-        ("Spoken", ["--by", "random"], 0, "plain, task echo-"),
-        ("Itself", [], 2, "found a Itself without `name`, `turns`, `task`, `episode`; `name` raised RecursionError"),
-    ],
-)
-def test_an_own_environment_with_an_odd_member_is_told_which(
-    name: str,
-    flags: list[str],
-    code: int,
-    sentence: str,
-    tmp_path: Path,
-    typed: Typed,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-) -> None:
-    module = f"odd_members_{zlib.crc32(str(tmp_path).encode())}"  # each test has a module of its own
-    (tmp_path / f"{module}.py").write_text(ODD)
-    monkeypatch.syspath_prepend(tmp_path)
-    typed("a")
-    assert cli.run(["play", f"{module}:{name}", *flags]) == code
-    told = capsys.readouterr()
-    assert sentence in " ".join((told.out + told.err).split())
 
 
 def test_a_models_words_are_weighed_against_named_references(

@@ -127,7 +127,10 @@ def test_a_study_in_a_folder_is_read_again_and_resumed_without_its_name(
         (["smoke", "--processes", "0"], "processes must be at least 1, found 0"),
         (["smoke", "--steps", "-1"], "steps must be at least 1, found -1"),
         (["smoke", "--quick"], "--quick: unknown flag"),
-        (["--job", "none.json", "--out", "x", "--seed", "1"], "Expected a job in none.json"),
+        (
+            ["--job", "none.json", "--out", "x", "--seed", "1"],
+            "at none.json, found nothing",
+        ),
         (["--job", "none.json"], "Expected heedful study --job FILE"),
     ],
 )

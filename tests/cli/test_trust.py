@@ -315,26 +315,3 @@ class Other:
 class Listed:
     p: list = None
 """
-
-
-@pytest.mark.parametrize(
-    ("flag", "name", "why"),
-    [
-        ("--filter", "half_written_own:Filter", "it cannot be imported: SyntaxError: "),
-        ("--env", ".x:Env", "expected the name of a module before the colon, found '.x'"),
-        ("--filter", ":Filter", "expected the name of a module before the colon, found ''"),
-        ("--filter", "other_own:Listed", "the settings of 'other_own:Listed' cannot be read: Listed.p has"),
-        ("--algorithm", "other_own:Other", "expected in 'other_own:Other' the members of heedful's Algorithm, found"),
-        ("--collect", "other_own:Other", "expected in 'other_own:Other' the members of heedful's Collector, found"),
-        ("--sampler", "other_own:Other", "expected in 'other_own:Other' the members of heedful's PolicySource, found"),
-        ("--parallel", "other_own:Other", "expected in 'other_own:Other' the members of heedful's DataParallel"),
-        ("--env", "other_own:Other", "Expected an environment, found a Other without `task` and `episode`."),
-    ],
-)
-def test_a_class_that_is_no_such_part_is_refused_in_a_sentence(
-    flag: str, name: str, why: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    (tmp_path / "other_own.py").write_text(OWN)
-    (tmp_path / "half_written_own.py").write_text("def f(:\n")
-    assert cli.run(["train", "echo", flag, name, "--print-config"]) == 2
-    assert why in " ".join(capsys.readouterr().err.split())

@@ -50,29 +50,3 @@ class PaysNan(Echo):
 
     def episode(self) -> Any:
         return _Sometimes(super().episode(), lambda step: replace(step, rewards={"answer": float("nan")}))
-
-
-@dataclass(frozen=True, kw_only=True)
-class PaysInfinity(Echo):
-    name = "echo_pays_infinity"
-
-    def episode(self) -> Any:
-        return _Sometimes(super().episode(), lambda step: replace(step, rewards={"answer": float("-inf")}))
-
-
-@dataclass(frozen=True, kw_only=True)
-class PaysVeryMuch(Echo):
-    """Finite rewards, of which a sum is not."""
-
-    name = "echo_pays_very_much"
-
-    def episode(self) -> Any:
-        return _Sometimes(super().episode(), lambda step: replace(step, rewards={"answer": 1.5e308}))
-
-
-@dataclass(frozen=True, kw_only=True)
-class ScoresNan(Echo):
-    name = "echo_scores_nan"
-
-    def episode(self) -> Any:
-        return _Sometimes(super().episode(), lambda step: replace(step, outcome=float("nan")))

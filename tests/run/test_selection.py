@@ -130,32 +130,6 @@ def test_the_memory_comes_back_from_json_as_it_was() -> None:
     }  # fmt: skip
 
 
-@pytest.mark.parametrize(
-    ("field", "value"),
-    [
-        *(("visits", "3"), ("skips", -1), ("trained", True), ("last_trained", 0.5)),
-        *(("earlier", [[*visit, True]]) for visit in (("a", 1.0, 0.0), (2, 1e300, 0.0), (2, 1.0, float("nan")))),
-    ],
-)
-def test_a_memory_of_other_types_is_refused(field: str, value: object) -> None:
-    memory = TaskMemory()
-    memory.observe(0, [group("a", *ones(1))], [[1.0, 0.0]], [KEPT])
-    state = memory.state()
-    state["a"][field] = value
-    with pytest.raises(TypeError, match=f"`{field}` of a"):
-        TaskMemory().load_state(state)
-
-
-@pytest.mark.parametrize(("field", "whole"), [("successes", "episodes"), ("trained", "visits"), ("skips", "visits")])
-def test_a_memory_that_contradicts_itself_is_refused(field: str, whole: str) -> None:
-    memory = TaskMemory()
-    memory.observe(0, [group("a", *ones(1))], [[1.0, 0.0]], [KEPT])
-    state = memory.state()
-    state["a"][field] = 99
-    with pytest.raises(TypeError, match=rf"a has 99 {field} in \d+ {whole}"):
-        TaskMemory().load_state(state)
-
-
 def test_the_past_of_a_task_enters_a_filter_that_learns_from_it() -> None:
     filter = Shrunken(like=TopK(k=1), discount=0.8)
     selection = Selection(filter, memory=TaskMemory())

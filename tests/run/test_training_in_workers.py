@@ -48,15 +48,3 @@ def test_a_run_on_a_server_has_the_episodes_of_one_without(config: TrainConfig, 
     for step in range(3):
         here = read_rollouts(alone.folder.rollouts(step)).groups
         assert here == read_rollouts(there.folder.rollouts(step)).groups
-
-
-@pytest.mark.parametrize(
-    ("setting", "value", "sentence"),
-    [
-        ("env_workers", -1, "env_workers must be at least 0, found -1"),
-        ("env_timeout", -2.0, "env_timeout must be a number of seconds of at least 0"),
-    ],
-)
-def test_what_cannot_be_isolated_so_is_refused(setting: str, value: float, sentence: str) -> None:
-    with pytest.raises(ValueError, match=sentence):
-        TrainConfig(**{setting: value})

@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import shlex
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import suppress
 from typing import Any
 
 from heedful.boundary import from_json, to_json, trust_flags
@@ -22,11 +23,13 @@ OWN = ("threads", "device")
 MOST_EDITS = 6
 
 
-def refuse_edits(written: object, config: TrainConfig, folder: RunFolder, typed: Collection[str]) -> None:
+def refuse_edits(
+    written: Mapping[str, Any] | None, config: TrainConfig, folder: RunFolder, typed: Collection[str]
+) -> None:
     """Compare a configuration with the one that a checkpoint was written under.
 
     Args:
-        written: the configuration in the checkpoint, as JSON; anything else than an object is of an older version.
+        written: the configuration in the checkpoint, as JSON; `None` in one of an older version.
         config: the configuration to go on with.
         folder: the run's folder, for the sentence.
         typed: dotted names of the settings that the user typed. Their parts are typed, too.
@@ -34,22 +37,20 @@ def refuse_edits(written: object, config: TrainConfig, folder: RunFolder, typed:
     Raises:
         ValueError: settings differ that were not typed.
     """
-    if not isinstance(written, Mapping):
+    if written is None:
         return
-    before, now = dict(_flat(_completed(written))), dict(_flat(to_json(config)))
-    edits = [
-        (name, before.get(name), now.get(name))
-        for name in dict.fromkeys([*before, *now])
-        if now.get(name) != before.get(name) and not any(_part_of(name, each) for each in (*FREE, *typed))
-    ]
+    with suppress(ValueError):  # a setting is gone: the comparison names it
+        written = to_json(from_json(TrainConfig, written))  # with the defaults of settings that are younger
+    before, now = dict(_flat(written)), dict(_flat(to_json(config)))
+    free = (*FREE, *typed)
+    edits = [name for name in _different(before, now) if not any(f"{name}.".startswith(f"{each}.") for each in free)]
     if edits:
-        shown = "; ".join(f"{name} {_shown(after)}, was {_shown(before)}" for name, before, after in edits[:MOST_EDITS])
-        more = f"; and {len(edits) - MOST_EDITS} more" if len(edits) > MOST_EDITS else ""
-        flag = f"--{edits[0][0].replace('_', '-')}"
+        flag = f"--{edits[0].replace('_', '-')}"
+        told = _listed([f"{name} {_shown(now.get(name))}, was {_shown(before.get(name))}" for name in edits])
         raise ValueError(
             f"Expected the settings under which the last checkpoint of {folder.path} was written, found others in "
-            f"{folder.config}: {shown}{more}. Change them back. To go on with another setting, type it: heedful train "
-            f"--resume {folder.path} {flag} {_shown(edits[0][2])}"
+            f"{folder.config}: {told}. Change them back. To go on with another setting, type it: heedful train "
+            f"--resume {folder.path} {flag} {_shown(now.get(edits[0]))}"
         )
 
 
@@ -72,13 +73,10 @@ def refuse_other_ranks(by_rank: Sequence[Mapping[str, Any]]) -> None:
     """Raise ValueError where a rank has other settings than rank 0: each would learn in its own way."""
     first = by_rank[0]
     for rank, its in enumerate(by_rank):
-        names = [name for name in dict.fromkeys([*first, *its]) if first.get(name) != its.get(name)]
-        if names:
-            pairs = [(name, _shown(its.get(name)), _shown(first.get(name))) for name in names[:MOST_EDITS]]
-            shown = "; ".join(f"{name} {found}, not {expected}" for name, found, expected in pairs)
-            more = f"; and {len(names) - MOST_EDITS} more" if len(names) > MOST_EDITS else ""
+        if names := _different(first, its):
+            told = _listed([f"{name} {_shown(its.get(name))}, not {_shown(first.get(name))}" for name in names])
             raise ValueError(
-                f"Expected the settings of process 0 in every process, found others in process {rank}: {shown}{more}. "
+                f"Expected the settings of process 0 in every process, found others in process {rank}: {told}. "
                 "Start all processes with one command line and one version of heedful."
             )
 
@@ -98,16 +96,13 @@ def refuse_to_begin_anew(folder: RunFolder, config: TrainConfig) -> None:
         )
 
 
-def _completed(written: Mapping[str, Any]) -> Mapping[str, Any]:
-    """The configuration with the defaults of settings that did not exist when it was written."""
-    try:
-        return to_json(from_json(TrainConfig, written))
-    except ValueError:  # a setting is gone: the comparison names it
-        return written
+def _different(one: Mapping[str, Any], other: Mapping[str, Any]) -> list[str]:
+    return [name for name in dict.fromkeys([*one, *other]) if one.get(name) != other.get(name)]
 
 
-def _part_of(name: str, whole: str) -> bool:
-    return name == whole or name.startswith(f"{whole}.")
+def _listed(found: Sequence[str]) -> str:
+    more = f"; and {len(found) - MOST_EDITS} more" if len(found) > MOST_EDITS else ""
+    return "; ".join(found[:MOST_EDITS]) + more
 
 
 def _flat(tree: Mapping[str, Any], above: str = "") -> Iterator[tuple[str, Any]]:

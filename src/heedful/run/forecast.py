@@ -27,8 +27,6 @@ VALUES_PER_STATE = 17
 Korthikanti et al. 2022, equation 1, without the attention scores, which fused attention does not keep."""
 LOGIT_BLOCKS = 3
 """Logits, their log softmax and its gradient, in float32."""
-LOOKED_AT = 10_000
-"""Steps of the future that are looked at one by one after each step. A run may have any number."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,34 +161,23 @@ def memory_of_step(shape: ModelShape, config: TrainConfig, prompt: int, *, refer
 def time_left(config: TrainConfig, step: int, seconds: Mapping[str, float]) -> float:
     """Seconds from the end of this step to the end of the run, from the stages of this step.
 
-    Collecting, updating and storing recur at every step. An evaluation recurs where one is due. A measurement recurs
-    where one is due: a full one as long as this step's, if that was a full one, and a cheap one in proportion to its
-    part of the share. Other stages, such as gradients, recur at every step in which they are due. The next
-    `LOOKED_AT` steps stand for all that follow.
+    Collecting, updating and storing recur at every step. An evaluation recurs where one is due, and gradients at every
+    step in which they are due. Measurements cost in the mean what this one may read, for each step that pays for it.
     """
-    asked, following = config.diagnostics, range(step + 1, config.steps)
-    later = following[:LOOKED_AT]
-    evaluations = [version for version in config.evaluation.at(config.steps) if version > step]
-    evaluating = seconds.get("evaluate", 0.0) * len(evaluations)
-    if not later:
-        return evaluating
-    every = {name: spent for name, spent in seconds.items() if name not in ("evaluate", "diagnose", "gradients")}
-    left = sum(every.values()) * len(later)
-    if config.gradients.every:
-        left += seconds.get("gradients", 0.0) * sum(number % config.gradients.every == 0 for number in later)
-    if asked.enabled:
-        paid = [_weight(config, number) for number in (step, *later)]
-        left += seconds.get("diagnose", 0.0) / paid[0] * sum(paid[1:]) if paid[0] else 0.0
-    return left * (len(following) / len(later)) + evaluating
-
-
-def _weight(config: TrainConfig, step: int) -> float:
-    """The size of the measurement at a step, in steps whose share it may read. 0 where none is due."""
-    asked = config.diagnostics
-    full = step % asked.full_every == 0
-    if not full and step % asked.every:
-        return 0.0
-    return steps_paid_for(step, asked.every, asked.full_every, full=full)
+    asked, following = config.diagnostics, config.steps - step - 1
+    left = 0.0
+    for stage, spent in seconds.items():
+        times = float(following)
+        if stage == "evaluate":
+            times = sum(version > step for version in config.evaluation.at(config.steps))
+        elif stage == "gradients":
+            every = config.gradients.every
+            times = (config.steps - 1) // every - step // every
+        elif stage == "diagnose" and asked.enabled:
+            full = step % asked.full_every == 0
+            times /= steps_paid_for(step, asked.every, asked.full_every, full=full)
+        left += spent * times
+    return left
 
 
 def sentence_after(config: TrainConfig, step: int, seconds: Mapping[str, float]) -> str:

@@ -110,17 +110,14 @@ def assemble(
     world: World | None = None,
 ) -> Parts:
     """Everything a run needs, from its configuration and a checkpoint to resume from. Called on each rank."""
-    if config.sampling.greedy:
-        raise ValueError(
-            "sampling.greedy is for playing: in training the members of a group would differ by the environment's "
-            "noise alone, if at all"
-        )
     torch.set_num_threads(config.threads)
     world = world or World(device=pick_device(config.device))
     with world.local_rank_0_first():
         model, tokenizer = load_policy(config, world.device, progress)
     world.broadcast_weights(cast(torch.nn.Module, model))
-    _refuse_idle_vision(config, model)
+    for applies, sentence in _contradictions(config, model):
+        if applies:
+            raise ValueError(sentence)
     renderer = renderer_of(config, model, tokenizer)
     adapters = Adapters(model, config.lora, derive(config.seed, "lora")) if config.lora.rank > 0 else None
     # The reference of KL is the policy before any update, also when the run resumes. LoRA needs no copy.
@@ -198,11 +195,6 @@ def assemble(
 def _diagnostician(config: TrainConfig, model: PreTrainedModel, renderer: Renderer, world: World) -> Diagnostician:
     """The diagnostician, which scores with the policy's own model. Rank 0 alone loads the judges."""
     asked, judge = config.diagnostics, None
-    if asked.judge is not None and first_images(config.env):
-        raise ValueError(
-            f"A judge reads text alone (--diagnostics.judge), and the observations of {config.env.name} hold pictures. "
-            "Leave the judge out, or choose an observation in text, such as --env.observation both."
-        )
     if asked.enabled and world.is_rank_0:
         load_text_judge()  # now, so that the first step's time is that of a step
         if asked.judge is not None:
@@ -246,29 +238,39 @@ def load_policy(
     return load_model(model_name, device, config.dtype, config.vision)
 
 
-def _refuse_idle_vision(config: TrainConfig, model: PreTrainedModel) -> None:
-    """Raise ValueError for settings of vision that the model cannot follow."""
-    asked, plain = config.vision, VisionConfig()
-    if asked != plain and vision_of(model) is None:
-        raise ValueError(
-            f"--vision sets how a model sees, and {type(model).__name__} reads text alone. Leave its settings out, or "
-            "give a model that sees."
-        )
-    if asked.tower == "trained" and config.lora.rank > 0:
-        raise ValueError(
-            "--vision.tower trained trains the weights that see, and LoRA (--lora.rank) trains its additions alone. "
-            "Choose one of them."
-        )
-    if config.parallel.sharded and vision_of(model) is not None:
-        raise ValueError(
-            f"--parallel fsdp2 shards the model, and {type(model).__name__} sees: pictures cannot be read by shards "
-            "yet; use --parallel data"
-        )
-    if config.model == "seedling" and replace(asked, tower=plain.tower) != plain:
-        raise ValueError(
-            "vision.least_pixels and vision.most_pixels are for loaded models. A seedling reads its pictures as they "
-            "are: set their size with --env.cell."
-        )
+def _contradictions(config: TrainConfig, model: PreTrainedModel) -> Iterator[tuple[bool, str]]:
+    """What a loaded model and the settings demand of each other: whether it is broken, and the sentence."""
+    asked, plain, kind, sees = config.vision, VisionConfig(), type(model).__name__, vision_of(model) is not None
+    yield (
+        config.sampling.greedy,
+        "sampling.greedy is for playing: in training the members of a group would differ by the environment's noise "
+        "alone, if at all",
+    )
+    yield (
+        asked != plain and not sees,
+        f"--vision sets how a model sees, and {kind} reads text alone. Leave its settings out, or give a model that "
+        "sees.",
+    )
+    yield (
+        asked.tower == "trained" and config.lora.rank > 0,
+        "--vision.tower trained trains the weights that see, and LoRA (--lora.rank) trains its additions alone. Choose "
+        "one of them.",
+    )
+    yield (
+        config.parallel.sharded and sees,
+        f"--parallel fsdp2 shards the model, and {kind} sees: pictures cannot be read by shards yet; use --parallel "
+        "data",
+    )
+    yield (
+        config.model == "seedling" and replace(asked, tower=plain.tower) != plain,
+        "vision.least_pixels and vision.most_pixels are for loaded models. A seedling reads its pictures as they are: "
+        "set their size with --env.cell.",
+    )
+    yield (
+        config.diagnostics.judge is not None and bool(first_images(config.env)),
+        f"A judge reads text alone (--diagnostics.judge), and the observations of {config.env.name} hold pictures. "
+        "Leave the judge out, or choose an observation in text, such as --env.observation both.",
+    )
 
 
 def beginner_of(config: TrainConfig, device: torch.device) -> Beginner:

@@ -18,7 +18,7 @@ from rich.text import Text
 
 from heedful.boundary.foreign_text import shown
 from heedful.console import SafeConsole
-from heedful.diagnostics.catalogue import LIVE_COLUMNS, Column, entry_of, mark_of
+from heedful.diagnostics.catalogue import LIVE_COLUMNS, entry_of, mark_of
 from heedful.models.chat.replies import Tags
 from heedful.types import Metric, Trajectory
 
@@ -102,8 +102,12 @@ class TerminalView:
 
     def _row(self, step: int, by_name: Mapping[str, Metric]) -> tuple[str, ...]:
         for column in LIVE_COLUMNS:
-            if column.metric in by_name or not _measured_sometimes(column):
-                self._cells[column.heading] = _cell(column, by_name)
+            entry = entry_of(column.metric)
+            keeps = entry is not None and entry.cadence != "step"  # between two measurements the last value stays
+            if column.metric in by_name or not keeps:
+                names = (column.metric, column.ceiling) if column.ceiling else (column.metric,)
+                values = (_number(by_name.get(name, Metric(name, None)), column.digits) for name in names)
+                self._cells[column.heading] = " / ".join(values)
         now = time.perf_counter()
         pace = (now - self._began) / (step + 1 - self._start)
         seconds, self._last = now - self._last, now
@@ -184,17 +188,6 @@ def episode_text(trajectory: Trajectory, tags: Tags) -> Text:
     outcome = "never scored" if trajectory.outcome is None else f"outcome {trajectory.outcome:g}"
     text.append(f"[{trajectory.ending.value}, {outcome}]", style="dim")
     return text
-
-
-def _measured_sometimes(column: Column) -> bool:
-    """Whether the table keeps the last value at the steps between two measurements."""
-    entry = entry_of(column.metric)
-    return entry is not None and entry.cadence != "step"
-
-
-def _cell(column: Column, by_name: Mapping[str, Metric]) -> str:
-    names = (column.metric, column.ceiling) if column.ceiling else (column.metric,)
-    return " / ".join(_number(by_name.get(name, Metric(name, None)), column.digits) for name in names)
 
 
 def _number(metric: Metric, digits: int = 3) -> str:

@@ -1,7 +1,6 @@
 """What a name means: runs, checkpoints, models and environments, told apart without loading any of them."""
 
 import json
-import os
 from pathlib import Path
 
 import pytest
@@ -107,22 +106,7 @@ def test_a_damaged_configuration_is_named(tmp_path: Path) -> None:
         find_subject(str(folder.path))
 
 
-def test_a_configuration_in_another_encoding_is_told_and_not_taken_for_no_run(tmp_path: Path) -> None:
-    folder = run_folder(tmp_path / "run", [10], {})
-    folder.config.write_text(folder.config.read_text(), encoding="utf-16")
-    for name in (folder.path, folder.checkpoint(10)):
-        with pytest.raises(ValueError, match=r"JSON in .*run.config\.json, found bytes that are no UTF-8 text"):
-            find_subject(str(name))
-
-
 def test_from_python_a_step_is_a_number_too(tmp_path: Path) -> None:
     folder = run_folder(tmp_path / "run", [10, 20], {})
     with pytest.raises(ValueError, match=r"one of the steps kept in .* \(10, 20\), found '15'"):
         evaluate(folder.path, checkpoint=15, show=False)
-
-
-def test_a_run_in_a_folder_of_bytes_that_are_no_letters_is_told_so(tmp_path: Path) -> None:
-    run = RunFolder(tmp_path / os.fsdecode(b"r\xff"))
-    with pytest.raises(ValueError, match="Expected a path of UTF-8 letters, found") as raised:
-        choose_checkpoint(run, preset("echo"), "last")
-    assert "Delete" not in str(raised.value)

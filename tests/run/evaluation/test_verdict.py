@@ -9,7 +9,6 @@ from pathlib import Path
 
 import pytest
 
-from heedful.report.record import stored_sentences
 from heedful.run.config import TrainConfig
 from heedful.run.evaluation.verdict import Conclusion, _doubt, conclude, shown
 from heedful.storage import RunFolder, write_rollouts
@@ -337,11 +336,3 @@ def test_that_no_alarm_was_raised_is_said_of_those_that_could_be(tmp_path: Path)
     silent = Folder(tmp_path / "silent")
     silent.write(0, Metric("alarm/reward_blind", None, why="no progress"))
     assert not any("alarm" in sentence for sentence in silent.conclude().sentences)
-
-
-@pytest.mark.parametrize("content", ['{"sentences": 5}', "[1]", "5", '"abc"', '{"sentences": [1, null]}'])
-def test_a_damaged_conclusion_is_a_sentence(content: str, tmp_path: Path) -> None:
-    (tmp_path / "verdict.json").write_text(content)
-    with pytest.raises(ValueError, match=r"Expected .* in .*verdict\.json"):
-        stored_sentences(tmp_path / "verdict.json")
-    assert stored_sentences(tmp_path / "none.json") == ()

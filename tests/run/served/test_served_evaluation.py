@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-import io
 import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
-from rich.console import Console
 
 from fake_server import FakeServer, Fault, ModelBrain, counting, fake_server
 from heedful import cli
 from heedful.envs.toys.echo import EchoEpisode
-from heedful.run.served.evaluation import ProgressLine, others
+from heedful.run.served.evaluation import others
 from heedful.run.served.journal import Totals
 from heedful.storage import RunFolder, held, read_metrics, read_rollouts
 from ports import nobody_at
@@ -192,10 +190,6 @@ def test_an_evaluation_goes_on_with_the_same_settings_only(capsys: pytest.Captur
         assert evaluate(server, "--out", "other") == 2
         assert "Expected a new folder" in capsys.readouterr().err
         assert [entry.name for entry in Path("other").iterdir()] == ["notes.txt"]
-        for content in ("[1]", '{"settings": 5, "served": {}}', "[" * 10**5, "\x00"):
-            Path("other/evaluation.json").write_text(content)
-            assert evaluate(server, "--out", "other") == 2
-            assert "Expected a new folder" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("kind", ["complete", "refused", "interrupted"])
@@ -322,15 +316,6 @@ def test_words_of_a_served_model_need_a_server(capsys: pytest.CaptureFixture[str
     assert "--model-name is for a served model" in capsys.readouterr().err
     assert cli.run(["eval", "echo", "--server", "http://127.0.0.1:1"]) == 2
     assert "--server needs --model-name" in capsys.readouterr().err
-
-
-def test_progress_is_a_line_now_and_then_where_there_is_no_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
-    clock, shown = [0.0], io.StringIO()
-    monkeypatch.setattr("heedful.run.served.evaluation.time.monotonic", lambda: clock[0])
-    with ProgressLine(Console(file=shown), "sampled", lambda: f"{clock[0]:g} replies") as tell:
-        for clock[0] in (1.0, 29.0, 31.0, 60.0, 62.0):
-            tell()
-    assert shown.getvalue().splitlines() == ["sampled", "sampled: 31 replies", "sampled: 62 replies"]
 
 
 def test_help_shows_the_settings_of_a_served_model(capsys: pytest.CaptureFixture[str]) -> None:

@@ -7,9 +7,10 @@ evaluation goes on in its folder and asks for no reply twice.
 from __future__ import annotations
 
 import json
+import re
 import time
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import ExitStack, suppress
+from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import asdict, dataclass, replace
 from itertools import count
 from pathlib import Path
@@ -18,7 +19,7 @@ from typing import Any
 from rich.console import Console
 
 from heedful.boundary import cut, to_json
-from heedful.boundary.foreign_text import clean_line
+from heedful.boundary.foreign_text import clean_line, listed
 from heedful.boundary.jsontext import read_json
 from heedful.diagnostics.behaviour_metrics import behaviour
 from heedful.diagnostics.unavailable import unavailable
@@ -28,13 +29,13 @@ from heedful.protocols import Environment, Policy
 from heedful.report import write_report
 from heedful.rollout import isolated
 from heedful.run.evaluation.held_out import (
-    Baselines,
     broken_sentence,
     evaluation_metrics,
     evaluation_seed,
     measure_baselines,
     play_tasks,
 )
+from heedful.run.evaluation.verdict import shown
 from heedful.run.served.journal import JournaledPolicy, ReplyJournal, Totals
 from heedful.run.served.model import NO_IDS, ServedModel
 from heedful.run.served.settings import FREE, ServedSettings
@@ -44,11 +45,8 @@ from heedful.types import Group, Metric
 
 RECORD = "evaluation.json"
 VERSION = 1
-_LINE_EVERY = 30.0
-"""Seconds between two lines of progress where there is no terminal."""
-
-_MOST_NAMED = 5
-"""Most models that a sentence names."""
+LINE_EVERY = 30.0
+"""Seconds between two lines of progress."""
 
 _OF_IDS = ("length/reasoning_tokens", "length/response_tokens", "format/trailing_tokens", "text/distinct_thoughts")
 """Metrics that count token ids."""
@@ -75,121 +73,115 @@ def evaluate_served(
     `evals/<environment>-<model>-<n>`. With `take_over` the lock of a process on another host is taken over. Raises
     ValueError if `out` holds something else, or if another process is at work there.
     """
-    record = _record(model, settings)
+    kept = {name: value for name, value in to_json(settings).items() if name not in FREE}
+    record = {"version": VERSION, "served": dict(model.description), "settings": kept, "complete": False}
     if out is not None:
-        _check_same(out, record)  # before the lock, which makes the folder
+        _refuse_another(out, record)  # before the lock, which makes the folder
     with isolated(settings.env, settings.env_workers, settings.env_timeout) as env, ExitStack() as until_the_end:
-        path = _claimed(model, env.name) if out is None else out
-        until_the_end.enter_context(held(path, console.print, take_over))
-        _check_same(path, record)
-        folder = _begin(model, settings, path, record)
-        console.print(f"Writing to {folder.path}. An interrupted evaluation goes on with --out {folder.path}.")
-        journal = ReplyJournal(folder.path / "replies.jsonl")
+        if out is None:
+            name = re.sub(r"[^\w.-]", "-", model.name).strip("-.")
+            out = claim_folder(Path("evals") / f"{env.name}-{name}-{number}" for number in count(1))
+        until_the_end.enter_context(held(out, console.print, take_over))
+        _refuse_another(out, record)
+        folder = RunFolder(out)
+        config = {**to_json(settings), "server": model.facts.url, "model_name": model.name}
+        served = {"served": {**model.description, "settings": model.facts.settings}}
+        for path, tree in (
+            (folder.config, config),
+            (folder.environment, describe_environment("server", 1) | served),
+            (out / RECORD, record),
+        ):
+            write_whole(path, json.dumps(tree, indent=1) + "\n")
+        console.print(f"Writing to {out}. An interrupted evaluation goes on with --out {out}.")
+        journal = ReplyJournal(out / "replies.jsonl")
         try:
             if journal.found:
                 console.print(f"Going on: {journal.found} replies are here already.")
-            return _Evaluating(model, settings, env, folder, journal, console).run()
+            sampled = _play(model, settings, env, journal, console, "sampled", settings.samples)
+            greedy = _play(model, settings, env, journal, console, "greedy", 1) if settings.greedy else None
+            console.print("random player, and search of the best fixed sequence on training tasks")
+            baselines = measure_baselines(env, settings.split, settings.tasks, settings.search_tasks)
         finally:
             journal.close()
-
-
-@dataclass(frozen=True, slots=True)
-class _Evaluating:
-    """One evaluation in progress."""
-
-    model: ServedModel
-    settings: ServedSettings
-    env: Environment
-    folder: RunFolder
-    journal: ReplyJournal
-    console: Console
-
-    def run(self) -> ServedEvaluation:
-        sampled = self._play("sampled", self.settings.samples)
-        greedy = self._play("greedy", 1) if self.settings.greedy else None
-        self.console.print("random player, and search of the best fixed sequence on training tasks")
-        settings = self.settings
-        baselines = measure_baselines(self.env, settings.split, settings.tasks, settings.search_tasks)
-        return self._conclude(sampled, greedy, baselines)
-
-    def _play(self, kind: str, samples: int) -> list[Group]:
-        settings, env = self.settings, self.env
-        tasks = evaluation_tasks(env, settings.split, settings.tasks)
-        sampling = settings.collect.sampling(replace(settings.sampling, greedy=kind == "greedy"))
-        with ProgressLine(self.console, f"{kind}, {len(tasks)} tasks x {samples}", self._said) as tell:
-
-            def policy_of(seed: int) -> Policy:
-                return JournaledPolicy(self.model.policy(sampling, seed), self.journal, f"{kind}/{seed}", tell)
-
-            groups = play_tasks(
-                policy_of,
-                evaluation_seed(settings.seed, kind, 0),
-                env,
-                tasks,
-                samples=samples,
-                at_once=settings.at_once,
-                context=settings.context,
-                collect=settings.collect,
-            )
-        return text_alone(groups) if self.model.text_only else groups
-
-    def _said(self) -> str:
-        totals = self.journal.totals
-        price = cost(totals, self.settings)
-        paid = "" if price is None else f", cost {price:.4g}"
-        return f"{totals.replies} replies, tokens {totals.prompt_tokens:,} in, {totals.sampled_tokens:,} out{paid}"
-
-    def _conclude(
-        self, sampled: Sequence[Group], greedy: Sequence[Group] | None, baselines: Baselines
-    ) -> ServedEvaluation:
-        """Write the rollouts, the metrics, the sentences and the page. Then the journal is not needed any more."""
-        folder, split = self.folder, self.settings.split
-        write_rollouts(folder.rollouts(0), 0, split, sampled, None, self.env.name)
+        split, totals = settings.split, journal.totals
+        write_rollouts(folder.rollouts(0), 0, split, sampled, None, env.name)
         if greedy is not None:
-            write_rollouts(folder.rollouts(0, of=f"{split}_greedy"), 0, split, greedy, None, self.env.name)
-        missing = dict.fromkeys(_OF_IDS, NO_IDS) if self.model.text_only else {}
+            write_rollouts(folder.rollouts(0, of=f"{split}_greedy"), 0, split, greedy, None, env.name)
+        missing = dict.fromkeys(_OF_IDS, NO_IDS) if model.text_only else {}
         metrics = evaluation_metrics(f"eval/{split}", sampled, greedy, baselines)
         folder.metrics.unlink(missing_ok=True)
         tracker = JsonlTracker(folder.metrics)
         tracker.write(0, [*metrics, *unavailable(behaviour(sampled), missing)])
         tracker.close()
-        totals = self.journal.totals
         sentences = (
-            *self._sentences(metrics, sampled),
-            *others(totals, self.model.name),
-            *spent(totals, self.settings),
+            *_sentences(model, settings, metrics, sampled),
+            *others(totals, model.name),
+            *spent(totals, settings),
         )
         verdict = {"sentences": sentences, "regime": "", "figures": {}}
         write_whole(folder.verdict, json.dumps(verdict, ensure_ascii=False, indent=1) + "\n")
         write_report(folder)
-        record = _record(self.model, self.settings) | {"complete": True, "totals": asdict(totals)}
-        write_whole(folder.path / RECORD, json.dumps(record, indent=1) + "\n")
-        self.journal.remove()
-        return ServedEvaluation(folder, tuple(metrics), baselines.sequence, totals, sentences)
-
-    def _sentences(self, metrics: Sequence[Metric], sampled: Sequence[Group]) -> list[str]:
-        said = self.model.description
-        found = [f"{said['model']} at {said['url']} ({said['server']}; {said['dialect']})."]
-        values = {metric.name.split("/")[2]: metric for metric in metrics if metric.name.endswith("/success")}
-        rates = [f"{kind} {_rate(values[kind])}" for kind in ("sampled", "greedy", "random", "fixed")]
-        found.append(f"Success on {self.settings.tasks} tasks of {self.settings.split}: {', '.join(rates)}.")
-        broken = broken_sentence(sampled, "sampled")
-        if broken:
-            found.append(broken)
-        if self.model.text_only:
-            found.append("No metric of ids or log-probabilities is here, because the server returned text alone.")
-        elif self.settings.sampling.temperature != 1 and not self.model.keeps_logprobs:
-            found.append(
-                "No log-probabilities were stored: the server does not show that they belong to the temperature."
-            )
-        return found
+        whole = record | {"complete": True, "totals": asdict(totals)}
+        write_whole(out / RECORD, json.dumps(whole, indent=1) + "\n")
+        journal.remove()  # its replies are in the rollouts now
+    return ServedEvaluation(folder, tuple(metrics), baselines.sequence, totals, sentences)
 
 
-def cost(totals: Totals, settings: ServedSettings) -> float | None:
-    """The price of all tokens so far. `None` without prices."""
-    if settings.price_in is None or settings.price_out is None:
-        return None
-    return (totals.prompt_tokens * settings.price_in + totals.sampled_tokens * settings.price_out) / 1e6
+def _play(
+    model: ServedModel,
+    settings: ServedSettings,
+    env: Environment,
+    journal: ReplyJournal,
+    console: Console,
+    kind: str,
+    samples: int,
+) -> list[Group]:
+    """The episodes of one kind, with replies of the journal where it has them."""
+    tasks = evaluation_tasks(env, settings.split, settings.tasks)
+    sampling = settings.collect.sampling(replace(settings.sampling, greedy=kind == "greedy"))
+    stage = f"{kind}, {len(tasks)} tasks x {samples}"
+    console.print(stage)
+    said = [time.monotonic()]
+
+    def tell() -> None:
+        """A line now and then, in a terminal and in a log."""
+        if time.monotonic() - said[0] >= LINE_EVERY:
+            said[0] = time.monotonic()
+            console.print(f"{stage}: {' '.join(spent(journal.totals, settings))}")
+
+    def policy_of(seed: int) -> Policy:
+        return JournaledPolicy(model.policy(sampling, seed), journal, f"{kind}/{seed}", tell)
+
+    groups = play_tasks(
+        policy_of,
+        evaluation_seed(settings.seed, kind, 0),
+        env,
+        tasks,
+        samples=samples,
+        at_once=settings.at_once,
+        context=settings.context,
+        collect=settings.collect,
+    )
+    return text_alone(groups) if model.text_only else groups
+
+
+def _sentences(
+    model: ServedModel, settings: ServedSettings, metrics: Sequence[Metric], sampled: Sequence[Group]
+) -> list[str]:
+    said = model.description
+    values = {metric.name.split("/")[2]: metric for metric in metrics if metric.name.endswith("/success")}
+    rates = ", ".join(f"{kind} {shown(values[kind])}" for kind in ("sampled", "greedy", "random", "fixed"))
+    found = [
+        f"{said['model']} at {said['url']} ({said['server']}; {said['dialect']}).",
+        f"Success on {settings.tasks} tasks of {settings.split}: {rates}.",
+    ]
+    if broken := broken_sentence(sampled, "sampled"):
+        found.append(broken)
+    if model.text_only:
+        found.append("No metric of ids or log-probabilities is here, because the server returned text alone.")
+    elif settings.sampling.temperature != 1 and not model.keeps_logprobs:
+        found.append("No log-probabilities were stored: the server does not show that they belong to the temperature.")
+    return found
 
 
 def spent(totals: Totals, settings: ServedSettings) -> list[str]:
@@ -204,112 +196,39 @@ def spent(totals: Totals, settings: ServedSettings) -> list[str]:
     ]
     if totals.uncounted:
         found.append(f"The server named no tokens for {totals.uncounted} replies, so tokens and cost are too low.")
-    price = cost(totals, settings)
-    if price is not None:
+    if settings.price_in is not None and settings.price_out is not None:
+        price = (totals.prompt_tokens * settings.price_in + totals.sampled_tokens * settings.price_out) / 1e6
         found.append(f"Cost: {price:.4g}, at {settings.price_in:g} and {settings.price_out:g} per million tokens.")
     return found
 
 
 def others(totals: Totals, asked: str) -> list[str]:
     """A sentence about replies of models with another name than the one that was asked for."""
-    found = [(name, replies) for name, replies in totals.models.items() if name != asked]
+    found = sorted(((name, replies) for name, replies in totals.models.items() if name != asked))
     if not found:
         return []
-    found.sort(key=lambda each: (-each[1], each[0]))  # answers come in any order
-    first = ", ".join(f"{cut(clean_line(name), 80)} ({replies:,})" for name, replies in found[:_MOST_NAMED])
-    more = f", and {len(found) - _MOST_NAMED:,} others" if len(found) > _MOST_NAMED else ""
+    found.sort(key=lambda each: -each[1])  # answers come in any order
+    names = listed((f"{cut(clean_line(name), 80)} ({replies:,})" for name, replies in found), 5)
     several = " So the figures may mix several models." if len(totals.models) > 1 else ""
     return [
-        f"Expected replies of {asked}, found other names in the server's answers (replies): {first}{more}."
+        f"Expected replies of {asked}, found other names in the server's answers (replies): {names}."
         f"{several} Give --model-name the name of the one that you mean."
     ]
 
 
-def _rate(metric: Metric) -> str:
-    if not isinstance(metric.value, int | float):
-        return f"unknown ({metric.why})"
-    interval = "" if metric.low is None or metric.high is None else f" [{metric.low:.3f}, {metric.high:.3f}]"
-    return f"{metric.value:.3f}{interval}"
-
-
-def _claimed(model: ServedModel, env: str) -> Path:
-    name = "".join(letter if letter.isalnum() or letter in "._-" else "-" for letter in model.name).strip("-.")
-    return claim_folder(Path("evals") / f"{env}-{name}-{number}" for number in count(1))
-
-
-def _begin(model: ServedModel, settings: ServedSettings, path: Path, record: Mapping[str, Any]) -> RunFolder:
-    folder = RunFolder(path)
-    config = {**to_json(settings), "server": model.facts.url, "model_name": model.name}
-    write_whole(folder.config, json.dumps(config, indent=1) + "\n")
-    write_whole(folder.environment, json.dumps(_surroundings(model), indent=1) + "\n")
-    write_whole(path / RECORD, json.dumps(record, indent=1) + "\n")
-    return folder
-
-
-def _surroundings(model: ServedModel) -> Mapping[str, Any]:
-    return {**describe_environment("server", 1), "served": {**model.description, "settings": model.facts.settings}}
-
-
-def _record(model: ServedModel, settings: ServedSettings) -> dict[str, Any]:
-    kept = {name: value for name, value in to_json(settings).items() if name not in FREE}
-    return {"version": VERSION, "served": dict(model.description), "settings": kept, "complete": False}
-
-
-def _stored(path: Path) -> dict[str, Any]:
-    """The record of an evaluation in a file that may be anybody's. Empty if it is none."""
-    with suppress(OSError, ValueError):
-        tree = read_json(path)
-        if isinstance(tree, dict) and all(isinstance(tree.get(name), dict) for name in ("settings", "served")):
-            return tree
-    return {}
-
-
-def _check_same(path: Path, record: Mapping[str, Any]) -> None:
+def _refuse_another(path: Path, record: Mapping[str, Any]) -> None:
     """Refuse a folder that is neither new nor that of this evaluation, interrupted."""
-    if path.exists() and not path.is_dir():
-        raise ValueError(f"Expected a folder for the evaluation at {path}, found a file. Give another --out.")
-    if not path.is_dir() or all(entry.name == LOCK for entry in path.iterdir()):
+    if not path.exists() or (path.is_dir() and all(entry.name == LOCK for entry in path.iterdir())):
         return
-    stored = _stored(path / RECORD)
-    if not stored:
+    if not (path / RECORD).is_file():
         raise ValueError(f"Expected a new folder, or that of an evaluation, at {path}. Give another --out.")
-    if stored.get("complete"):
+    stored = read_json(path / RECORD)
+    if stored["complete"]:
         raise ValueError(f"The evaluation in {path} is complete: see its report.html. Give another --out.")
-    changed = [name for name, value in record["settings"].items() if stored["settings"].get(name) != value] + [
-        name for name in ("model", "dialect") if stored["served"].get(name) != record["served"][name]
-    ]
+    changed = [name for name, value in record["settings"].items() if stored["settings"].get(name) != value]
+    changed += [name for name in ("model", "dialect") if stored["served"].get(name) != record["served"][name]]
     if changed:
         raise ValueError(
             f"Expected the settings with which the evaluation in {path} began, found others of {', '.join(changed)}. "
             "Repeat them, or give another --out."
         )
-
-
-class ProgressLine:
-    """One stage: a line that is kept up to date in a terminal, and a line now and then elsewhere."""
-
-    def __init__(self, console: Console, stage: str, said: Callable[[], str]) -> None:
-        self._console, self._stage, self._said = console, stage, said
-        self._status = console.status(stage) if console.is_terminal else None
-        self._next = time.monotonic() + _LINE_EVERY
-
-    def __enter__(self) -> Callable[[], None]:
-        if self._status is None:
-            self._console.print(self._stage, soft_wrap=True)
-        else:
-            self._status.start()
-        return self._tell
-
-    def __exit__(self, *exception: object) -> None:
-        if self._status is not None:
-            self._status.stop()
-
-    def _tell(self) -> None:
-        now = time.monotonic()
-        if self._status is not None:
-            if now >= self._next - _LINE_EVERY + 0.5:
-                self._status.update(f"{self._stage}: {self._said()}")
-                self._next = now + _LINE_EVERY
-        elif now >= self._next:
-            self._next = now + _LINE_EVERY
-            self._console.print(f"{self._stage}: {self._said()}", soft_wrap=True)

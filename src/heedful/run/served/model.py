@@ -114,24 +114,18 @@ def open_served(
         refuse_unknown(facts, name)
         renderer = None
         if tokenizer is not None:
-            renderer = _renderer(tokenizer, settings)
-            note(check_tokenizer(client, name, _encoded_by(renderer), tokenizer))
+            from heedful.models.chat.render import Renderer
+            from heedful.models.folders import read_tokenizer
+
+            own = read_tokenizer(tokenizer, "Give --tokenizer the folder or the Hugging Face name of the served model.")
+            options = read_options(settings.template_options)
+            renderer = Renderer(own, settings.tags, options, tools=tools_of(settings.env))
+
+            def encode(text: str) -> Sequence[int]:
+                ids: Sequence[int] = own(text, add_special_tokens=False).input_ids
+                return ids
+
+            note(check_tokenizer(client, name, encode, tokenizer))
         yield ServedModel(client, name, facts, settings, renderer)
     finally:
         client.close()
-
-
-def _renderer(source: str, settings: ServedSettings) -> Renderer:
-    from heedful.models.chat.render import Renderer
-    from heedful.models.folders import read_tokenizer
-
-    found = read_tokenizer(source, "Give --tokenizer the folder or the Hugging Face name of the served model.")
-    return Renderer(found, settings.tags, read_options(settings.template_options), tools=tools_of(settings.env))
-
-
-def _encoded_by(renderer: Renderer) -> Callable[[str], Sequence[int]]:
-    def encode(text: str) -> Sequence[int]:
-        ids: Sequence[int] = renderer.tokenizer(text, add_special_tokens=False).input_ids
-        return ids
-
-    return encode
