@@ -12,7 +12,7 @@ from typing import Annotated, Any, Literal
 
 from heedful.algorithms.loss_scale import LossScale, check_loss_scale
 from heedful.boundary import Choice, ConfigurationError, Problem, from_json, refuse_below
-from heedful.filters import FILTERS, TopP, check_filter
+from heedful.filters import FILTERS, TopP
 from heedful.integrations.watching.logged import numbers_of
 from heedful.integrations.watching.weights import refuse_soft_weights
 from heedful.measuring.diagnostics_config import DiagnosticsConfig
@@ -71,7 +71,6 @@ class HeedfulConfig:
 
     def __post_init__(self) -> None:
         refuse_below(self, max_pairs=4)
-        check_filter(self.filter)
         check_loss_scale(self.loss_scale, self.filter.share)
         refuse_soft_weights("verl", self.filter)
         if self.diagnostics.judge is not None:

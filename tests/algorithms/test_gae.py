@@ -1,6 +1,5 @@
 """Credit from values: by hand on three tokens, beside another framework's numbers, per token and per turn."""
 
-import math
 import random
 from statistics import fmean, stdev
 
@@ -123,23 +122,6 @@ def test_a_turn_without_tokens_gives_its_reward_to_the_last_token_before_it() ->
     assert Gae()([], [], []).advantages_T == []
 
 
-def test_what_cannot_be_credited_is_refused_with_a_sentence() -> None:
-    with pytest.raises(ValueError, match="finite rewards"):
-        Gae()([math.nan], [0.0], [0])
-    with pytest.raises(ValueError, match=r"finite rewards of at most 1e\+150"):
-        Gae()([1e308], [0.0], [0])
-    with pytest.raises(ValueError, match=r"one value and one turn per sampled token.*2 values and turns \[0\]"):
-        Gae()([1.0], [0.0, 0.0], [0])
-    with pytest.raises(ValueError, match="turns in order"):
-        Gae()([1.0, 1.0], [0.0, 0.0], [1, 0])
-    with pytest.raises(ValueError, match="turns from 0 to 0, found 0 to 1"):
-        Gae()([1.0], [0.0, 0.0], [0, 1])
-    with pytest.raises(ValueError, match=r"lam between 0 and 1, found 1\.1"):
-        Gae(lam=1.1)
-    with pytest.raises(ValueError, match="per to be token or turn, found 'step'"):
-        Gae(per="step")  # type: ignore[arg-type]
-
-
 def test_explained_variance_by_hand() -> None:
     # returns 0 1 2: variance 1. A constant explains nothing; a shift does not matter; reversed: errors
     # -2 0 2, variance 4.
@@ -147,26 +129,3 @@ def test_explained_variance_by_hand() -> None:
     assert explained_variance([5.0, 6.0, 7.0], [0.0, 1.0, 2.0]) == 1.0
     assert explained_variance([2.0, 1.0, 0.0], [0.0, 1.0, 2.0]) == -3.0
     assert explained_variance([0.3, 0.1], [1.0, 1.0]) is None
-
-
-def test_explained_variance_refuses_numbers_whose_squares_no_float_holds() -> None:
-    for returns in ([1e200, 1.0], [10**400, 0.0]):
-        with pytest.raises(ValueError, match=r"at most 1e\+150 in size"):
-            explained_variance([0.0, 0.0], returns)
-
-
-@pytest.mark.parametrize("odd", [math.inf, -math.inf, math.nan, 10**400])
-def test_numbers_without_a_finite_square_are_refused(odd: float) -> None:
-    # A critic that predicts infinity would explain all of the variance: inf - inf is no spread.
-    for values, returns in (([odd, 1.0], [1.0, 2.0]), ([1.0, 2.0], [odd, 1.0])):
-        with pytest.raises(ValueError, match=r"finite (values|returns) of at most 1e\+150 in size, .* place 0 of 2"):
-            explained_variance(values, returns)
-    with pytest.raises(ValueError, match="finite values"):
-        Gae()([1.0], [0.0, odd], [0, 0])
-    with pytest.raises(ValueError, match="finite advantages"):
-        Gae().whitened([[0.0, odd]])
-
-
-def test_explained_variance_needs_a_value_for_each_return() -> None:
-    with pytest.raises(ValueError, match="found 2 values and 1 returns"):
-        explained_variance([1.0, 2.0], [1.0])

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from statistics import fmean
 
-from heedful.diagnostics.statistics.group_statistics import LARGEST, is_constant, is_measurable, sample_variance, scored
+from heedful.diagnostics.statistics.group_statistics import is_constant, sample_variance, scored
 from heedful.types import Trajectory
 
 
@@ -29,11 +29,8 @@ class GroupRelative:
     """Divide by the group's sample standard deviation."""
 
     def __call__(self, rewards_G: Sequence[float | None]) -> list[float]:
-        """One advantage per member. Members whose reward is `None` or NaN are left out of the statistics and get 0.
-
-        Raises ValueError for a reward that is infinite or above 1e150 in size.
-        """
-        values = _finite(rewards_G)
+        """One advantage per member. Members whose reward is `None` or NaN are left out of the statistics and get 0."""
+        values = scored(rewards_G)
         if is_constant(values):
             return [0.0] * len(rewards_G)
         mean = fmean(values)
@@ -55,8 +52,8 @@ class LeaveOneOut:
     """
 
     def __call__(self, rewards_G: Sequence[float | None]) -> list[float]:
-        """As `GroupRelative`: one advantage per member, 0 for the unscored. Raises ValueError as it does."""
-        values = _finite(rewards_G)
+        """As `GroupRelative`: one advantage per member, 0 for the unscored."""
+        values = scored(rewards_G)
         if is_constant(values):
             return [0.0] * len(rewards_G)
         total, others = math.fsum(values), len(values) - 1
@@ -67,14 +64,3 @@ class LeaveOneOut:
     def member_advantages(self, trajectories_G: Sequence[Trajectory]) -> list[float]:
         """One advantage per member (`CreditsMembers`), from the total reward of each trajectory."""
         return self([trajectory.reward for trajectory in trajectories_G])
-
-
-def _finite(rewards_G: Sequence[float | None]) -> list[float]:
-    """The scored rewards. Raises ValueError for one that is infinite, or too large for its square."""
-    values = scored(rewards_G)
-    if not all(map(is_measurable, values)):
-        raise ValueError(
-            f"Advantages need finite rewards of at most {LARGEST:g} in size, but this group holds {list(rewards_G)}; "
-            "mark a trajectory that cannot be scored with None instead of an infinite reward."
-        )
-    return values

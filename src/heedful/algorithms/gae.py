@@ -10,17 +10,10 @@ import math
 from bisect import bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from itertools import pairwise
 from statistics import fmean
 from typing import Literal, get_args
 
-from heedful.diagnostics.statistics.group_statistics import (
-    LARGEST,
-    is_constant,
-    is_measurable,
-    sample_variance,
-    within_floats,
-)
+from heedful.diagnostics.statistics.group_statistics import is_constant, sample_variance
 from heedful.types import SampledTrajectory, TokenCredit
 
 Per = Literal["token", "turn"]
@@ -60,27 +53,12 @@ class Gae:
         if self.per not in get_args(Per):
             raise ValueError(f"Expected per to be token or turn, found {self.per!r}.")
 
-    @within_floats()
     def __call__(self, rewards_K: Sequence[float], values_T: Sequence[float], turns_T: Sequence[int]) -> TokenCredit:
         """The credit of one trajectory's sampled tokens, before whitening. A return is advantage plus value.
 
         `values_T`, `turns_T`: for each sampled token the value before it, and the number of its turn. A reward of a
-        turn before the first sampled token is left out, since no token earned it. Raises ValueError for rewards and
-        values that are not finite or above 1e150 in size, and for turns that do not fit.
+        turn before the first sampled token is left out, since no token earned it.
         """
-        if not all(map(is_measurable, rewards_K)):
-            raise ValueError(
-                f"Advantages need finite rewards of at most {LARGEST:g} in size, but a trajectory's turns have "
-                f"{list(rewards_K)}."
-            )
-        _refuse_unmeasurable(values_T, "values")
-        if len(values_T) != len(turns_T) or any(one > other for one, other in pairwise(turns_T)):
-            raise ValueError(
-                f"Expected one value and one turn per sampled token, turns in order; found {len(values_T)} values and "
-                f"turns {list(turns_T)}."
-            )
-        if turns_T and not 0 <= turns_T[0] <= turns_T[-1] < len(rewards_K):
-            raise ValueError(f"Expected turns from 0 to {len(rewards_K) - 1}, found {turns_T[0]} to {turns_T[-1]}.")
         advantages = [0.0] * len(values_T)
         advantage, next_value, next_turn = 0.0, 0.0, None
         rewards_T, values = _on_last_tokens(rewards_K, turns_T), [float(value) for value in values_T]
@@ -115,44 +93,26 @@ class Gae:
 
         (A - mean) / s with the sample deviation, 1/(n - 1), and no epsilon. Constant advantages (range at most
         1e-6 max(1, largest absolute value), or a single token) become exactly 0. They have no spread to scale, and
-        a division would only enlarge rounding errors. Raises ValueError for advantages that are not finite or above
-        1e150 in size.
+        a division would only enlarge rounding errors.
         """
         if not self.whiten:
             return [list(advantages_T) for advantages_T in advantages_BT]
         flat = [advantage for advantages_T in advantages_BT for advantage in advantages_T]
-        _refuse_unmeasurable(flat, "advantages")
         if is_constant(flat):
             return [[0.0] * len(advantages_T) for advantages_T in advantages_BT]
         mean, deviation = fmean(flat), math.sqrt(sample_variance(flat))
         return [[(advantage - mean) / deviation for advantage in advantages_T] for advantages_T in advantages_BT]
 
 
-@within_floats()
 def explained_variance(values: Sequence[float], returns: Sequence[float]) -> float | None:
     """1 - variance(returns - values) / variance(returns): 1 = foreseen, 0 = no better than a constant, may be negative.
 
-    `None` where the returns are constant, because they have no variance to explain. Raises ValueError for numbers that
-    are not finite or above 1e150 in size, and for another number of values than of returns.
+    `None` where the returns are constant, because they have no variance to explain.
     """
-    if len(values) != len(returns):
-        raise ValueError(f"Expected one value per return, found {len(values)} values and {len(returns)} returns.")
-    _refuse_unmeasurable(values, "values")
-    _refuse_unmeasurable(returns, "returns")
     if is_constant(returns):
         return None
     errors = [one - value for one, value in zip(returns, values, strict=True)]
     return 1.0 - sample_variance(errors) / sample_variance(returns)
-
-
-def _refuse_unmeasurable(numbers: Sequence[float], of: str) -> None:
-    """Raise ValueError where the mean or the square of a number would not be finite."""
-    for place, number in enumerate(numbers):
-        if not is_measurable(number):
-            raise ValueError(
-                f"Expected finite {of} of at most {LARGEST:g} in size, found another in place {place} of "
-                f"{len(numbers)}."
-            )
 
 
 def _on_last_tokens(rewards_K: Sequence[float], turns_T: Sequence[int]) -> list[float]:

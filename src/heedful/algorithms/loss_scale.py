@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import Literal, get_args
+from typing import Literal
 
 LossScale = Literal["kept", "all", "sqrt", "rho"]
 
@@ -25,20 +25,10 @@ def loss_scale_factor(kind: LossScale, kept: int, total: int, p: float | None = 
     it. `rho`: p, the filter's share. AdamW removes a constant factor again. Only changes of the factor between steps,
     weight decay and gradient clipping make a difference.
 
-    Raises ValueError for impossible counts, and for `rho` without a filter that has a `p` above 0 and at most 1.
+    `p` is needed for `rho` alone, see `check_loss_scale`.
     """
-    if not 0 <= kept <= total or total < 1:
-        raise ValueError(f"Expected 0 <= kept groups <= groups and at least 1 group, found {kept} kept of {total}.")
-    if kind == "kept":
-        return 1.0
-    if kind == "all":
-        return kept / total
-    if kind == "sqrt":
-        return math.sqrt(kept / total)
-    if kind != "rho":
-        raise ValueError(f"Expected a loss scale among {', '.join(get_args(LossScale))}, found {kind!r}.")
-    check_loss_scale(kind, p)
-    assert p is not None, "the check has just refused it"
-    if not 0 < p <= 1:
-        raise ValueError(f"Expected a share above 0 and at most 1 for the loss scale rho, found {p}.")
-    return p
+    if kind == "rho":
+        assert p is not None, "check_loss_scale has refused it"
+        return p
+    share = kept / total
+    return {"kept": 1.0, "all": share, "sqrt": math.sqrt(share)}[kind]

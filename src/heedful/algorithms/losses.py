@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 import torch
 
-from heedful.algorithms.table import KlKind, check_kl_kind
+from heedful.algorithms.table import KlKind
 
 
 class Surrogate(NamedTuple):
@@ -71,10 +71,9 @@ def kl(kind: KlKind, logprobs: torch.Tensor, reference_logprobs: torch.Tensor) -
     - `k3_straight`: the value of `k3` with the gradient of `k2`.
 
     The names are Schulman's (joschu.net/blog/kl-approx.html). The statements hold for tokens sampled by the current
-    policy. Older samples are not reweighted. Raises ValueError for any other kind: `k1` (d itself) has a gradient of
-    zero expectation and belongs in the reward.
+    policy. Older samples are not reweighted. `k1` (d itself) is no choice: its gradient has the expectation zero, so it
+    belongs in the reward.
     """
-    check_kl_kind(kind)
     difference = logprobs - reference_logprobs
     k2 = difference.square() / 2
     if kind == "k2":

@@ -10,7 +10,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from heedful.diagnostics.statistics.group_statistics import LARGEST, is_constant, is_measurable, sample_variance, scored
+from heedful.diagnostics.statistics.group_statistics import is_constant, sample_variance, scored
 from heedful.types import Trajectory
 
 
@@ -45,7 +45,7 @@ class TurnReturns:
         """One advantage per turn of each member, given its rewards per turn. An unscored member, `None`, gets none.
 
         Unscored members are left out of every mean. A turn from which all members earned the same gets exactly 0, and
-        so does every turn in a group with one scored member. Raises ValueError for a reward that is not finite.
+        so does every turn in a group with one scored member.
         """
         returns_GK = [None if rewards is None else self._to_go(rewards) for rewards in rewards_GK]
         of_scored = [returns for returns in returns_GK if returns is not None]
@@ -74,11 +74,6 @@ class TurnReturns:
         )
 
     def _to_go(self, rewards_K: Sequence[float]) -> list[float]:
-        if not all(map(is_measurable, rewards_K)):
-            raise ValueError(
-                f"Advantages need finite rewards of at most {LARGEST:g} in size, but one member's turns have "
-                f"{list(rewards_K)}; pass None for a member that cannot be scored."
-            )
         returns, to_go = [], 0.0
         for reward in reversed(rewards_K):
             to_go = float(reward) + self.gamma * to_go

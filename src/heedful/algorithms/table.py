@@ -8,12 +8,12 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Annotated, Literal, get_args
+from typing import Annotated, Literal
 
 from heedful.algorithms.advantages import GroupRelative, LeaveOneOut
 from heedful.algorithms.entropy_control import ENTROPY_CONTROLS, LARGEST_COEFFICIENT, ConstantEntropy, EntropyControl
-from heedful.algorithms.estimators import ESTIMATORS
 from heedful.algorithms.gae import Gae
+from heedful.algorithms.returns import TurnReturns
 from heedful.boundary import Choice
 from heedful.boundary.limits import LARGEST_REWARD, MOST_EPISODES
 from heedful.protocols import Estimator
@@ -25,16 +25,17 @@ Outside = Literal["truncate", "mask"]
 Level = Literal["token", "turn"]
 KlKind = Literal["k2", "k3", "k3_straight"]
 
+ESTIMATORS: dict[str, type[Estimator]] = {
+    "group": GroupRelative,
+    "leave_one_out": LeaveOneOut,
+    "turns": TurnReturns,
+    "gae": Gae,
+}
+"""The advantage estimators, by the name that configurations and the command line use.
 
-def check_kl_kind(kind: str) -> None:
-    """Raise ValueError, in a sentence, for a KL estimator that cannot be part of a loss."""
-    if kind == "k1":
-        raise ValueError(
-            "The KL estimator k1 cannot be part of the loss: the expectation of its gradient over the policy's own "
-            "samples is zero. Put it into the reward, or choose k2, k3 or k3_straight."
-        )
-    if kind not in get_args(KlKind):
-        raise ValueError(f"Expected a KL estimator among k2, k3 and k3_straight, found {kind!r}.")
+A custom estimator is one frozen dataclass with the method of one of the protocols `CreditsMembers`, `CreditsTurns` or
+`CreditsTokens` (`heedful.protocols`). It is chosen as `--algorithm.advantage module:Class`. A row here gives it a name.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,21 +86,6 @@ class Algorithm:
     """Penalty of a reply that reaches the limit, in units of reward. It grows linearly within the buffer."""
 
     def __post_init__(self) -> None:
-        if not isinstance(self.advantage, Estimator):
-            raise ValueError(
-                f"{type(self.advantage).__name__} is no advantage estimator: expected a method member_advantages, "
-                "turn_advantages or token_credits, found none of them; see heedful.protocols.Estimator."
-            )
-        check_kl_kind(self.kl_kind)
-        for field_name, chosen, kinds in (
-            ("average", self.average, get_args(Average)),
-            ("surrogate", self.surrogate, get_args(Surrogate)),
-            ("ratio", self.ratio, get_args(Ratio)),
-            ("importance_outside", self.importance_outside, get_args(Outside)),
-            ("importance_level", self.importance_level, get_args(Level)),
-        ):
-            if chosen not in kinds:
-                raise ValueError(f"Expected {field_name} to be one of {', '.join(kinds)}, found {chosen!r}.")
         if not 0 <= self.clip_low <= 1:
             raise ValueError(
                 f"Expected clip_low between 0 and 1 (the ratio is clipped at 1 - it), found {self.clip_low}."
@@ -148,22 +134,20 @@ class Algorithm:
         token w / sum(w n); sequence w / (n sum(w)); fixed w / (token_budget sum(w)).
 
         The sums run over the whole batch before it is split, so the gradient cannot depend on the split. A
-        sequence without trained tokens counts in no sum. Raises ValueError when nothing is trained, and for `fixed`
-        without a positive `token_budget` (the most tokens one trajectory could sample: a constant of the run).
+        sequence without trained tokens counts in no sum. `token_budget`, for `fixed` alone: the most tokens that one
+        trajectory could sample, a constant of the run. Raises ValueError when it is needed and missing.
         """
         weighted = [(n, w if n else 0.0) for n, w in zip(trained_counts_B, weights_B, strict=True)]
         total = math.fsum(w for _, w in weighted)
-        if total <= 0:
-            raise ValueError("Nothing to average: no sequence of positive weight holds a trained token.")
         if self.average == "sequence":
             return [w / (n * total) if n else 0.0 for n, w in weighted]
         if self.average == "token":
             tokens = math.fsum(w * n for n, w in weighted)
             return [w / tokens for _, w in weighted]
-        if token_budget is None or token_budget < 1:
+        if token_budget is None:
             raise ValueError(
-                f"The average 'fixed' divides by the most tokens that one trajectory could sample, but token_budget is "
-                f"{token_budget}; pass turns x tokens per turn."
+                "The average 'fixed' divides by the most tokens that one trajectory could sample, but token_budget is "
+                "missing; pass turns x tokens per turn."
             )
         return [w / (token_budget * total) for _, w in weighted]
 

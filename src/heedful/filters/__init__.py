@@ -23,10 +23,19 @@ that needs only one variance per group. What is not in `__all__` is private.
 """
 
 from heedful.diagnostics.statistics.group_statistics import is_constant, values_on
-from heedful.filters.ranked import DropConstant, KeepAll, MinP, Ranked, Ranking, Softmax, TopK, TopP, TopPStd
-from heedful.filters.ranking import check_filter, verdicts_of
+from heedful.filters.ranked import (
+    DropConstant,
+    KeepAll,
+    MinP,
+    Ranked,
+    Ranking,
+    Softmax,
+    SoftWeight,
+    TopK,
+    TopP,
+    TopPStd,
+)
 from heedful.filters.shrinkage import Visit
-from heedful.filters.weighted import SoftWeight
 from heedful.filters.wrappers import FILTERS, RandomSubset, Remembering, Shrunken
 
 __all__ = [
@@ -45,8 +54,6 @@ __all__ = [
     "TopP",
     "TopPStd",
     "Visit",
-    "check_filter",
     "is_constant",
     "values_on",
-    "verdicts_of",
 ]

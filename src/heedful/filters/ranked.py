@@ -1,4 +1,4 @@
-"""Filters that rank groups by how much their members' values vary, and two that only check whether they vary.
+"""Filters of groups by how much their members' values vary: by rank, by weight, or by whether they vary at all.
 
 What is kept depends on one number per group. `rank` takes variances from anywhere, for instance an estimate in place of
 the sample's variance. `__call__` takes the values and ranks by their sample variance, 1/(G - 1). The rules that turn
@@ -19,14 +19,18 @@ from heedful.filters.ranking import (
     by_largest,
     by_mass,
     by_rank,
-    check_on,
     check_share,
     deviations,
     if_positive,
+    positive,
     variances,
 )
 from heedful.protocols import Filter
 from heedful.types import Verdict
+
+LEAST = 1e-12
+"""Relative to the largest weight. Without it a high power of a small variance would underflow to 0, which means
+dropped."""
 
 
 class Ranking(Filter, Protocol):
@@ -66,9 +70,6 @@ class KeepAll:
 
     on: str = "outcome"
 
-    def __post_init__(self) -> None:
-        check_on(self)
-
     def __call__(self, values_PG: Sequence[Sequence[float | None]], rng: random.Random) -> list[Verdict]:
         """Spread: the sample variance. `None` for a group of one."""
         variances_P = variances(values_PG)
@@ -90,9 +91,6 @@ class DropConstant(Ranked):
     """Keeps every group that is not constant: the filter half of DAPO's dynamic sampling (arXiv:2503.14476)."""
 
     on: str = "outcome"
-
-    def __post_init__(self) -> None:
-        check_on(self)
 
     def rank(self, variances_P: Sequence[float | None]) -> list[Verdict]:
         return if_positive(variances_P)
@@ -116,7 +114,6 @@ class TopP(Ranked):
 
     def __post_init__(self) -> None:
         check_share(self, self.p)
-        check_on(self)
 
     def rank(self, variances_P: Sequence[float | None]) -> list[Verdict]:
         return by_mass(variances_P, self.p)
@@ -140,7 +137,6 @@ class TopPStd(Ranked):
 
     def __post_init__(self) -> None:
         check_share(self, self.p)
-        check_on(self)
 
     def rank(self, variances_P: Sequence[float | None]) -> list[Verdict]:
         return by_mass(deviations(variances_P), self.p)
@@ -161,7 +157,6 @@ class TopK(Ranked):
     def __post_init__(self) -> None:
         if not (isinstance(self.k, int) and self.k >= 1):
             raise ValueError(f"TopK.k is the number of groups to keep: expected a whole number >= 1, found {self.k!r}.")
-        check_on(self)
 
     def rank(self, variances_P: Sequence[float | None]) -> list[Verdict]:
         return by_rank(variances_P, self.k)
@@ -180,7 +175,6 @@ class MinP(Ranked):
 
     def __post_init__(self) -> None:
         check_share(self, self.p)
-        check_on(self)
 
     def rank(self, variances_P: Sequence[float | None]) -> list[Verdict]:
         return by_largest(variances_P, self.p)
@@ -212,7 +206,6 @@ class Softmax(Ranked):
                 f"Softmax.temperature divides the standard deviations: expected a number above 0 and at most "
                 f"{LARGEST:g}, found {self.temperature!r:.40}."
             )
-        check_on(self)
 
     def rank(self, variances_P: Sequence[float | None]) -> list[Verdict]:
         deviations_P = deviations(variances_P)
@@ -224,3 +217,45 @@ class Softmax(Ranked):
             mass=lambda deviation: math.exp((deviation - largest) / self.temperature),
             constant_may_stay=self.include_constant,
         )
+
+
+@dataclass(frozen=True, slots=True)
+class SoftWeight(Ranked):
+    """Every group that is not constant, weighted by its variance to a power. The weights average 1.
+
+    A cut treats the last group kept like the first, and ignores the next one. Here there is no such edge. `power` 0 is
+    `DropConstant`. Power .5 weighs by the standard deviation: with standardized advantages this gives the undivided
+    advantage, times a constant of the step. Large powers keep only the groups of largest variance.
+
+    In the loss a weight v multiplies all terms of a group's tokens, regularisers included, and is in the denominator as
+    well. `token`: sum(v l) / sum(v n), a group counts by v times its tokens. `sequence` and `fixed`:
+    sum(v mean(l)) / sum(v), a group counts by v times its trajectories. So only ratios of weights matter. The average
+    of 1 makes them easy to read.
+    """
+
+    power: float = 1.0
+    """Exponent of the variance, at least 0: 1 = proportional to the variance, 0.5 = to the standard deviation."""
+    on: str = "outcome"
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.power <= LARGEST:
+            raise ValueError(
+                f"SoftWeight.power is an exponent: expected a number from 0 to {LARGEST:g}, found {self.power!r:.40}."
+            )
+
+    def rank(self, variances_P: Sequence[float | None]) -> list[Verdict]:
+        candidates = positive(variances_P)
+        largest = max(candidates, default=1.0)
+        total = math.fsum(self._mass(variance, largest) for variance in candidates)
+        verdicts = []
+        for variance in variances_P:
+            if variance is None:
+                verdicts.append(Verdict(0.0, "unscored", None))
+            elif variance == 0:
+                verdicts.append(Verdict(0.0, "constant", 0.0))
+            else:
+                verdicts.append(Verdict(self._mass(variance, largest) * len(candidates) / total, "kept", variance))
+        return verdicts
+
+    def _mass(self, variance: float, largest: float) -> float:
+        return max((variance / largest) ** self.power, LEAST)

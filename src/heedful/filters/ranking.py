@@ -9,21 +9,16 @@ these numbers into verdicts. A group that ties with the last group kept is kept 
 from __future__ import annotations
 
 import math
-import random
 from collections.abc import Callable, Sequence
 from itertools import accumulate
 
-from heedful.diagnostics.statistics.group_statistics import LARGEST, sample_variance, scored_values
-from heedful.guarded import Answered, OwnPartFailed, guarded_call, of_own_part
+from heedful.diagnostics.statistics.group_statistics import sample_variance, scored_values
 from heedful.protocols import Filter
 from heedful.types import Verdict
 
 ROUNDING = 1e-9
 """Relative. Numbers closer than this tie. Otherwise a change of the reward's unit could change which groups are
 kept."""
-
-MEMBERS = ("on", "share", "__call__")
-"""What a `Filter` consists of."""
 
 
 def variances(values_PG: Sequence[Sequence[float | None]]) -> list[float | None]:
@@ -102,62 +97,11 @@ def _keep_from(
     return verdicts
 
 
-def check_filter(filter: object) -> None:
-    """Raise ValueError for an object that lacks a member of the protocol `Filter`."""
-    asked = {name: guarded_call(lambda name=name: getattr(filter, name)) for name in MEMBERS}  # type: ignore[misc]
-    found = {name: answer.value for name, answer in asked.items() if isinstance(answer, Answered)}
-    missing = [name for name in MEMBERS if name not in found]
-    if missing:
-        raise ValueError(
-            f"{type(filter).__name__} is no filter, since it has no {' and no '.join(missing)}. Expected a callable "
-            "with `on` (the name of the values that it looks at) and `share` (what the loss scale rho multiplies by, "
-            "or None); see heedful.protocols.Filter."
-        )
-    on, share = found["on"], found["share"]
-    is_share = isinstance(share, int | float) and not isinstance(share, bool) and 0 < share <= 1
-    if not isinstance(on, str) or not (share is None or is_share):
-        raise ValueError(
-            "Expected a text as `on`, and a number above 0 and at most 1 or None as `share`, of the filter "
-            f"{type(filter).__name__}, found {on!r:.80} and {share!r:.80}. Correct the filter."
-        )
-
-
-def _is_verdict(found: object) -> bool:
-    """Whether it is a verdict with a weight, a reason and a spread that can be stored."""
-    if not isinstance(found, Verdict) or not isinstance(found.reason, str):
-        return False
-    numbers = (found.weight, 0.0 if found.spread is None else found.spread)
-    return all(isinstance(number, int | float) and 0 <= number <= LARGEST for number in numbers)
-
-
-def verdicts_of(
-    filter: Filter, values_PG: Sequence[Sequence[float | None]], rng: random.Random, when: str
-) -> list[Verdict]:
-    """The verdicts of a filter, which may be foreign code. Raises OwnPartFailed, which names it and `when`."""
-    verdicts = of_own_part(filter, "the filter", when, lambda: list(filter(values_PG, rng)))
-    wrong = [each for each in verdicts if not _is_verdict(each)]
-    if len(verdicts) == len(values_PG) and not wrong:
-        return verdicts
-    found = f"{wrong[0]!r:.80}" if wrong else f"{len(verdicts)}"
-    raise OwnPartFailed(
-        f"Expected {len(values_PG)} verdicts, one per group, of the filter {type(filter).__name__} at {when}, "
-        f"found {found}. Correct the filter."
-    )
-
-
 def check_share(filter: Filter, p: float) -> None:
     if not 0 < p <= 1:
         raise ValueError(
             f"{type(filter).__name__}.p is a share: expected a number above 0 and at most 1, found {p}. "
             f"Use KeepAll to keep every group."
-        )
-
-
-def check_on(filter: Filter) -> None:
-    if not filter.on:
-        raise ValueError(
-            f"{type(filter).__name__}.on names the values that the filter looks at: expected `outcome`, `reward` or "
-            f"the name of a reward component, found an empty name."
         )
 
 

@@ -13,10 +13,9 @@ from typing import Annotated, Protocol, runtime_checkable
 from heedful.boundary import Choice
 from heedful.boundary.registry import Registry
 from heedful.diagnostics.statistics.group_statistics import is_constant, scored_values
-from heedful.filters.ranked import DropConstant, KeepAll, MinP, Ranking, Softmax, TopK, TopP, TopPStd
-from heedful.filters.ranking import check_on, check_same_on
+from heedful.filters.ranked import DropConstant, KeepAll, MinP, Ranking, Softmax, SoftWeight, TopK, TopP, TopPStd
+from heedful.filters.ranking import check_same_on
 from heedful.filters.shrinkage import Prior, Visit, expected_variances
-from heedful.filters.weighted import SoftWeight
 from heedful.protocols import Filter
 from heedful.types import Verdict
 
@@ -71,7 +70,6 @@ class Shrunken:
             )
         if self.prior not in ("jeffreys", "batch"):
             raise ValueError(f"Shrunken.prior: expected jeffreys or batch, found {self.prior!r}.")
-        check_on(self)
         check_same_on(self, self.like, "gives better variances to")
 
     def __call__(self, values_PG: Sequence[Sequence[float | None]], rng: random.Random) -> list[Verdict]:
@@ -134,7 +132,6 @@ class RandomSubset:
     on: str = "outcome"
 
     def __post_init__(self) -> None:
-        check_on(self)
         check_same_on(self, self.like, "keeps as many groups as")
 
     def __call__(self, values_PG: Sequence[Sequence[float | None]], rng: random.Random) -> list[Verdict]:

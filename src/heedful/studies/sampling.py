@@ -15,7 +15,7 @@ from heedful.boundary.folders import make_folder
 from heedful.console import SafeConsole
 from heedful.envs.common.contract import turns_of
 from heedful.envs.common.tasks import TaskStream
-from heedful.filters import values_on, verdicts_of
+from heedful.filters import values_on
 from heedful.models.load import pick_device
 from heedful.policies import OpenPolicySource, Weights, open_with
 from heedful.report import write_report
@@ -103,7 +103,7 @@ def _sample(config: TrainConfig, parts: Parts, source: OpenPolicySource, folder:
     policy = source.policy(parts.renderer, config.asked(config.sampling), noise)
     groups = config.collect(policy, Request(env.episode, tasks, config.group_size, turns_of(env), config.context))
     values_PG = values_on(groups, config.filter.on)
-    verdicts = verdicts_of(config.filter, values_PG, stream(config.seed, "filter", batch), f"batch {batch}")
+    verdicts = config.filter(values_PG, stream(config.seed, "filter", batch))
     diagnosis = parts.diagnostician.measure(batch, groups, verdicts, config.filter.on)
     if config.keep_rollouts == "all":
         write_rollouts(folder.rollouts(batch), batch, "train", groups, verdicts, env.name)

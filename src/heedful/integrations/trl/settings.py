@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Literal, get_args
 
 from heedful.algorithms.loss_scale import LossScale, check_loss_scale
-from heedful.filters import TopP, check_filter
+from heedful.filters import TopP
 from heedful.integrations.watching.logged import numbers_of
 from heedful.integrations.watching.weights import refuse_soft_weights
 from heedful.measuring.diagnostician import DiagnosticsConfig
@@ -60,7 +60,6 @@ class HeedfulConfig:
             raise ValueError(f"record: expected True or False, found {self.record!r:.80}")
         if self.seed is not None and type(self.seed) is not int:
             raise ValueError(f"seed: expected a whole number or None, found {self.seed!r:.80}")
-        check_filter(self.filter)
         check_loss_scale(self.loss_scale, self.filter.share)
         refuse_soft_weights("TRL", self.filter)
 

@@ -14,7 +14,6 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from heedful.diagnostics.alarms.watch import Alarm
-from heedful.filters import verdicts_of
 from heedful.integrations.watching.completions import BatchReader, Completion, values_of
 from heedful.integrations.watching.pictures import Unplaced
 from heedful.integrations.watching.record import Record
@@ -65,7 +64,7 @@ class Observer:
         step = self.generation
         groups, unreadable = self._groups(members_PG, version)
         values_PG = values_of(members_PG, groups, self.chooses.on)
-        verdicts = verdicts_of(self.chooses, values_PG, stream(self.seed, "filter", step), f"batch {step}")
+        verdicts = list(self.chooses(values_PG, stream(self.seed, "filter", step)))
         start = time.perf_counter()
         with self.measuring():
             diagnosis = self.diagnostician.measure(step, groups, verdicts, self.chooses.on, self.read, unreadable)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import random
 from collections.abc import Sequence
 
-from heedful.filters import verdicts_of
 from heedful.protocols import Filter
 from heedful.types import Verdict
 
@@ -14,8 +13,8 @@ UNEVEN = tuple((1.0,) * ones + (0.0,) * (8 - ones) for ones in (0, 1, 4, 8))
 
 
 def refuse_soft_weights(trainer: str, filter: Filter) -> None:
-    """Raise ValueError for a filter that gives a few uneven groups other weights than 0 and 1, or no verdicts."""
-    check_weights(trainer, filter, verdicts_of(filter, UNEVEN, random.Random(0), "a trial before the training"))
+    """Raise ValueError for a filter that gives a few uneven groups other weights than 0 and 1."""
+    check_weights(trainer, filter, filter(UNEVEN, random.Random(0)))
 
 
 def check_weights(trainer: str, filter: Filter, verdicts: Sequence[Verdict]) -> None:
