@@ -99,16 +99,6 @@ def test_models_and_their_tokenizers_have_known_types_and_sizes() -> None:
             make()
 
 
-def test_a_sample_of_unequal_lengths_is_named() -> None:
-    pytest.importorskip("torch")
-    from heedful.training.batch import cut_micro_batches
-    from heedful.types import TrainingSample
-
-    sample = TrainingSample((1, 2), (False, True), (0.0, -1.0), (0.0,), 3, 4, 1.0)
-    with pytest.raises(ValueError, match=r"found \(2, 2, 2, 1\) in that of member 4 of group 3"):
-        cut_micro_batches([sample], [1.0], 10)
-
-
 def test_a_change_of_a_run_is_a_configuration(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match=r"Expected a heedful.TrainConfig as `changed`, found a dict"):
         heedful.resume(tmp_path, changed={})  # type: ignore[arg-type]

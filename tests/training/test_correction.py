@@ -99,7 +99,7 @@ def test_a_weight_beyond_all_bounds_is_no_infinite_metric() -> None:
 
 
 def test_impossible_settings_are_refused() -> None:
-    for wrong in ({"importance_floor": 1.5}, {"importance_outside": "drop"}, {"importance_level": "episode"}):
+    for wrong in ({"importance_floor": 1.5}, {"importance_cap": 0.5}):
         with pytest.raises(ValueError, match="importance_"):
             of(**wrong)
 

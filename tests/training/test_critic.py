@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import copy
 import math
 import random
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -15,7 +14,6 @@ torch = pytest.importorskip("torch")
 pytest.importorskip("transformers")
 
 from heedful.algorithms import losses  # noqa: E402
-from heedful.algorithms.advantages import GroupRelative  # noqa: E402
 from heedful.algorithms.gae import Gae  # noqa: E402
 from heedful.algorithms.table import Grpo, Ppo  # noqa: E402
 from heedful.training.batch import UpdateSettings  # noqa: E402
@@ -23,7 +21,7 @@ from heedful.training.critic import Critic, value_metrics  # noqa: E402
 from heedful.training.critic_config import CriticConfig  # noqa: E402
 from heedful.training.learner import Learner  # noqa: E402
 from heedful.training.optimizer_config import OptimizerConfig  # noqa: E402
-from heedful.training.samples import credit, make_samples, merge_rows  # noqa: E402
+from heedful.training.samples import credit, merge_rows  # noqa: E402
 from heedful.types import (  # noqa: E402
     Ending,
     Group,
@@ -222,12 +220,6 @@ def test_whitening_spans_all_samples_of_the_step() -> None:
     trained = [a for s in samples for a, one in zip(s.advantages, s.trained, strict=True) if one]
     assert sum(trained) == pytest.approx(0, abs=1e-9)
     assert sum(a * a for a in trained) / (len(trained) - 1) == pytest.approx(1)
-
-
-def test_an_estimator_that_reads_values_asks_for_them() -> None:
-    groups = drawn_groups(1)
-    with pytest.raises(ValueError, match="Gae reads a critic's values, but none were given"):
-        make_samples(groups, [KEPT] * 4, Gae())
 
 
 def test_how_well_values_foresaw_by_hand() -> None:
@@ -432,27 +424,8 @@ def test_a_critic_goes_on_from_its_state_with_the_same_bytes(kind: Any) -> None:
 
 def test_a_state_with_a_critic_is_not_taken_for_one_without() -> None:
     with_critic = Learner(tiny(), Ppo(), STEADY, critic=Critic(tiny(), CriticConfig(), STEADY))
-    with pytest.raises(ValueError, match=r"and no critic, found .* and a critic"):
+    with pytest.raises(ValueError, match="with no critic, found the other"):
         Learner(tiny(), Grpo(), STEADY).load_state_dict(with_critic.state_dict())
-
-
-@pytest.mark.parametrize(
-    "odd",
-    [lambda one: one * torch.nan, torch.Tensor.to_sparse, lambda one: one.to(torch.complex64), torch.Tensor.tolist],
-)
-def test_a_critic_whose_weights_are_no_finite_floats_is_refused_by_name(odd: Callable[[torch.Tensor], object]) -> None:
-    learner = Learner(tiny(), Ppo(), STEADY, critic=Critic(tiny(), CriticConfig(), STEADY))
-    state = copy.deepcopy(learner.state_dict())
-    name = next(iter(state["critic"]["weights"]))
-    state["critic"]["weights"][name] = odd(state["critic"]["weights"][name])
-    with pytest.raises(ValueError, match=f"Expected finite weights of the critic, found others in .{name}"):
-        learner.load_state_dict(state)
-
-
-def test_samples_without_values_are_refused_with_a_sentence() -> None:
-    learner = Learner(tiny(), Ppo(), STEADY, critic=Critic(tiny(), CriticConfig(), STEADY))
-    with pytest.raises(ValueError, match="give credit with values"):
-        learner.update(make_samples(drawn_groups(1), [KEPT] * 4, GroupRelative()))
 
 
 @pytest.mark.parametrize(

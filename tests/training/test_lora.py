@@ -15,7 +15,6 @@ torch = pytest.importorskip("torch")
 pytest.importorskip("transformers")
 peft = pytest.importorskip("peft")
 
-from safetensors.torch import load_file, save_file  # noqa: E402
 
 from heedful import cli  # noqa: E402
 from heedful.algorithms.table import Grpo, Ppo  # noqa: E402
@@ -151,40 +150,10 @@ def test_what_was_saved_comes_back_to_the_bit_and_what_does_not_fit_is_refused(t
     again = Adapters(tiny(torch.float32), LoraConfig(rank=2), seed=1)
     again.load(tmp_path)
     assert torch.equal(logits(again.model), logits(model))
-    with pytest.raises(ValueError, match=r"28 tensors, with base_\S+ 3x\d+. Found 28, with it 2x\d+. Resume"):
+    with pytest.raises(ValueError, match=r"fit the model and lora.rank of this run, found 28 others"):
         Adapters(tiny(torch.float32), LoraConfig(rank=3), seed=0).load(tmp_path)
     with pytest.raises(ValueError, match=r"found no such file. Leave out --lora.rank if you typed it. If not, delete"):
         again.load(tmp_path / "elsewhere")
-
-
-@pytest.mark.parametrize(
-    ("damage", "said"),
-    [
-        ("cut", "found a damaged file"),
-        ("int8", r"Expected finite float32 numbers .* found others in base_model.* \(int8\)"),
-        ("names", r"28 tensors, with added missing. Found 28, with it \d+x\d+. Resume .*, or"),
-        ("NaN", r"Expected finite float32 numbers .* found others in base_model.* \(float32\)"),
-    ],
-)
-def test_damaged_additions_are_a_sentence_and_change_nothing(damage: str, said: str, tmp_path: Path) -> None:
-    adapters = moved(Adapters(tiny(torch.float32), LoraConfig(rank=2), seed=0))
-    adapters.save_pretrained(tmp_path)
-    file = tmp_path / "adapter" / "adapter_model.safetensors"
-    if damage == "cut":
-        file.write_bytes(file.read_bytes()[:100])
-    else:
-        tensors = load_file(file)
-        last = sorted(tensors)[-1]
-        if damage == "names":
-            tensors["added"] = tensors.pop(last)
-        else:
-            tensors[last] = tensors[last].to(torch.int8) if damage == "int8" else tensors[last] * torch.nan
-        save_file(tensors, file)
-    again = Adapters(tiny(torch.float32), LoraConfig(rank=2), seed=1)
-    before = logits(again.model)
-    with pytest.raises(ValueError, match=rf"{said}.*delete the folder .* to continue from the one before it"):
-        again.load(tmp_path)
-    assert torch.equal(logits(again.model), before)
 
 
 def test_layers_that_are_not_there_are_refused() -> None:

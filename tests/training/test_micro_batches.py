@@ -51,17 +51,6 @@ def test_a_sample_longer_than_the_bound_stands_alone() -> None:
     assert [tuple(batch.ids_BT.shape) for batch in batches] == [(1, 5), (2, 2)]
 
 
-def test_a_trained_first_token_is_refused() -> None:
-    orphan = TrainingSample((1, 2), (True, True), (-1.0, -1.0), (1.0, 1.0), 3, 4, 1.0)
-    with pytest.raises(ValueError, match="first token of member 4 of group 3"):
-        cut_micro_batches([orphan], [1.0], 100)
-
-
-def test_a_bound_below_one_is_refused() -> None:
-    with pytest.raises(ValueError, match="micro_batch_tokens of at least 1, found 0"):
-        cut_micro_batches([sample(2)], [1.0], 0)
-
-
 def test_a_pass_costs_a_gpu_the_time_of_many_tokens_of_a_small_model() -> None:
     model = LlamaForCausalLM(LlamaConfig(vocab_size=8, hidden_size=64, intermediate_size=16, num_hidden_layers=2))
     assert pass_tokens(model, "cpu") == PASS

@@ -1,12 +1,11 @@
 import math
-import re
 from collections.abc import Sequence
 from dataclasses import replace
 
 import pytest
 
 from heedful.algorithms.advantages import GroupRelative
-from heedful.algorithms.loss_scale import loss_scale_factor
+from heedful.algorithms.loss_scale import check_loss_scale, loss_scale_factor
 from heedful.algorithms.table import Grpo
 from heedful.training.samples import advantage_without_outcome, make_samples, merge_rows
 from heedful.types import (
@@ -102,26 +101,11 @@ def test_a_constant_group_that_is_kept_has_exact_zeros() -> None:
         assert set(sample.advantages) == {0.0}
 
 
-def test_verdicts_must_match_groups() -> None:
-    with pytest.raises(ValueError, match="one verdict per group, found 1 verdicts for 2 groups"):
-        make_samples([group(1, 0), group(1, 0)], [KEPT], GroupRelative())
-
-
-def test_a_policy_that_returned_no_logprobs_cannot_be_trained_on() -> None:
-    reply = Reply(Prompt("", (1,)), (2, 3), "", (), (), Span(0, 0), Span(0, 0), True, False)
-    episode = trajectory([Turn(reply, {}, (), True, "", "")], member=5)
-    with pytest.raises(ValueError, match="one log-probability per sampled token, found 0 for 2 in turn 0 of member 5"):
-        make_samples([Group(episode.task, (episode,))], [KEPT], GroupRelative())
-
-
 def test_the_loss_scales_of_four_kept_of_sixteen() -> None:
     assert loss_scale_factor("kept", 4, 16) == 1.0
     assert loss_scale_factor("all", 4, 16) == 0.25
     assert loss_scale_factor("sqrt", 4, 16) == 0.5
     assert loss_scale_factor("rho", 4, 16, 0.9) == 0.9
-    for share in (-1.0, 0.0, math.nan, 1.5):
-        with pytest.raises(ValueError, match="a share above 0 and at most 1 for the loss scale rho, found"):
-            loss_scale_factor("rho", 4, 16, share)
 
 
 def test_no_loss_scale_but_rho_shrinks_a_batch_that_was_kept_whole() -> None:
@@ -130,18 +114,7 @@ def test_no_loss_scale_but_rho_shrinks_a_batch_that_was_kept_whole() -> None:
 
 def test_rho_without_a_p_is_refused_with_a_sentence() -> None:
     with pytest.raises(ValueError, match="the chosen filter asks for none; choose the filter top_p"):
-        loss_scale_factor("rho", 4, 16, None)
-
-
-@pytest.mark.parametrize(("kept", "total"), [(5, 4), (-1, 4), (0, 0)])
-def test_impossible_counts_are_refused(kept: int, total: int) -> None:
-    with pytest.raises(ValueError, match="kept groups"):
-        loss_scale_factor("kept", kept, total)
-
-
-def test_an_unknown_loss_scale_is_refused() -> None:
-    with pytest.raises(ValueError, match="linear"):
-        loss_scale_factor("linear", 1, 2, 0.5)  # type: ignore[arg-type]
+        check_loss_scale("rho", None)
 
 
 def test_all_makes_the_mean_run_over_everything_collected() -> None:
@@ -183,14 +156,6 @@ def test_an_own_estimator_credits_the_members_of_a_group() -> None:
     assert [set(sample.advantages) - {0.0} for sample in samples] == [{1.0}, set(), {1.0}]
 
 
-@pytest.mark.parametrize("answer", [["x", "y"], ["1", "1"], [math.nan, 0.0], [None, None], [1e38, 0.0], [1j, 1j]])
-def test_an_own_estimator_that_gives_no_numbers_is_named(answer: list[object], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(BestOfGroup, "member_advantages", lambda self, members: answer)
-    found = re.escape(str(answer[0]))
-    with pytest.raises(ValueError, match=f"member 0 of group 0, found {found}. Correct the advantage estimator BestOf"):
-        make_samples([group(1, 0)], [KEPT], BestOfGroup())
-
-
 def test_a_kind_of_estimator_that_nobody_foresaw_needs_no_line_outside_its_class() -> None:
     two_turns = trajectory([turn([1, 2], [3, 4]), turn([5], [6])])
     unscored = trajectory([turn([1, 2], [6])], member=1, outcome=None)
@@ -198,11 +163,6 @@ def test_a_kind_of_estimator_that_nobody_foresaw_needs_no_line_outside_its_class
     (sample,) = make_samples([Group(two_turns.task, (two_turns, unscored))], [KEPT], algorithm.advantage)
     assert sample.advantages == (0, 0, 2 / 2, 1 / 2, 0, 0 / 2)
     assert sample.values == sample.returns == ()
-
-
-def test_an_object_without_a_method_of_credit_is_refused() -> None:
-    with pytest.raises(ValueError, match="float is no advantage estimator: expected a method member_advantages"):
-        Grpo(advantage=1.0)  # type: ignore[arg-type]
 
 
 def test_an_own_estimator_gives_each_turn_its_own_credit() -> None:

@@ -39,8 +39,7 @@ from heedful.storage import (
     read_rollouts,
     write_whole,
 )
-from heedful.training.ranks.parallel import ProcessRank
-from heedful.training.ranks.presence import Presence
+from heedful.training.ranks.parallel import Presence, ProcessRank
 from heedful.types import Metric
 
 if TYPE_CHECKING:

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING
 
 import torch
 
-from heedful.boundary.limits import COLDEST, HOTTEST, refuse_below, refuse_outside
 from heedful.models.forward.shared_prompts import PASS, SharedPrompts, cheapest_plans
 from heedful.models.forward.token_logits import keeps_prompts
 from heedful.training.ranks.sharding import Sharded
@@ -42,12 +41,6 @@ class UpdateSettings:
     share_prompts: bool = True
     """Read a prompt that several samples begin with once per micro-batch, where the model allows it. The same for the
     beginning that different prompts have in common, where it is a large part of them."""
-
-    def __post_init__(self) -> None:
-        if not self.temperature > 0:
-            raise ValueError(f"Expected a temperature above 0 (the sampler's), found {self.temperature}.")
-        refuse_outside("temperature", self.temperature, COLDEST, HOTTEST)
-        refuse_below(self, micro_batch_tokens=1)
 
     def shares_prompts(self, model: PreTrainedModel) -> bool:
         """Whether the prompts of `model` are read once per micro-batch."""
@@ -96,23 +89,9 @@ def cut_micro_batches(
     Largest first: if memory does not suffice, the first micro-batch shows it. A single sample longer than the bound is
     a micro-batch by itself, since it cannot be split. `share_prompts`: a prompt that several samples begin with counts
     once. `share_beginning`: so does the beginning that different prompts have in common, if that saves at least a third
-    of all tokens. `per_pass`: see `pass_tokens`. Raises ValueError for a bound below 1, for a sample of unequal
-    lengths, and for one whose first token is trained (no token comes before it to predict it from).
+    of all tokens. `per_pass`: see `pass_tokens`. The first token of a sample is never trained: no token comes before it
+    to predict it from.
     """
-    if micro_batch_tokens < 1:
-        raise ValueError(f"Expected micro_batch_tokens of at least 1, found {micro_batch_tokens}.")
-    for sample in samples:
-        lengths = tuple(map(len, (sample.ids, sample.trained, sample.logprobs, sample.advantages)))
-        if len(set(lengths)) > 1:
-            raise ValueError(
-                f"Expected as many ids, marks, log-probabilities and advantages in each sample, found {lengths} in "
-                f"that of member {sample.member} of group {sample.group}."
-            )
-        if sample.trained[:1] == (True,):
-            raise ValueError(
-                f"The first token of member {sample.member} of group {sample.group} is marked as trained, but no token "
-                "comes before it to predict it from; start every prompt with at least one token."
-            )
     return [
         _pad([(samples[place], token_weights_B[place], place) for place in plan.places], plan.prompts, device)
         for plan in cheapest_plans(

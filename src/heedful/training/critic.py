@@ -25,7 +25,7 @@ from heedful.training.batch import MicroBatch, UpdateSettings, cut_micro_batches
 from heedful.training.critic_config import CriticConfig
 from heedful.training.objective import at_trained
 from heedful.training.optimizer_config import OptimizerConfig
-from heedful.training.optimizer_step import OptimizerStep, a_count
+from heedful.training.optimizer_step import OptimizerStep
 from heedful.training.ranks.world import World
 from heedful.training.recompute import recomputed
 from heedful.training.samples import Row, sampled_trajectories
@@ -35,7 +35,6 @@ if TYPE_CHECKING:
     from transformers import PreTrainedModel
 
 _OF_THE_UPDATE = ("critic/loss", "critic/clip_fraction", "critic/gradient_norm")
-_WITHOUT_VALUES = "The critic learns from values and returns, but the samples hold none: give credit with values."
 _OF_THE_VALUES = ("policy/explained_variance", "critic/value_mean", "critic/return_mean")
 
 
@@ -92,8 +91,10 @@ class Critic:
         self._world = settings.world
         self._shares = settings.shares_prompts(policy)
         self._per_pass = pass_tokens(policy, device)
-        owned = cast(torch.nn.Module, decoder if config.kind == "head" else _copied(policy, decoder)).to(device)
-        self._backbone = owned.eval()
+        if config.kind == "model":
+            vision = vision_of(policy)  # the copy of a model that sees has no tower of its own
+            decoder = deepcopy(decoder) if vision is None else vision.copied_decoder()
+        self._backbone = cast(torch.nn.Module, decoder).to(device).eval()
         states: TokenLogits = partial(_states, self._backbone)
         self._states = recomputed(cast("PreTrainedModel", self._backbone), states) if settings.recompute else states
         # `skip_init`: the layer's own initialisation would draw from the global generator.
@@ -151,12 +152,7 @@ class Critic:
 
     @torch.no_grad()
     def begin(self, samples: Sequence[TrainingSample]) -> None:
-        """Prepare an update on `samples`. Every rank must pass all of them.
-
-        Raises ValueError when they hold no values and returns.
-        """
-        if not all(sample.returns for sample in samples):
-            raise ValueError(_WITHOUT_VALUES)
+        """Prepare an update on `samples`, with their values and returns. Every rank must pass all of them."""
         if self.updates:
             return
         pairs = [
@@ -204,14 +200,10 @@ class Critic:
         }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Load a state that `state_dict` gave. Raises ValueError for weights that are no finite floats."""
-        for name, each in state["weights"].items():
-            of_floats = isinstance(each, torch.Tensor) and each.layout is torch.strided and each.is_floating_point()
-            if not of_floats or not bool(each.isfinite().all()):
-                raise ValueError(f"Expected finite weights of the critic, found others in {name!r:.80}.")
+        """Load a state that `state_dict` gave."""
         self._own.load_state_dict(state["weights"])
         self._optimizer_step.load_state_dict(state["descent"])
-        self.updates = a_count(state["updates"], "updates of the critic")
+        self.updates = state["updates"]
 
     def _backward(self, micro_batches: Sequence[MicroBatch], scale: float, share: float) -> CriticPass:
         reading = CriticPass()
@@ -220,8 +212,8 @@ class Critic:
                 values_N = self._read(batch, share)
                 error = losses.value(
                     values_N,
-                    at_trained(_present(batch.values_BT), batch).to(values_N.dtype),
-                    at_trained(_present(batch.returns_BT), batch).to(values_N.dtype),
+                    at_trained(batch.values_BT, batch).to(values_N.dtype),
+                    at_trained(batch.returns_BT, batch).to(values_N.dtype),
                     self.config.clip,
                 )
                 weights_N = at_trained(batch.weights_B[:, None].expand_as(batch.trained_BT), batch).to(values_N.dtype)
@@ -280,12 +272,6 @@ def empty_critic_metrics(why: str) -> list[Metric]:
     return [Metric(name, None, why=why) for name in (*_OF_THE_VALUES, *_OF_THE_UPDATE)]
 
 
-def _copied(policy: PreTrainedModel, decoder: torch.nn.Module) -> torch.nn.Module:
-    """A copy of the decoder. That of a model that sees has no tower of its own."""
-    vision = vision_of(policy)
-    return deepcopy(decoder) if vision is None else vision.copied_decoder()
-
-
 def _states(
     backbone: torch.nn.Module,
     ids_BT: torch.Tensor,
@@ -294,11 +280,4 @@ def _states(
     over: Over | None = None,
 ) -> torch.Tensor:
     """Hidden states in the place of logits. They are as wide as the model, so nothing is computed `over` them."""
-    assert over is None, "a critic has no output head over the vocabulary"
     return hidden_before_trained(backbone, ids_BT, trained_BT, prompts)
-
-
-def _present(values_BT: torch.Tensor | None) -> torch.Tensor:
-    if values_BT is None:
-        raise ValueError(_WITHOUT_VALUES)
-    return values_BT

@@ -14,7 +14,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 import torch
-from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 
 from heedful.models.forward.shared_prompts import SharedPrompts
@@ -72,30 +71,27 @@ class Adapters:
         self._layers: list[tuple[str, Any]] = [
             (name, module) for name, module in model.named_modules() if isinstance(module, BaseTunerLayer)
         ]
-        self._check_targets()
-        self._parameters = {name: p for name, p in model.named_parameters() if ".lora_" in name}
+        table: Any = model.get_input_embeddings()
+        shared = table.get_base_layer().weight if hasattr(table, "get_base_layer") else table.weight
+        for name, layer in self._layers:
+            if layer.get_base_layer().weight is shared:
+                raise ValueError(
+                    f"Expected lora.targets ({', '.join(config.targets)}) to name linear layers with weights of their "
+                    f"own, found {name}, which is the table of embeddings or shares its weights (tied embeddings). "
+                    "Leave it out, or train all weights (--lora.rank 0)."
+                )
+        self._additions: dict[str, torch.nn.Parameter] = {}
+        """By the names that peft writes, which are without the adapter's own."""
         generator = torch.Generator().manual_seed(seed)
         for name, parameter in model.named_parameters():
-            parameter.requires_grad_(name in self._parameters)
-        for name, parameter in self._parameters.items():
-            parameter.data = parameter.data.float()
+            parameter.requires_grad_(".lora_" in name)
+            if ".lora_" in name:
+                parameter.data = parameter.data.float()
+                self._additions[_PREFIX + name.replace(f".{_NAME}.", ".")] = parameter
             if ".lora_A." in name:
                 drawn = torch.empty(parameter.shape)
                 torch.nn.init.kaiming_uniform_(drawn, a=math.sqrt(5), generator=generator)
                 parameter.data.copy_(drawn)
-
-    def _check_targets(self) -> None:
-        """Raises ValueError for a table of embeddings, and for a last layer that shares the weights of one."""
-        table: Any = self.model.get_input_embeddings()
-        shared = table.get_base_layer().weight if hasattr(table, "get_base_layer") else table.weight
-        asked = ", ".join(sorted(self._config.target_modules or ()))
-        for name, layer in self._layers:
-            if layer.get_base_layer().weight is shared:
-                raise ValueError(
-                    f"Expected lora.targets ({asked}) to name linear layers with weights of their own, found {name}, "
-                    "which is the table of embeddings or shares its weights (tied embeddings). Leave it out, or train "
-                    "all weights (--lora.rank 0)."
-                )
 
     @contextmanager
     def off(self) -> Iterator[None]:
@@ -147,51 +143,26 @@ class Adapters:
         resolved = {**self._config.to_dict(), "inference_mode": True}
         text = json.dumps(resolved, indent=2, sort_keys=True, default=lambda value: sorted(value))
         (folder / "adapter_config.json").write_text(text + "\n")
-        tensors = {_public(name): parameter.detach().cpu().contiguous() for name, parameter in self._parameters.items()}
+        tensors = {name: parameter.detach().cpu().contiguous() for name, parameter in self._additions.items()}
         save_file(tensors, folder / "adapter_model.safetensors")
 
     @torch.no_grad()
     def load(self, folder: Path) -> None:
         """Load the additions of a model directory that `save_pretrained` wrote.
 
-        Raises ValueError where there are none, where they are damaged, or where they do not fit this model.
+        Raises ValueError where there are none, or where they do not fit this model.
         """
         path = folder / FOLDER / "adapter_model.safetensors"
-        otherwise = f"delete the folder {folder} to continue from the one before it."
-        if not path.exists():
+        tensors = load_file(path) if path.exists() else {}
+        shapes = {name: parameter.shape for name, parameter in self._additions.items()}
+        if shapes != {name: tensor.shape for name, tensor in tensors.items()}:
             raise ValueError(
-                f"Expected the additions of a LoRA run in {path}, found no such file. Leave out --lora.rank if you "
-                f"typed it. If not, {otherwise}"
+                f"Expected the additions of a LoRA run in {path} that fit the model and lora.rank of this run, found "
+                f"{f'{len(tensors)} others' if tensors else 'no such file'}. Leave out --lora.rank if you typed it. If "
+                f"not, delete the folder {folder} to continue from the one before it."
             )
-        try:
-            tensors = load_file(path)
-        except SafetensorError as error:
-            raise ValueError(
-                f"Expected the additions of a LoRA run in {path}, found a damaged file ({error}). To go on, {otherwise}"
-            ) from error
-        expected = {_public(name): parameter for name, parameter in self._parameters.items()}
-        shapes = {name: tuple(parameter.shape) for name, parameter in expected.items()}
-        found = {name: tuple(tensor.shape) for name, tensor in tensors.items()}
-        if shapes != found:
-            first = min(name for name in {*shapes, *found} if shapes.get(name) != found.get(name))
-            raise ValueError(
-                f"Expected the additions in {path} to fit the model and lora.rank of this run: {len(shapes)} tensors, "
-                f"with {first} {_of_shape(shapes.get(first))}. Found {len(found)}, with it "
-                f"{_of_shape(found.get(first))}. Resume with the run's own configuration, or {otherwise}"
-            )
-        for name, parameter in expected.items():
-            if tensors[name].dtype != parameter.dtype or not bool(tensors[name].isfinite().all()):
-                wanted, other = (str(each.dtype).removeprefix("torch.") for each in (parameter, tensors[name]))
-                raise ValueError(
-                    f"Expected finite {wanted} numbers as the additions in {path}, found others in {name} ({other}). "
-                    f"To go on, {otherwise}"
-                )
-        for name, parameter in expected.items():
+        for name, parameter in self._additions.items():
             parameter.copy_(tensors[name])
-
-
-def _of_shape(shape: tuple[int, ...] | None) -> str:
-    return "missing" if shape is None else "x".join(map(str, shape))
 
 
 def _linear_layers_that_see(model: PreTrainedModel) -> list[str]:
@@ -200,8 +171,3 @@ def _linear_layers_that_see(model: PreTrainedModel) -> list[str]:
     tower = set() if vision is None else {id(weight) for weight in vision.tower}
     layers = cast(torch.nn.Module, model).named_modules()
     return [name for name, layer in layers if isinstance(layer, torch.nn.Linear) and id(layer.weight) in tower]
-
-
-def _public(name: str) -> str:
-    """A parameter's name as peft writes it: without the adapter's own name."""
-    return _PREFIX + name.replace(f".{_NAME}.", ".")

@@ -48,7 +48,15 @@ def recomputed(model: PreTrainedModel, rows: TokenLogits) -> TokenLogits:
             f"--gradient-checkpointing expects decoder layers that can be computed again, but {type(model).__name__} "
             "has none; leave the flag out, and lower --micro-batch-tokens if memory is short."
         )
-    _enable(model)
+    checkpointed: Any = model
+    # Without dropout no random number is drawn, so no generator needs to be restored.
+    settings = {"use_reentrant": False, "preserve_rng_state": False}
+    if hasattr(checkpointed, "activation_checkpointing_enable"):
+        checkpointed.activation_checkpointing_enable(settings)
+    else:
+        with warnings.catch_warnings():  # the name before transformers 5.2x
+            warnings.simplefilter("ignore", FutureWarning)
+            checkpointed.gradient_checkpointing_enable(settings)
 
     def forgetting(
         ids_BT: torch.Tensor,
@@ -67,14 +75,3 @@ def recomputed(model: PreTrainedModel, rows: TokenLogits) -> TokenLogits:
                 layer.training = False
 
     return forgetting
-
-
-def _enable(model: Any) -> None:
-    # Without dropout no random number is drawn, so no generator needs to be restored.
-    settings = {"use_reentrant": False, "preserve_rng_state": False}
-    if hasattr(model, "activation_checkpointing_enable"):
-        model.activation_checkpointing_enable(settings)
-        return
-    with warnings.catch_warnings():  # the name before transformers 5.2x
-        warnings.simplefilter("ignore", FutureWarning)
-        model.gradient_checkpointing_enable(settings)

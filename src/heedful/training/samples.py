@@ -10,10 +10,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 
-from heedful.boundary.limits import LARGEST_REWARD
 from heedful.diagnostics.statistics import is_constant
-from heedful.guarded import OwnPartFailed
-from heedful.protocols import CreditsMembers, CreditsTokens, CreditsTurns, Estimator, UsesCritic
+from heedful.protocols import CreditsMembers, CreditsTokens, CreditsTurns, Estimator
 from heedful.types import Group, Metric, SampledTrajectory, TrainingSample, Trajectory, Turn, Verdict
 
 
@@ -48,24 +46,16 @@ def merge_rows(groups: Sequence[Group], verdicts: Sequence[Verdict]) -> list[Row
     """The rows of every trajectory of every kept group, in order: one, or more where its contexts do not extend.
 
     Left out: dropped groups, trajectories that were never scored (`reward` is `None` or NaN), and turns without a
-    sampled token. Raises ValueError where a reply lacks the log-probabilities of its tokens, and for a weight that is
-    too large for a loss.
+    sampled token.
     """
-    if len(groups) != len(verdicts):
-        raise ValueError(f"Expected one verdict per group, found {len(verdicts)} verdicts for {len(groups)} groups.")
-    rows = []
-    for index, (group, verdict) in enumerate(zip(groups, verdicts, strict=True)):
-        if not verdict.kept:
-            continue
-        if not verdict.weight <= LARGEST_REWARD:
-            raise ValueError(
-                f"Expected weights of at most {LARGEST_REWARD:g}, found {verdict.weight} in verdict {index}. Correct "
-                "the filter."
-            )
-        for trajectory in group.trajectories:
-            if _scored(trajectory):
-                rows += _merge(trajectory, index, verdict.weight)
-    return rows
+    return [
+        row
+        for index, (group, verdict) in enumerate(zip(groups, verdicts, strict=True))
+        if verdict.kept
+        for trajectory in group.trajectories
+        if _scored(trajectory)
+        for row in _merge(trajectory, index, verdict.weight)
+    ]
 
 
 def credit(
@@ -76,30 +66,13 @@ def credit(
 ) -> list[TrainingSample]:
     """One sample per row, in order. Advantages come from the rewards of the whole group.
 
-    `values`: a critic's, one per token of each row. Raises ValueError where the estimator uses a critic but `values` is
-    `None`, and where it gives no finite numbers.
+    `values`: a critic's, one per token of each row.
     """
     if not rows:
         return []
     if isinstance(estimator, CreditsTokens):
-        samples = _credit_tokens(rows, groups, estimator, values)
-    else:
-        samples = _credit_turns(rows, groups, estimator)
-    for sample in samples:
-        for unfit in (value for value in sample.advantages if not _fits(value)):
-            raise OwnPartFailed(
-                f"Expected finite numbers of at most {LARGEST_REWARD:g} in size as advantages of member "
-                f"{sample.member} of group {sample.group}, found {unfit!s:.80}. Correct the advantage estimator "
-                f"{type(estimator).__name__}."
-            )
-    return samples
-
-
-def _fits(value: float) -> bool:
-    try:
-        return not isinstance(value, str) and abs(float(value)) <= LARGEST_REWARD
-    except (TypeError, ValueError, OverflowError):  # an estimator of the user may give anything
-        return False
+        return _credit_tokens(rows, groups, estimator, values)
+    return _credit_turns(rows, groups, estimator)
 
 
 def _credit_turns(
@@ -176,11 +149,6 @@ def advantages_of_turns(
 def _credit_tokens(
     rows: Sequence[Row], groups: Sequence[Group], estimator: CreditsTokens, values: Sequence[Sequence[float]] | None
 ) -> list[TrainingSample]:
-    if values is None and isinstance(estimator, UsesCritic):
-        raise ValueError(
-            f"{type(estimator).__name__} reads a critic's values, but none were given; pass one value per token of "
-            "each row, or choose an estimator that needs no critic."
-        )
     samples: list[TrainingSample] = []
     credits = estimator.token_credits(sampled_trajectories(rows, groups, values))
     for places, one in zip(of_trajectories(rows), credits, strict=True):
@@ -238,12 +206,6 @@ def _row(run: Sequence[tuple[int, Turn]], trajectory: Trajectory, group: int, we
     logprobs: list[float] = []
     for number, turn in run:
         reply = turn.reply
-        if len(reply.ids) != len(reply.logprobs):
-            raise ValueError(
-                f"Expected one log-probability per sampled token, found {len(reply.logprobs)} for {len(reply.ids)} "
-                f"in turn {number} of member {trajectory.member} of task {trajectory.task.id}; the policy that sampled "
-                "must return them to be trained on."
-            )
         ids += reply.prompt.ids + reply.ids
         turns += [-1] * len(reply.prompt.ids) + [number] * len(reply.ids)
         logprobs += [0.0] * len(reply.prompt.ids) + list(reply.logprobs)

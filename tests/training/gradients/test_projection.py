@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from heedful.training.gradients.projection import Projection, dimensions_within, inner_products
+from heedful.training.gradients.trajectory_gradients import Projection, dimensions_within, inner_products
 
 SIZES = [300, 1, 99]
 

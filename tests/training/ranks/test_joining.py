@@ -30,8 +30,7 @@ A_WHILE = timedelta(seconds=PATIENCE)
 
 KILLED = """
 import os, signal
-from heedful.training.ranks.parallel import ProcessRank
-from heedful.training.ranks.presence import Presence
+from heedful.training.ranks.parallel import Presence, ProcessRank
 with Presence(ProcessRank.of(os.environ), os.environ):
     os.kill(os.getpid(), signal.SIGKILL)
 """

@@ -14,14 +14,13 @@ torch = pytest.importorskip("torch")
 from torch.distributed import HashStore  # noqa: E402
 
 from heedful.stopping import StoppedBySignal, end_at_once  # noqa: E402
-from heedful.training.ranks import long_work  # noqa: E402
-from heedful.training.ranks.joining import ProcessLost  # noqa: E402
-from heedful.training.ranks.long_work import LongWork  # noqa: E402
+from heedful.training.ranks import joining  # noqa: E402
+from heedful.training.ranks.joining import LongWork, ProcessLost  # noqa: E402
 
 
 @pytest.fixture
 def work(monkeypatch: pytest.MonkeyPatch) -> LongWork:
-    monkeypatch.setattr(long_work, "SIGN_SECONDS", 0.02)
+    monkeypatch.setattr(joining, "SIGN_SECONDS", 0.02)
     return LongWork(HashStore(), "growth")
 
 

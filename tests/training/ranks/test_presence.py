@@ -11,16 +11,14 @@ from pathlib import Path
 
 import pytest
 
-from heedful.training.ranks import presence
-from heedful.training.ranks.parallel import ProcessRank
-from heedful.training.ranks.presence import Presence
+from heedful.training.ranks import parallel
+from heedful.training.ranks.parallel import Presence, ProcessRank
 
 ADDRESS = {"MASTER_ADDR": "somewhere", "MASTER_PORT": "1234"}
 
 KILLED = f"""
 import os, signal
-from heedful.training.ranks.parallel import ProcessRank
-from heedful.training.ranks.presence import Presence
+from heedful.training.ranks.parallel import Presence, ProcessRank
 with Presence(ProcessRank(1, 3, 1), {ADDRESS}):
     os.kill(os.getpid(), signal.SIGKILL)
 """
@@ -67,14 +65,14 @@ def test_what_an_earlier_run_or_another_one_left_behind_says_nothing(monkeypatch
             raise ValueError("no ice")
     with pytest.raises(ValueError, match="no ice"), of(2):
         raise ValueError("no ice")
-    clock = presence.time.time
-    monkeypatch.setattr(presence.time, "time", lambda: clock() + 2 * presence.SAME_START_S)
+    clock = parallel.time.time
+    monkeypatch.setattr(parallel.time, "time", lambda: clock() + 2 * parallel.SAME_START_S)
     with of(0) as later:
         assert later.ended() == ""
 
 
 def test_a_second_process_of_the_same_rank_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(presence, "LOCK_ATTEMPTS", 2)
+    monkeypatch.setattr(parallel, "LOCK_ATTEMPTS", 2)
     with (
         of(0),
         pytest.raises(ValueError, match="one process with rank 0 at somewhere:1234, but another one runs"),

@@ -50,20 +50,11 @@ def test_one_process_is_given_back_what_it_puts_in() -> None:
 def test_the_place_is_read_from_what_torchrun_sets() -> None:
     assert ProcessRank.of({}) == ProcessRank.of({"RANK": "0", "WORLD_SIZE": "1"}) == ProcessRank(0, 1, 0)
     assert ProcessRank.of(FOUR) == ProcessRank(rank=3, size=4, local_rank=1)
-    with pytest.raises(ValueError, match="LOCAL_RANK, MASTER_ADDR, MASTER_PORT is not set: start several"):
-        ProcessRank.of({"RANK": "0", "WORLD_SIZE": "2"})
-    with pytest.raises(
-        ValueError, match="whole numbers in RANK, WORLD_SIZE, LOCAL_RANK, MASTER_PORT, found '3', 'four', '1', "
-    ):
-        ProcessRank.of(FOUR | {"WORLD_SIZE": "four"})
-    for impossible in ({"RANK": "4"}, {"RANK": "-1"}, {"LOCAL_RANK": "-1"}):
-        with pytest.raises(ValueError, match=r"Expected RANK from 0 to 3 with WORLD_SIZE 4, .* found RANK"):
-            ProcessRank.of(FOUR | impossible)
-    for size in ("9999999999", "0", "-4"):
-        with pytest.raises(ValueError, match=f"Expected 1 to 100,000 processes in WORLD_SIZE, found {size}"):
-            ProcessRank.of(FOUR | {"WORLD_SIZE": size})
-    with pytest.raises(ValueError, match="Expected the number of a port in MASTER_PORT, found 99999"):
-        ProcessRank.of(FOUR | {"MASTER_PORT": "99999"})
+    impossible = [{"RANK": "0", "WORLD_SIZE": "2"}, FOUR | {"WORLD_SIZE": "four"}, FOUR | {"MASTER_PORT": "99999"}]
+    impossible += [FOUR | wrong for wrong in ({"RANK": "4"}, {"RANK": "-1"}, {"LOCAL_RANK": "-1"}, {"WORLD_SIZE": "0"})]
+    for variables in impossible:
+        with pytest.raises(ValueError, match=r"as torchrun sets them, .* found RANK='.*: start several processes with"):
+            ProcessRank.of(variables)
 
 
 def test_each_process_of_a_machine_has_a_gpu_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -76,11 +67,6 @@ def test_each_process_of_a_machine_has_a_gpu_of_its_own(monkeypatch: pytest.Monk
         local_device(cuda, ProcessRank(2, 4, 2))
     with pytest.raises(ValueError, match="mps takes one process"):
         local_device(torch.device("mps"), ProcessRank(0, 2, 0))
-
-
-def test_who_has_not_joined_is_told_so() -> None:
-    with pytest.raises(ValueError, match="Process 0 of 2 has not joined the others"):
-        World(ProcessRank(0, 2, 0)).gather(1)
 
 
 def test_a_wait_of_no_time_is_refused() -> None:

@@ -70,9 +70,7 @@ def second_vanishes(world: World) -> None:
     """In the middle of a meeting and without a word, as by a kill."""
     world.gather("met")
     if world.rank == 1:
-        store = world._store
-        assert store is not None
-        store.set("collective/1", "3")  # joined, met, and this one
+        world.store.set("collective/1", "3")  # joined, met, and this one
         os._exit(0)
     world.gather("never met")
 

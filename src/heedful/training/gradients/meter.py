@@ -18,15 +18,19 @@ import torch
 
 from heedful.algorithms.advantages import GroupRelative, LeaveOneOut
 from heedful.algorithms.table import Algorithm
-from heedful.boundary.limits import COLDEST, HOTTEST, refuse_outside
 from heedful.diagnostics.gradient.metrics import GRAMS, PARTS
 from heedful.diagnostics.gradient.scope import GradientNoise, Side
 from heedful.diagnostics.statistics.group_statistics import sample_variance
 from heedful.models.forward.token_logits import TokenLogits
 from heedful.protocols import CreditsTokens, CreditsTurns, Estimator
 from heedful.training.critic import Critic
-from heedful.training.gradients.projection import Projection, dimensions_within, inner_products
-from heedful.training.gradients.trajectory_gradients import TrajectoryGradients, Unit
+from heedful.training.gradients.trajectory_gradients import (
+    Projection,
+    TrajectoryGradients,
+    Unit,
+    dimensions_within,
+    inner_products,
+)
 from heedful.training.samples import Row, advantages_of_turns, credit, merge_rows
 from heedful.types import Group, Trajectory, Verdict
 
@@ -71,9 +75,6 @@ class GradientMeter:
     ) -> None:
         """`reference`: what the KL penalty pulls towards. `memory_mb` bounds what is kept of all gradients together;
         vectors that would take more are projected, as `seed` decides."""
-        refuse_outside("temperature", temperature, COLDEST, HOTTEST)
-        refuse_outside("token_budget", token_budget, 1, math.inf, whole=True)
-        refuse_outside("memory_mb", memory_mb, 1, math.inf, whole=True)
         self.algorithm = algorithm
         self.critic = critic
         self.token_budget = token_budget

@@ -1,7 +1,10 @@
-"""The meeting of the ranks of a run: one store of keys and values, in which every rank says that it has come.
+"""Waits of one rank for others, in a store of keys and values that all share: until all have met, and for long work.
 
 torch's own rendezvous waits inside one call for its whole timeout. Here a rank looks around while it waits, so that it
 ends within seconds when another rank has ended.
+
+A collective is no way to wait for work of unknown length, such as growing a model: it fails after `--parallel.timeout`,
+and a rank that waits in one handles no signal. Here the ranks at work give a sign of life every second (`LongWork`).
 """
 
 from __future__ import annotations
@@ -9,11 +12,12 @@ from __future__ import annotations
 import itertools
 import os
 import socket
+import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Iterator
+from contextlib import contextmanager, suppress
 from datetime import timedelta
 from queue import Queue
-from threading import Thread
 
 from torch._C._distributed_c10d import TCPStore
 from torch.distributed.distributed_c10d import PrefixStore, Store
@@ -28,6 +32,9 @@ SECONDS_TO_COME_BACK = 2.0
 
 SECONDS_TO_GREET = 60.0
 """A program that takes a connection and says nothing for this time is not the store of a run."""
+
+SIGN_SECONDS = 1.0
+"""Between two signs of life. The others look for them four times as often."""
 
 CONNECTION = "connection to the store"
 """The name of the thread that connects."""
@@ -98,8 +105,13 @@ def _open(process: ProcessRank, timeout: timedelta, watch: _Watch) -> Store:
             raise ProcessLost(watch.sentence(f"MASTER_ADDR is no address that this machine knows ({error})")) from error
         return TCPStore(host, port, process.size, True, timeout, wait_for_workers=False, multi_tenant=True)
     # torch prints pages about every failed attempt to connect, so a plain socket finds out when the store is there.
-    while not _answers(host, port):
-        watch.wait(f"nothing answers there, where {'torchrun' if process.is_rank_0 else 'process 0'} keeps the store,")
+    while True:
+        try:
+            socket.create_connection((host, port), 5.0).close()
+            break
+        except OSError:
+            keeper = "torchrun" if process.is_rank_0 else "process 0"
+            watch.wait(f"nothing answers there, where {keeper} keeps the store,")
     opened: Queue[Store | RuntimeError] = Queue()
     # torch connects again and again until its own limit, to whatever has the port by then. Ours is reached before.
     limit = timedelta(seconds=2 * SECONDS_TO_GREET)
@@ -113,7 +125,7 @@ def _open(process: ProcessRank, timeout: timedelta, watch: _Watch) -> Store:
             opened.put(error)
 
     # In a thread: torch waits without a limit for the greeting of a server that says nothing.
-    Thread(target=connect, name=CONNECTION, daemon=True).start()
+    threading.Thread(target=connect, name=CONNECTION, daemon=True).start()
     silent = time.monotonic() + SECONDS_TO_GREET
     while opened.empty():
         if time.monotonic() > silent:
@@ -125,9 +137,56 @@ def _open(process: ProcessRank, timeout: timedelta, watch: _Watch) -> Store:
     return store
 
 
-def _answers(host: str, port: int) -> bool:
-    try:
-        socket.create_connection((host, port), 5.0).close()
-    except OSError:
-        return False
-    return True
+class LongWork:
+    """One piece of work, known by its name to all ranks that share the store."""
+
+    def __init__(self, store: Store, name: str) -> None:
+        self._store = store
+        self._name = name
+
+    @contextmanager
+    def done_by(self, rank: int) -> Iterator[None]:
+        """The work of this rank. It counts as done when the body ends without an error."""
+        ended = threading.Event()
+        # A daemon: the store may block while the process that keeps it ends.
+        signs = threading.Thread(target=self._give_signs, args=(rank, ended), name="signs of life", daemon=True)
+        signs.start()
+        try:
+            yield
+            self._store.set(self._key("done", rank), "yes")
+        finally:
+            ended.set()
+            signs.join(SIGN_SECONDS)
+
+    def wait_for(self, ranks: Collection[int], timeout: float) -> None:
+        """Wait until these ranks are done. `timeout`: seconds that one may be without a sign of life.
+
+        Raises ProcessLost, a sentence, for a rank that has failed or gave no sign.
+        """
+        signs, heard = dict.fromkeys(ranks, ""), dict.fromkeys(ranks, time.monotonic())
+        while at_work := [rank for rank in ranks if not self._store.check([self._key("done", rank)])]:
+            for rank in at_work:
+                if failed := self._read(f"left/{rank}"):
+                    raise ProcessLost(f"Process {rank} has failed: {failed}")
+                sign, now = self._read(self._key("sign", rank)), time.monotonic()
+                if sign != signs[rank]:
+                    signs[rank], heard[rank] = sign, now
+                elif now > heard[rank] + timeout:
+                    raise ProcessLost(
+                        f"Process {rank} has given no sign of life for {timeout:.0f} seconds (--parallel.timeout): "
+                        "killed, or its machine is cut off."
+                    )
+            time.sleep(SIGN_SECONDS / 4)
+
+    def _give_signs(self, rank: int, ended: threading.Event) -> None:
+        number = 0
+        with suppress(RuntimeError):  # the store has ended, and the next collective says so
+            while not ended.wait(SIGN_SECONDS):
+                number += 1
+                self._store.set(self._key("sign", rank), str(number))
+
+    def _key(self, kind: str, rank: int) -> str:
+        return f"{self._name}/{kind}/{rank}"
+
+    def _read(self, key: str) -> str:
+        return self._store.get(key).decode() if self._store.check([key]) else ""

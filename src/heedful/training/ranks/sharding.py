@@ -11,7 +11,7 @@ rank holds the whole weights (`whole`): as many bytes as the model has in the dt
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, cast
 
@@ -152,26 +152,19 @@ def shard_like(tensor: torch.Tensor, shard: torch.Tensor) -> torch.Tensor:
 
 def whole_state(state: dict[str, Any]) -> dict[str, Any]:
     """An optimizer's `state_dict` with every tensor gathered. All ranks must call it."""
-    return {
-        **state,
-        "state": {
-            number: {
-                name: whole_tensor(value) if isinstance(value, torch.Tensor) else value for name, value in own.items()
-            }
-            for number, own in state["state"].items()
-        },
-    }
+    return _with_tensors(state, lambda number, tensor: whole_tensor(tensor))
 
 
 def split_state(state: dict[str, Any], parameters: Sequence[torch.Tensor]) -> dict[str, Any]:
     """A state given by `whole_state`, sharded as the `parameters` that it belongs to."""
-    return {
-        **state,
-        "state": {
-            number: {
-                name: shard_like(value, parameters[number]) if isinstance(value, torch.Tensor) else value
-                for name, value in own.items()
-            }
-            for number, own in state["state"].items()
-        },
+    return _with_tensors(state, lambda number, tensor: shard_like(tensor, parameters[number]))
+
+
+def _with_tensors(state: dict[str, Any], change: Callable[[int, torch.Tensor], torch.Tensor]) -> dict[str, Any]:
+    changed = {
+        number: {
+            name: change(number, value) if isinstance(value, torch.Tensor) else value for name, value in own.items()
+        }
+        for number, own in state["state"].items()
     }
+    return {**state, "state": changed}

@@ -13,11 +13,10 @@ not overlap with the last backward pass.
 from __future__ import annotations
 
 import math
-import os
 import re
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from datetime import timedelta
 from types import TracebackType
 from typing import Any, Literal, TypeVar, cast
@@ -26,9 +25,8 @@ import torch
 import torch.distributed as dist
 from torch.distributed.distributed_c10d import PrefixStore, Store
 
-from heedful.training.ranks.joining import ProcessLost, meet
-from heedful.training.ranks.long_work import LongWork
-from heedful.training.ranks.parallel import DataParallel, ProcessRank
+from heedful.training.ranks.joining import LongWork, ProcessLost, meet
+from heedful.training.ranks.parallel import DataParallel, ProcessRank, first_line
 
 Item = TypeVar("Item")
 
@@ -45,7 +43,8 @@ class World:
     def __init__(self, process: ProcessRank | None = None, device: torch.device | None = None) -> None:
         self.process = process or ProcessRank()
         self.device = device or torch.device("cpu")
-        self._store: Store | None = None
+        self.store: Store
+        """Of keys and values, shared by all ranks. There is none in a run of a single process."""
         self._objects: dist.ProcessGroup | None = None
         self._collectives = 0
         self._timeout = timedelta(seconds=DataParallel().timeout)
@@ -158,7 +157,7 @@ class World:
             yield
             return
         first = [rank for rank, local_rank in enumerate(self.gather(self.process.local_rank)) if local_rank == 0]
-        work = LongWork(_store_of(self), f"first/{self._collectives}")
+        work = LongWork(self.store, f"first/{self._collectives}")
         if self.rank in first:
             with work.done_by(self.rank):
                 yield
@@ -177,7 +176,7 @@ class World:
         """
         self._collectives += 1
         try:
-            _store_of(self).set(f"collective/{self.rank}", str(self._collectives))
+            self.store.set(f"collective/{self.rank}", str(self._collectives))
             yield
         except RuntimeError as error:
             raise ProcessLost(self._who_left(error)) from error
@@ -190,7 +189,7 @@ class World:
         others = [rank for rank in range(self.size) if rank != self.rank]
         try:
             late = [rank for rank in others if int(self._read(f"collective/{rank}") or 0) < self._collectives]
-            _store_of(self).set(f"noticed/{self.rank}", "yes")
+            self.store.set(f"noticed/{self.rank}", "yes")
             time.sleep(SECONDS_TO_NOTICE)
             left = {rank: self._read(f"left/{rank}") for rank in others}
             gone = late or [rank for rank in others if not self._read(f"noticed/{rank}")]
@@ -209,8 +208,7 @@ class World:
         return f"Process {self.rank} of {self.size} lost the others ({reason}); look at what they said last."
 
     def _read(self, key: str) -> str:
-        store = _store_of(self)
-        return store.get(key).decode() if store.check([key]) else ""
+        return self.store.get(key).decode() if self.store.check([key]) else ""
 
 
 class Joined:
@@ -235,15 +233,22 @@ class Joined:
 
     def __enter__(self) -> World:
         world = self._world
-        if world.size > 1:
-            try:
-                self._join(world)
-            except RuntimeError as error:
-                raise ProcessLost(
-                    f"Expected {world.size} processes to meet at {os.environ['MASTER_ADDR']}:"
-                    f"{os.environ['MASTER_PORT']}, but process {world.rank} could not join: "
-                    f"{str(error).splitlines()[0]}"
-                ) from error
+        if world.size == 1:
+            return world
+        on_gpu = world.device.type == "cuda"
+        if on_gpu:
+            torch.cuda.set_device(world.device)
+        store = meet(world.process, self._timeout, self._ended)
+        world.store = PrefixStore("heedful", store)
+        dist.init_process_group(
+            "nccl" if on_gpu else "gloo",
+            store=PrefixStore("torch", store),
+            rank=world.rank,
+            world_size=world.size,
+            timeout=self._timeout,
+            device_id=world.device if on_gpu else None,
+        )
+        world._objects = dist.new_group(backend="gloo", timeout=self._timeout) if on_gpu else dist.group.WORLD
         return world
 
     def __exit__(
@@ -254,31 +259,18 @@ class Joined:
             try:
                 if error is None:
                     world.gather(None)  # no rank destroys a group that another rank still needs
-                elif isinstance(error, RuntimeError) and _is_of_a_collective(error):
+                elif isinstance(error, dist.DistError) or (isinstance(error, RuntimeError) and "gloo" in str(error)):
+                    # Of a collective: a sharded model runs them inside its forward and backward.
                     raise ProcessLost(world._who_left(error)) from error
                 elif not isinstance(error, ProcessLost):
-                    _tell(world, error)
+                    with suppress(RuntimeError):  # the process that keeps the store may already be dead
+                        world.store.set(f"left/{world.rank}", first_line(error))
             finally:
                 # A reference to a group would keep its connections open, and the other ranks would wait on them.
-                world._objects = world._store = None
+                world._objects = None
+                del world.store
                 dist.destroy_process_group()
         return False
-
-    def _join(self, world: World) -> None:
-        on_gpu = world.device.type == "cuda"
-        if on_gpu:
-            torch.cuda.set_device(world.device)
-        store = meet(world.process, self._timeout, self._ended)
-        world._store = PrefixStore("heedful", store)
-        dist.init_process_group(
-            "nccl" if on_gpu else "gloo",
-            store=PrefixStore("torch", store),
-            rank=world.rank,
-            world_size=world.size,
-            timeout=self._timeout,
-            device_id=world.device if on_gpu else None,
-        )
-        world._objects = dist.new_group(backend="gloo", timeout=self._timeout) if on_gpu else dist.group.WORLD
 
 
 def local_device(device: torch.device, process: ProcessRank) -> torch.device:
@@ -327,25 +319,3 @@ def _buckets(gradients: Sequence[torch.Tensor]) -> Iterator[list[torch.Tensor]]:
         size += gradient.nbytes
     if bucket:
         yield bucket
-
-
-def _store_of(world: World) -> Store:
-    if world._store is None:
-        raise ValueError(f"Process {world.rank} of {world.size} has not joined the others: use Joined.")
-    return world._store
-
-
-def _is_of_a_collective(error: RuntimeError) -> bool:
-    """Whether the error comes from a collective. A sharded model runs collectives inside its forward and backward."""
-    return isinstance(error, dist.DistError) or "gloo" in str(error)
-
-
-def _tell(world: World, error: BaseException) -> None:
-    """Put this rank's error into the store for the others. The process that keeps the store may already be dead."""
-    words = str(error).splitlines()[0] if str(error) else ""
-    try:
-        _store_of(world).set(
-            f"left/{world.rank}", f"{type(error).__name__}: {words}" if words else type(error).__name__
-        )
-    except RuntimeError:
-        return
