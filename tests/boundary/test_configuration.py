@@ -33,7 +33,7 @@ from heedful.envs.toys.echo import Echo
 from heedful.filters import FILTERS
 from heedful.policies import Vllm
 from heedful.rollout import LockStep
-from heedful.rollout.asynchronous import Asynchronous
+from heedful.rollout.collectors import Asynchronous
 from heedful.rollout.workers import WorkerPool
 from heedful.run.config import EvaluationConfig, TrainConfig
 from heedful.run.evaluation.evaluate import settings_of as evaluation_settings

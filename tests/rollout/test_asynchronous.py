@@ -13,11 +13,10 @@ import pytest
 
 from heedful.envs.frozen_lake.environment import FrozenLake
 from heedful.envs.toys.echo import Echo
-from heedful.guarded import OwnPartFailed
 from heedful.policies.sampling import Sampling
 from heedful.policies.scripted import ScriptedPolicy
 from heedful.protocols import AnswersSubsets, Episode
-from heedful.rollout import COLLECTORS, Asynchronous, Collector, Context, LockStep, Request, asynchronous
+from heedful.rollout import COLLECTORS, Asynchronous, Collector, Context, LockStep, Request, collectors
 from heedful.rollout.workers import isolated
 from heedful.types import Conversation, Ending, Observation, Reply, Step, Task
 from patience import PATIENCE, comes
@@ -157,7 +156,7 @@ def test_the_policy_is_asked_in_the_callers_thread_alone() -> None:
 
 
 def test_whoever_becomes_ready_while_the_policy_answers_is_asked_together(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(asynchronous, "PATIENCE", 1e6)  # of a call's duration: nobody is late on a busy machine
+    monkeypatch.setattr(collectors, "PATIENCE", 1e6)  # of a call's duration: nobody is late on a busy machine
     done: list[str] = []
 
     class Counted(Gate):
@@ -246,13 +245,6 @@ def test_when_every_environment_breaks_at_its_start_nobody_is_asked() -> None:
     assert [trajectory.error for trajectory in group.trajectories] == ["OSError: no board"] * 3
 
 
-@pytest.mark.parametrize(("name", "least"), [("group_size", 1), ("max_turns", 1), ("first_member", 0)])
-def test_a_request_without_episodes_is_refused(name: str, least: int) -> None:
-    numbers = {"group_size": 4, "max_turns": 4} | {name: least - 1}
-    with pytest.raises(ValueError, match=f"{name} must be at least {least}, found {least - 1}"):
-        Request(LAKE.episode, TASKS, **numbers)
-
-
 def test_no_tasks_are_no_groups() -> None:
     assert Asynchronous()(ScriptedPolicy(wander), Request(LAKE.episode, [], 4, 4)) == []
     assert LockStep(3)(ScriptedPolicy(wander), Request(LAKE.episode, [], 4, 4)) == []
@@ -273,9 +265,9 @@ def threads_left() -> list[str]:
 @pytest.mark.parametrize(
     ("error", "told"),
     [
-        (RuntimeError("no memory"), OwnPartFailed),
+        (RuntimeError("no memory"), RuntimeError),
         (KeyboardInterrupt(), KeyboardInterrupt),
-        (SystemExit(2), OwnPartFailed),
+        (SystemExit(2), SystemExit),
     ],
 )
 def test_what_the_policy_raises_ends_the_collection_and_its_threads(
@@ -310,13 +302,6 @@ def test_threads_end_with_the_collection() -> None:
     Asynchronous(4)(Noting(wander, parallel=3), Request(slow(LAKE, up_to(0.01)), TASKS, 2, LAKE.turns))
     gc.collect()
     assert comes(lambda: not threads_left())
-
-
-def test_a_policy_that_draws_for_the_whole_batch_is_refused() -> None:
-    policy = Noting(wander)
-    policy.draws_together = True
-    with pytest.raises(ValueError, match=r"do not depend on which conversations .* Sampling\(noise='conversation'\)"):
-        Asynchronous()(policy, Request(LAKE.episode, TASKS, 2, LAKE.turns))
 
 
 def test_collectors_say_how_a_policy_has_to_sample() -> None:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import math
-
 import pytest
 
 from heedful.diagnostics.statistics.group_statistics import values_on
@@ -70,21 +68,3 @@ def test_length_alone_makes_no_group_vary_for_a_filter_on_the_outcome() -> None:
 def test_an_environment_with_a_component_of_that_name_is_refused() -> None:
     with pytest.raises(ValueError, match="rename it there, or switch shaping off"):
         shape_overlong([group([3], components={"overlong": -1.0})], 10, 0.2, 1.0)
-
-
-@pytest.mark.parametrize(
-    ("limit", "share", "penalty", "sentence"),
-    [
-        (0, 0.5, 0.5, "limit must be from 1"),
-        (10**400, 0.5, 0.5, "limit must be from 1"),
-        (1.5, 0.5, 0.5, "limit must be a whole number"),
-        (10, 0.0, 0.5, "share must be from"),
-        (10, 2.0, 0.5, "share must be from"),
-        (10, 0.5, -1.0, "penalty must be from 0"),
-        (10, 0.5, math.nan, "penalty must be from 0"),
-        (10, 0.5, 10**400, "penalty must be from 0"),
-    ],
-)
-def test_numbers_that_shape_nothing_are_refused(limit: int, share: float, penalty: float, sentence: str) -> None:
-    with pytest.raises(ValueError, match=sentence):
-        shape_overlong([], limit, share, penalty)

@@ -14,7 +14,7 @@ from heedful.envs.frozen_lake.environment import FrozenLake
 from heedful.envs.frozen_lake.maps import ACTIONS, Lake, neighbours
 from heedful.policies.scripted import ScriptedPolicy
 from heedful.rollout import LockStep, Request
-from heedful.rollout.replays import replayed_values
+from heedful.rollout.player import replayed_values
 from heedful.types import Group
 
 

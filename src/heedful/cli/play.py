@@ -300,7 +300,7 @@ def _play_model(subject: Subject, settings: ModelSettings) -> int:
 
 def _play_loaded(loaded: LoadedModel, task: Task, settings: ModelSettings, console: Console) -> int:
     from heedful.cli.episode.token_information import show_listening
-    from heedful.rollout.player import Player, made, replies_of
+    from heedful.rollout.player import Player, made
     from heedful.run.terminal import episode_text
     from heedful.seeds import derive
 
@@ -308,7 +308,7 @@ def _play_loaded(loaded: LoadedModel, task: Task, settings: ModelSettings, conso
     policy = loaded.policy(sampling, derive(settings.seed, "play", settings.member))
     player = Player(made(env.episode), task, settings.member, turns_of(env), settings.context)
     while player.ending is None:
-        player.advance(replies_of(policy, [player.conversation])[0])
+        player.advance(policy.respond([player.conversation])[0])
     trajectory = player.trajectory(policy.temperature, policy.version)
     legend = "cyan: prompt, magenta: forced tag, green: thought, yellow: answer, blue: appended between"
     console.print(legend, soft_wrap=True)

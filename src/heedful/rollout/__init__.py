@@ -13,10 +13,8 @@ from typing import TYPE_CHECKING
 from heedful.exports import lazily
 
 if TYPE_CHECKING:
-    from heedful.rollout.asynchronous import Asynchronous
-    from heedful.rollout.collectors import COLLECTORS
+    from heedful.rollout.collectors import COLLECTORS, Asynchronous, LockStep
     from heedful.rollout.context import FULL_HISTORY, Context
-    from heedful.rollout.lock_step import LockStep
     from heedful.rollout.overlong import shape_overlong
     from heedful.rollout.player import Player
     from heedful.rollout.refill import Collection, collect_until_enough
@@ -43,11 +41,11 @@ __getattr__ = lazily(
     {
         "COLLECTORS": "heedful.rollout.collectors",
         "FULL_HISTORY": "heedful.rollout.context",
-        "Asynchronous": "heedful.rollout.asynchronous",
+        "Asynchronous": "heedful.rollout.collectors",
         "Collection": "heedful.rollout.refill",
         "Collector": "heedful.rollout.request",
         "Context": "heedful.rollout.context",
-        "LockStep": "heedful.rollout.lock_step",
+        "LockStep": "heedful.rollout.collectors",
         "Player": "heedful.rollout.player",
         "Request": "heedful.rollout.request",
         "collect_until_enough": "heedful.rollout.refill",

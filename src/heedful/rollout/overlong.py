@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from heedful.boundary.limits import LARGEST_REWARD, MOST_TOKENS, refuse_outside
 from heedful.types import Group, Reply, Trajectory, Turn
 
 COMPONENT = "overlong"
@@ -31,12 +30,8 @@ def shape_overlong(groups: Sequence[Group], limit: int, share: float, penalty: f
     """The groups with the reward component `overlong` in every turn. It is 0 if the reply ended in time.
 
     `limit`: most sampled tokens of a reply. `share`: the last part of the limit, in which length costs, above 0 and at
-    most 1. `penalty`: the most that it costs. Raises ValueError for other numbers, and if the environment itself has a
-    component of this name.
+    most 1. `penalty`: the most that it costs. Raises ValueError if the environment itself has a component of this name.
     """
-    refuse_outside("limit", limit, 1, MOST_TOKENS, whole=True)
-    refuse_outside("share", share, 1e-9, 1)
-    refuse_outside("penalty", penalty, 0, LARGEST_REWARD)
     buffer = share * limit
 
     def shaped(turn: Turn) -> Turn:

@@ -1,4 +1,4 @@
-"""One agent in one episode of an environment.
+"""One agent in one episode of an environment, and episodes played again: the same replies under fresh noise.
 
 An episode that raises, or answers against its contract, ends with the error's text. Other episodes continue.
 """
@@ -8,11 +8,12 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TypeVar
 
+from heedful.diagnostics.statistics.group_statistics import values_on
 from heedful.envs.common.contract import checked_episode, checked_observation, checked_step, turns_of
-from heedful.guarded import OwnPartFailed, Raised, RaisedElsewhere, guarded_call, of_own_part
-from heedful.protocols import Environment, Episode, Policy
+from heedful.guarded import Raised, RaisedElsewhere, guarded_call
+from heedful.protocols import Environment, Episode
 from heedful.rollout.context import FULL_HISTORY, Context
-from heedful.types import Conversation, Ending, Message, Observation, Reply, Step, Task, Trajectory, Turn
+from heedful.types import Conversation, Ending, Group, Message, Observation, Reply, Step, Task, Trajectory, Turn
 
 Answer = TypeVar("Answer")
 
@@ -47,23 +48,6 @@ def first_observation(env: Environment, task: Task) -> Observation:
     return player.observation
 
 
-def replies_of(policy: Policy, conversations: Sequence[Conversation]) -> list[Reply]:
-    """The policy's replies. Raises OwnPartFailed for a class of the user that fails or gives no complete replies."""
-    found: list[object] = of_own_part(policy, "the policy", "respond()", lambda: list(policy.respond(conversations)))
-    replies = [each for each in found if isinstance(each, Reply)]
-    wrong = "" if len(replies) == len(found) == len(conversations) else f"{len(found)} values, {len(replies)} replies"
-    sizes = of_own_part(policy, "the policy", "respond()", lambda: [(len(r.ids), len(r.logprobs)) for r in replies])
-    for ids, logprobs in sizes:
-        if logprobs and ids != logprobs:  # a served model that is only evaluated may tell none
-            wrong = wrong or f"{ids} ids and {logprobs} log-probabilities"
-    if wrong:
-        raise OwnPartFailed(
-            f"Expected {len(conversations)} replies with a log-probability per id from the policy "
-            f"{type(policy).__name__}, found {wrong}. Correct respond()."
-        )
-    return replies
-
-
 class Player:
     """Plays one trajectory: keeps the conversation, hands replies to the episode, and records its turns.
 
@@ -96,15 +80,12 @@ class Player:
 
     @property
     def observation(self) -> Observation:
-        """The newest observation. Raises RuntimeError, with the error, where the episode could not start."""
-        if not self._shown:
-            raise RuntimeError(f"Expected an episode that has started, found {self._error}.")
+        """The newest observation, of an episode that could start."""
         return self._shown[-1]
 
     @property
     def conversation(self) -> Conversation:
         """The conversation for the policy: the turns that the context keeps, and the newest observation."""
-        _ = self.observation  # raises where there is none
         newest = len(self._shown) - 1
         first = self._context.first(newest)
         begin, *later = self._shown[first:]
@@ -120,8 +101,6 @@ class Player:
         A reply without tokens ends the episode, since the model had no room for one. A turn in which the episode raised
         is not recorded, since nothing is known about it.
         """
-        if self.ending is not None:
-            raise RuntimeError(f"Expected an episode that goes on, found one that has ended ({self.ending.value}).")
         if not reply.ids:
             self._end(Ending.OUT_OF_TOKENS, 0.0)
             return
@@ -146,9 +125,8 @@ class Player:
             self._end(Ending.OUT_OF_TURNS, 0.0)
 
     def trajectory(self, temperature: float, policy_version: int) -> Trajectory:
-        """The finished episode as data."""
-        if self.ending is None:
-            raise RuntimeError("Expected an episode that has ended, found one that goes on. Call advance, or stop.")
+        """The finished episode as data. It has ended, by `advance` or `stop`."""
+        assert self.ending is not None
         return Trajectory(
             task=self.task,
             member=self.member,
@@ -172,3 +150,29 @@ class Player:
             self._end(Ending.ERROR, None)
             return None
         return answer.value
+
+
+def replayed_values(env: Environment, groups: Sequence[Group], on: str, times: int) -> list[list[list[float | None]]]:
+    """What the filter would look at (`on`) in `times` replays of every trajectory: per group, member and replay.
+
+    Members beyond those of the group select the noise, so every replay has its own. The replies are fixed: they do not
+    react to where the noise leads. A replay whose replies run out before its end counts as not solved. One that breaks
+    has no value.
+    """
+    replays = []
+    for group in groups:
+        first = 1 + max((trajectory.member for trajectory in group.trajectories), default=0)
+        for number, trajectory in enumerate(group.trajectories):
+            members = range(first + number * times, first + (number + 1) * times)
+            replays.append(Group(group.task, tuple(_replay(env, trajectory, member) for member in members)))
+    values = iter(values_on(replays, on))
+    return [[next(values) for _ in group.trajectories] for group in groups]
+
+
+def _replay(env: Environment, trajectory: Trajectory, member: int) -> Trajectory:
+    player = Player(made(env.episode), trajectory.task, member, turns_of(env))
+    for turn in trajectory.turns:
+        if player.ending is None:
+            player.advance(turn.reply)
+    player.stop()
+    return player.trajectory(trajectory.temperature, trajectory.policy_version)

@@ -11,7 +11,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from heedful.boundary.limits import MOST_EPISODES, refuse_outside
 from heedful.diagnostics.statistics.group_statistics import is_constant, scored, values_on
 from heedful.types import Group, Metric
 
@@ -53,13 +52,8 @@ def collect_until_enough(
     A refill draws the number of groups that are likely to be needed (`refill_size`), and never more than `wanted`.
 
     Source: DAPO's dynamic sampling (Yu et al. 2025, arXiv:2503.14476, section 3.2). Deviation: the paper draws whole
-    batches, and has no limit on their number. Raises ValueError for numbers below 1 or above 1,000,000, and for
-    `tasks` that are no whole number.
+    batches, and has no limit on their number.
     """
-    refuse_outside("wanted", wanted, 1, MOST_EPISODES, whole=True)
-    refuse_outside("draws", draws, 1, MOST_EPISODES, whole=True)
-    if tasks is not None:
-        refuse_outside("tasks", tasks, 0, math.inf, whole=True)
     groups = list(draw(0, wanted))
     varying = count_varying(groups, on)
     done = 1

@@ -6,7 +6,6 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from heedful.boundary import MOST_EPISODES, refuse_above, refuse_below
 from heedful.policies.sampling import Sampling
 from heedful.protocols import Episode, Policy
 from heedful.rollout.context import FULL_HISTORY, Context
@@ -30,10 +29,6 @@ class Request:
     """How much of an episode the policy reads."""
     first_member: int = 0
     """Number of the first member. An environment's noise depends on the task and on this number."""
-
-    def __post_init__(self) -> None:
-        refuse_below(self, group_size=1, max_turns=1, first_member=0)
-        refuse_above(self, group_size=MOST_EPISODES)
 
     def seats(self) -> Iterator[tuple[Episode, Task, int]]:
         """An episode, its task and its member number for each player, in order. Episodes are made on demand."""

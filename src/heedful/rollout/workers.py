@@ -20,7 +20,7 @@ from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
-from heedful.boundary.limits import MOST_AT_ONCE, MOST_SECONDS, number_of, whole_number
+from heedful.boundary.limits import MOST_SECONDS, number_of
 from heedful.envs.common.contract import checked_episode, checked_observation, checked_step
 from heedful.envs.transport.wire import (
     decode,
@@ -78,9 +78,6 @@ class WorkerPool:
 
     def __init__(self, env: Environment, workers: int, timeout: float = DEFAULT_TIMEOUT) -> None:
         """`timeout`: seconds of one start or step, 0 = no limit."""
-        if not 1 <= whole_number("workers", workers) <= MOST_AT_ONCE:
-            raise ValueError(f"A pool has 1 to {MOST_AT_ONCE} worker processes, found {workers}.")
-        check_timeout(timeout)
         self.timeout = timeout
         self._choosing = threading.Lock()
         self._numbers = 0
@@ -193,14 +190,14 @@ class _HeldEpisode:
             )
 
     def step(self, response: str) -> Step:
-        if self._place is None:
-            raise RuntimeError("Expected an episode that has started, found one that has not. Call start first.")
-        with self._place.lock:
-            if self._worker.obituary or self._worker is not self._place.worker:
+        place = self._place
+        assert place is not None, "an episode begins with start"
+        with place.lock:
+            if self._worker.obituary:
                 lost = WorkerTimedOut if self._worker.timed_out else WorkerDied
                 raise lost(f"the process that held this episode {self._worker.obituary}")
             try:
-                answer = self._place.ask({"episode": self._number, "response": response}, self._pool.timeout, "step")
+                answer = place.ask({"episode": self._number, "response": response}, self._pool.timeout, "step")
             except NotBegun as dead:
                 raise WorkerDied(f"the process that held this episode {dead}") from None
         return read_step(decode(answer))

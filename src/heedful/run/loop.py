@@ -28,7 +28,7 @@ from heedful.policies.servers import ServerRefused, ServerUnreachable
 from heedful.policies.vllm import WrongWeights
 from heedful.protocols import Environment, Policy, SaysNoise, Tracker, UsesCritic
 from heedful.rollout import Collection, Request, collect_until_enough, isolated, shape_overlong
-from heedful.rollout.replays import replayed_values
+from heedful.rollout.player import replayed_values
 from heedful.run import checkpoint
 from heedful.run.config import TrainConfig
 from heedful.run.evaluation.held_out import Baselines, evaluation_seed, measure_baselines, play_tasks, success_metric

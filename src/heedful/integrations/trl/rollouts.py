@@ -26,7 +26,7 @@ from heedful.models.chat.calls import tools_of
 from heedful.models.chat.render import Renderer
 from heedful.models.chat.replies import Tags
 from heedful.protocols import Environment, Policy
-from heedful.rollout.player import Player, first_observation, made, replies_of
+from heedful.rollout.player import Player, first_observation, made
 from heedful.seeds import derive
 from heedful.types import Conversation, Image, Observation, Prompt, Reply, Span, Task, Trajectory
 
@@ -125,7 +125,7 @@ class EnvironmentRollouts:
         live = [player for player in players if player.ending is None]
         while live:
             self._refuse_late(live)
-            replies = replies_of(policy, [player.conversation for player in live])
+            replies = policy.respond([player.conversation for player in live])
             if self._sampler is not None:
                 _refuse_odd(replies, _tokens_of(trainer), policy)
             for player, reply in zip(live, replies, strict=True):
