@@ -1,6 +1,7 @@
 """The modules of heedful and its annexes as syntax trees. Each file is parsed and walked once."""
 
 import ast
+from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 
@@ -29,3 +30,13 @@ def tree(file: Path) -> ast.Module:
     module = nodes(file)[0]
     assert isinstance(module, ast.Module)
     return module
+
+
+def statements(tree: ast.Module) -> Iterator[ast.AST]:
+    """All statements of a module, at any depth. Expressions hold no imports, and are most of a tree."""
+    waiting: list[ast.AST] = [tree]
+    while waiting:
+        node = waiting.pop()
+        yield node
+        for block in ("body", "orelse", "handlers", "finalbody", "cases"):
+            waiting += getattr(node, block, ())

@@ -9,14 +9,13 @@ import json
 import re
 import subprocess
 import sys
-from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 
 import pytest
 
 from patience import PATIENCE
-from source_trees import PACKAGE, SOURCES, tree
+from source_trees import PACKAGE, ROOT, SOURCES, statements, tree
 
 PAGE = PACKAGE.parents[1] / "docs" / "architecture.md"
 
@@ -110,16 +109,6 @@ def module_of(file: Path) -> str:
 
 
 MODULES = {module_of(file): file for file in SOURCES}
-
-
-def statements(tree: ast.Module) -> Iterator[ast.AST]:
-    """All statements of a module, at any depth. Expressions hold no imports, and are most of a tree."""
-    waiting: list[ast.AST] = [tree]
-    while waiting:
-        node = waiting.pop()
-        yield node
-        for block in ("body", "orelse", "handlers", "finalbody", "cases"):
-            waiting += getattr(node, block, ())
 
 
 def imports_of(module: str, source: ast.Module, is_package: bool = False) -> tuple[set[str], set[str]]:
@@ -246,6 +235,53 @@ ANNEXES = {"heedful_envs", "heedful_verl", "lockbox", "research"}
 def test_the_core_imports_no_annex() -> None:
     tied = {module: others & ANNEXES for module, (_, others) in imports().items() if others & ANNEXES}
     assert tied == {}
+
+
+PUBLIC_MODULES = {"heedful.types", "heedful.protocols", "heedful.seeds"}
+"""Modules whose names are all public. Of a package the names in its `__all__` are."""
+
+
+@cache
+def public_names(package: str) -> set[str]:
+    """The `__all__` of a package of heedful. Empty for a module, and for a package without one."""
+    page = PACKAGE.joinpath(*package.split(".")[1:], "__init__.py")
+    if not page.is_file():
+        return set()
+    lists = (
+        node.value
+        for node in tree(page).body
+        if isinstance(node, ast.Assign) and getattr(node.targets[0], "id", "") == "__all__"
+    )
+    return {name for value in lists for name in ast.literal_eval(value)}
+
+
+def private_imports(module: ast.Module) -> set[str]:
+    """What a module imports of heedful that is not public, as `package:name`."""
+    found: set[str] = set()
+    for node in statements(module):
+        if isinstance(node, ast.Import):
+            found |= {alias.name for alias in node.names if alias.name.split(".")[0] == "heedful"} - {"heedful"}
+        elif isinstance(node, ast.ImportFrom) and (node.module or "").split(".")[0] == "heedful":
+            package = str(node.module)
+            names = {alias.name for alias in node.names} - public_names(package)
+            names -= {name for name in names if public_names(f"{package}.{name}")}  # a public package
+            if package not in PUBLIC_MODULES:
+                found |= {f"{package}:{name}" for name in names}
+    return found
+
+
+@pytest.mark.parametrize("annex", ["heedful_envs", "heedful_verl"])
+def test_an_annex_imports_public_names_only(annex: str) -> None:
+    files = sorted((ROOT / "src" / annex).rglob("*.py"))
+    tied = {str(file.relative_to(ROOT)): sorted(private_imports(tree(file))) for file in files}
+    assert {file: names for file, names in tied.items() if names} == {}
+
+
+def test_lockbox_imports_nothing_of_heedful() -> None:
+    files = sorted((ROOT / "src" / "lockbox").rglob("*.py"))
+    tied = {file.name for file in files if {"heedful", *ANNEXES} & (imports_of("m", tree(file))[1] - {"lockbox"})}
+    tied |= {file.name for file in files if imports_of("m", tree(file))[0]}
+    assert tied == set()
 
 
 def in_a_fresh_process(program: str) -> str:

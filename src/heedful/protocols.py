@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Collection, Mapping, Sequence
-from typing import TYPE_CHECKING, Protocol, TypeAlias, runtime_checkable
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, runtime_checkable
 
 from heedful.guarded import Answered, guarded_call
 from heedful.types import (
@@ -187,6 +187,16 @@ class OffersTools(Environment, Protocol):
     @property
     def tools(self) -> tuple[Tool, ...]:
         """Empty where replies are plain text after all."""
+        ...
+
+
+@runtime_checkable
+class OffersPages(Environment, Protocol):
+    """An environment that a person can play in a browser."""
+
+    def pages(self, most: int, idle: float) -> Any:
+        """`heedful.serving.Pages` with at most `most` open episodes, each closed after `idle` seconds without a
+        request."""
         ...
 
 

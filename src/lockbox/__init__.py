@@ -1,4 +1,4 @@
-"""Programs that nobody trusts, run where they can do no harm.
+"""Programs that nobody trusts, run where they can do no harm. Standard library only.
 
     from lockbox import opened
 
@@ -11,18 +11,9 @@ an empty environment, forks a fresh process for each program. A filter of system
 its input and write its output, and nothing else. Where the kernel grants them, namespaces and Landlock come on top.
 """
 
-from heedful.exports import lazily
+from lockbox.messages import NotPlain, to_plain
+from lockbox.outcome import Limits, Outcome, SandboxError
+from lockbox.pool import Sandbox
+from lockbox.proof import Wanted, opened
 
-__all__ = ["Limits", "NotPlain", "Outcome", "Sandbox", "SandboxError", "opened"]
-
-__getattr__ = lazily(
-    __name__,
-    {
-        "Limits": "lockbox.outcome",
-        "NotPlain": "lockbox.messages",
-        "Outcome": "lockbox.outcome",
-        "Sandbox": "lockbox.pool",
-        "SandboxError": "lockbox.outcome",
-        "opened": "lockbox.proof",
-    },
-)
+__all__ = ["Limits", "NotPlain", "Outcome", "Sandbox", "SandboxError", "Wanted", "opened", "to_plain"]

@@ -3,39 +3,30 @@
 from __future__ import annotations
 
 import argparse
+import re
 import sys
 from pathlib import Path
-from typing import BinaryIO, TextIO
+from typing import TextIO
 
-from heedful.boundary import clean, complain
-from heedful.boundary.open_files import open_file, read_up_to
-from heedful.command_process import prepare_streams, run_command
 from lockbox.outcome import Limits, SandboxError
 from lockbox.proof import LEVELS, opened
 
 _EXIT = {"ended": None, "error": 1, "cpu": 124, "waited": 124, "output": 125, "forbidden": 126, "crashed": 126}
 
-_MOST_READ = 1 << 26
-"""Bytes of a program, and of its standard input. Both are held in memory."""
+_CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u200b-\u200f\u202a-\u202e\u2060-\u2069\ufeff]")
 
 
 def _show(output: bytes, stream: TextIO) -> None:
     """What the program printed, byte for byte. A terminal would obey its control characters, so it gets escapes."""
-    shown = clean(output.decode("utf-8", "backslashreplace")).encode() if stream.isatty() else output
-    stream.buffer.write(shown)
+    if stream.isatty():
+        text = output.decode("utf-8", "backslashreplace")
+        output = _CONTROL.sub(lambda sign: ascii(sign[0])[1:-1], text).encode()
+    stream.buffer.write(output)
     stream.flush()
 
 
-def _whole(stream: BinaryIO, what: str) -> bytes:
-    """All that a stream holds. Raises ValueError for more than `_MOST_READ`."""
-    content = read_up_to(stream, _MOST_READ + 1)
-    if len(content) > _MOST_READ:
-        raise ValueError(f"Expected {what} of at most {_MOST_READ >> 20} MiB, found more.")
-    return content
-
-
 def main() -> int:
-    """Run the program named on the command line. Returns its exit status, or 2 if there is no safe sandbox."""
+    """Run the program named on the command line. Returns its exit status, or 2 if it could not be run safely."""
     usual = Limits()
     parser = argparse.ArgumentParser(
         "python -m lockbox",
@@ -53,21 +44,20 @@ def main() -> int:
     typed = parser.parse_args()
     try:
         limits = Limits(typed.seconds, typed.wall, typed.memory << 20)
-        with open_file(typed.file) as file:
-            source = _whole(file, "a program")
-        given = b"" if sys.stdin.isatty() else _whole(sys.stdin.buffer, "standard input")
+        source = typed.file.read_bytes()
+        given = b"" if sys.stdin.isatty() else sys.stdin.buffer.read()
         with opened(typed.level, limits) as sandbox:
             outcome = sandbox.run(source, given)
-    except SandboxError as error:
-        complain(str(error))
+    except (SandboxError, OSError, ValueError) as error:
+        print(f"lockbox: {error}", file=sys.stderr)
         return 2
     _show(outcome.stdout, sys.stdout)
     _show(outcome.stderr, sys.stderr)
-    complain(f"{outcome.ending} (level {sandbox.level}): {outcome.cpu:.3f} s of CPU, {outcome.memory >> 20} MiB")
+    told = f"{outcome.ending} (level {sandbox.level}): {outcome.cpu:.3f} s of CPU, {outcome.memory >> 20} MiB"
+    print(told, file=sys.stderr)
     code = _EXIT[outcome.ending]
     return outcome.status if code is None else code
 
 
 if __name__ == "__main__":
-    prepare_streams()
-    sys.exit(run_command(main))
+    sys.exit(main())

@@ -10,7 +10,7 @@ import json
 import math
 from collections import Counter, OrderedDict, defaultdict
 from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from dataclasses import astuple, dataclass
 from typing import Any, Literal
 
 Kind = Literal["script", "function", "candidate", "checker"]
@@ -57,14 +57,10 @@ class Request:
 
     def encoded(self) -> bytes:
         """One message. Raises ValueError where the function's name is too long for it."""
-        encoded = json.dumps(asdict(self)).encode()
+        encoded = json.dumps(astuple(self)).encode()
         if len(encoded) > LARGEST_REQUEST:
             raise ValueError(f"Expected the name of a function to call, found {len(self.entry):,} characters.")
         return encoded
-
-    @staticmethod
-    def decoded(data: bytes) -> Request:
-        return Request(**json.loads(data))
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,11 +79,7 @@ class Report:
     """The supervisor ended it at its deadline."""
 
     def encoded(self) -> bytes:
-        return json.dumps(asdict(self)).encode()
-
-    @staticmethod
-    def decoded(data: bytes) -> Report:
-        return Report(**json.loads(data))
+        return json.dumps(astuple(self)).encode()
 
 
 def to_plain(value: Any, depth: int = 0) -> Any:

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import os
 import select
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from heedful.boundary import refuse_below, refuse_seconds
-from heedful.boundary.limits import MOST_SECONDS, refuse_outside
 from lockbox.messages import NOT_STARTED, STARTED, UNCAUGHT, NotPlain, Report, decode_value
 
 Ending = Literal["ended", "error", "cpu", "waited", "output", "forbidden", "crashed"]
@@ -18,11 +17,11 @@ output, by a system call that only an attack makes, or by another signal (also: 
 
 _SIGSYS, _SIGKILL, _SIGXCPU = 31, 9, 24
 
-_MOST_MEMORY = 1 << 47
-"""Bytes of address space that a 64-bit process can have."""
+_LEAST_MEMORY, _MOST_MEMORY = 64 << 20, 1 << 47
+"""Bytes of address space that the interpreter itself takes, and that a 64-bit process can have."""
 
-_LEAST_MEMORY = 64 << 20
-"""Bytes of address space that the interpreter itself takes."""
+_LONGEST = 10**6
+"""Seconds, of CPU time and in all."""
 
 _NEARLY = 0.9
 """The kernel's limit counts clock ticks, its report counts nanoseconds. They differ by a few hundredths."""
@@ -36,7 +35,7 @@ class SandboxError(RuntimeError):
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """What one program may use."""
+    """What one program may use. Raises ValueError for limits that would fail every program."""
 
     cpu: int = 6
     """Whole seconds of CPU time, as the kernel counts them."""
@@ -48,12 +47,10 @@ class Limits:
     """Bytes that it may write to standard output, and to each other descriptor."""
 
     def __post_init__(self) -> None:
-        for name in ("memory", "output"):
-            if not isinstance(getattr(self, name), int):
-                raise ValueError(f"{name} must be a whole number, found {getattr(self, name)!r:.100}")
-        refuse_outside("cpu", self.cpu, 1, MOST_SECONDS, whole=True)
-        refuse_seconds(self, "wall")
-        refuse_below(self, output=1)
+        if not (1 <= self.cpu <= _LONGEST and 0 < self.wall <= _LONGEST and self.output >= 1):
+            raise ValueError(
+                f"Expected cpu and wall above 0 and at most {_LONGEST:,} seconds, and output above 0, found {self}"
+            )
         if not _LEAST_MEMORY <= self.memory <= _MOST_MEMORY:
             raise ValueError(
                 f"memory must be between {_LEAST_MEMORY >> 20} and {_MOST_MEMORY >> 20:,} MiB, found "
@@ -91,13 +88,11 @@ class Collected:
 
     def __init__(self, control: int, streams: list[int], limits: Limits) -> None:
         """Our ends of its pipes: `control`, and standard output, standard error and result."""
-        self._control = control
-        self._limits = limits
-        self._order = streams
-        self._streams = {each: bytearray() for each in self._order}
+        self._control, self._limits = control, limits
+        self._streams = {each: bytearray() for each in streams}
         self._flooded = False
         self._report: Report | None = None
-        self.open = {*self._order, self._control}
+        self.open = {*streams, control}
         """Descriptors that may still say something."""
         self.lost = False
         """The supervisor ended before the program."""
@@ -119,7 +114,7 @@ class Collected:
         if descriptor == self._control:
             self.open.discard(descriptor)
             self.lost = not data
-            self._report = Report.decoded(data) if data else None
+            self._report = Report(*json.loads(data)) if data else None
         elif not data:
             self.open.discard(descriptor)
         else:
@@ -130,32 +125,30 @@ class Collected:
                 self.stop()
 
     def close(self) -> None:
-        for each in (*self._order, self._control):
+        for each in (*self._streams, self._control):
             os.close(each)
 
     def outcome(self) -> Outcome | None:
-        """The outcome, after `collect`. None if the supervisor ended before the program."""
-        if self.lost or self._report is None:
-            return None
+        """The outcome, after `collect`. `None` if the supervisor ended before the program. Raises SandboxError."""
         report = self._report
-        stdout, stderr, result = (bytes(self._streams[each]) for each in self._order)
+        if report is None:
+            return None
+        stdout, stderr, result = map(bytes, self._streams.values())
         if report.status == NOT_STARTED and not result.startswith(STARTED):
             raise SandboxError(stderr.decode("utf-8", "replace"))
-        result = result.removeprefix(STARTED)
-        return Outcome(
-            self._ending(report), report.status, stdout, stderr, result, report.cpu, report.wall, report.memory
-        )
-
-    def _ending(self, report: Report) -> Ending:
+        ending: Ending = "crashed"
         if self._flooded:
-            return "output"
-        if report.status >= 0:
-            return "error" if report.status == UNCAUGHT else "ended"
-        if report.overdue:
-            return "waited"
-        if report.status in (-_SIGXCPU, -_SIGKILL) and report.cpu >= _NEARLY * self._limits.cpu:
-            return "cpu"
-        return "forbidden" if report.status == -_SIGSYS else "crashed"
+            ending = "output"
+        elif report.status >= 0:
+            ending = "error" if report.status == UNCAUGHT else "ended"
+        elif report.overdue:
+            ending = "waited"
+        elif report.status in (-_SIGXCPU, -_SIGKILL) and report.cpu >= _NEARLY * self._limits.cpu:
+            ending = "cpu"
+        elif report.status == -_SIGSYS:
+            ending = "forbidden"
+        result = result.removeprefix(STARTED)
+        return Outcome(ending, report.status, stdout, stderr, result, report.cpu, report.wall, report.memory)
 
 
 def collect(first: Collected, *others: Collected) -> None:

@@ -16,7 +16,7 @@ from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal, get_args
+from typing import Any, Literal
 
 from lockbox.messages import Kind, Request, encode_value
 from lockbox.outcome import Collected, Limits, Outcome, SandboxError, collect
@@ -59,10 +59,6 @@ class Sandbox:
     """
 
     def __init__(self, level: Level, limits: Limits | None = None) -> None:
-        if level not in get_args(Level):
-            raise ValueError(
-                f"Expected a level of the sandbox, one of {', '.join(get_args(Level))}, found {level!r:.100}"
-            )
         self.level: Level = level
         self.limits = limits or Limits()
         self._lock = threading.Lock()
@@ -85,13 +81,13 @@ class Sandbox:
 
     def run(self, source: str | bytes, stdin: str | bytes = b"", limits: Limits | None = None) -> Outcome:
         """Run a program with this standard input."""
-        return self._run(_Order("script", "", source, _bytes(stdin), limits or self.limits))
+        return self._run("script", "", source, stdin, limits)
 
     def call(
         self, source: str | bytes, function: str, arguments: Sequence[Any], limits: Limits | None = None
     ) -> Outcome:
         """Define what `source` defines, and call one function with plain data. `Outcome.value` is what it returned."""
-        return self._run(_Order("function", function, source, encode_value(list(arguments)), limits or self.limits))
+        return self._run("function", function, source, encode_value(list(arguments)), limits)
 
     def check(
         self, source: str | bytes, function: str, checker: str | bytes, limits: Limits | None = None
@@ -100,12 +96,11 @@ class Sandbox:
 
         Returns the checker's outcome and the candidate's. The candidate passes if the checker's `value()` is True.
         """
-        limits = limits or self.limits
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
         with ours, theirs:
-            candidate = self._send(_Order("candidate", function, source, b"", limits, theirs))
+            candidate = self._send("candidate", function, source, b"", limits, theirs)
             try:
-                judge = self._send(_Order("checker", function, checker, b"", limits, ours))
+                judge = self._send("checker", function, checker, b"", limits, ours)
             except SandboxError:
                 candidate.close()  # which ends it
                 raise
@@ -115,23 +110,34 @@ class Sandbox:
             raise SandboxError("the sandbox's supervisor ended while a checker ran")
         return outcomes[0], outcomes[1]
 
-    def _run(self, order: _Order) -> Outcome:
+    def _run(self, kind: Kind, entry: str, source: str | bytes, stdin: str | bytes, limits: Limits | None) -> Outcome:
         for _ in range(2):
-            collected = self._send(order)
+            collected = self._send(kind, entry, source, stdin, limits)
             collect(collected)
             if outcome := collected.outcome():
                 return outcome
         raise SandboxError("the sandbox's supervisor ended twice while it ran one program")
 
-    def _send(self, order: _Order) -> Collected:
-        """Hand one program over. Code and input are sealed memory files: nothing can rewrite them."""
-        limits = order.limits
-        request = Request(order.kind, limits.cpu, limits.wall, limits.memory, order.entry).encoded()
+    def _send(
+        self,
+        kind: Kind,
+        entry: str,
+        source: str | bytes,
+        stdin: str | bytes,
+        limits: Limits | None,
+        peer: socket.socket | None = None,
+    ) -> Collected:
+        """Hand one program over. Code and input are sealed memory files: nothing can rewrite them.
+
+        `peer`: connects a candidate and its checker.
+        """
+        limits = limits or self.limits
+        request = Request(kind, limits.cpu, limits.wall, limits.memory, entry).encoded()
         with ExitStack() as ours, ExitStack() as theirs:
             control, stdout, stderr, result = (_pair(make, ours, theirs) for make in (_sockets, *[os.pipe] * 3))
-            stdin, code = (_sealed(data, theirs) for data in (order.stdin, _bytes(order.source)))
-            peer = [order.peer.fileno()] if order.peer else []
-            self._hand_over(request, [control[1], stdin, stdout[1], stderr[1], code, result[1], *peer])
+            given, code = _sealed(stdin, theirs), _sealed(source, theirs)
+            peers = [peer.fileno()] if peer else []
+            self._hand_over(request, [control[1], given, stdout[1], stderr[1], code, result[1], *peers])
             ours.pop_all()  # they stay open
             return Collected(control[0], [stdout[0], stderr[0], result[0]], limits)
 
@@ -164,19 +170,6 @@ class Sandbox:
                 found = None
             self._supervisor = found or _started(self.level)
             return self._supervisor
-
-
-@dataclass(frozen=True, slots=True)
-class _Order:
-    """One program to run."""
-
-    kind: Kind
-    entry: str
-    source: str | bytes
-    stdin: bytes
-    limits: Limits
-    peer: socket.socket | None = None
-    """Connects a candidate and its checker."""
 
 
 def _started(level: Level) -> _Supervisor:
@@ -228,21 +221,14 @@ def _pair(make: Callable[[], tuple[int, int]], ours: ExitStack, theirs: ExitStac
     return pair
 
 
-def _sealed(data: bytes, closing: ExitStack) -> int:
+def _sealed(data: str | bytes, closing: ExitStack) -> int:
     """A file in memory that holds `data`, and that nobody can change. It is closed with the stack."""
     descriptor = os.memfd_create("program", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
     closing.callback(os.close, descriptor)
-    view = memoryview(data)
+    view = memoryview(data.encode("utf-8", "surrogatepass") if isinstance(data, str) else data)
     while view:
         view = view[os.write(descriptor, view) :]
     os.lseek(descriptor, 0, os.SEEK_SET)
-    fcntl.fcntl(
-        descriptor, fcntl.F_ADD_SEALS, fcntl.F_SEAL_SEAL | fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW | fcntl.F_SEAL_WRITE
-    )
+    seals = fcntl.F_SEAL_SEAL | fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW | fcntl.F_SEAL_WRITE
+    fcntl.fcntl(descriptor, fcntl.F_ADD_SEALS, seals)
     return descriptor
-
-
-def _bytes(text: str | bytes) -> bytes:
-    if not isinstance(text, str | bytes):
-        raise ValueError(f"Expected a program or its input as text or bytes, found {text!r:.100}")
-    return text.encode("utf-8", "surrogatepass") if isinstance(text, str) else text

@@ -20,7 +20,6 @@ from collections.abc import Callable
 from types import ModuleType
 from typing import Any, NoReturn
 
-from heedful.guarded import Raised, guarded_call
 from lockbox import seccomp, walls
 from lockbox.libc import prctl
 from lockbox.messages import (
@@ -198,15 +197,12 @@ def _candidate(entry: str) -> None:
 
 
 def _answer(function: Callable[..., Any], arguments: list[Any], named: dict[str, Any]) -> bytes:
-    answer = guarded_call(lambda: function(*arguments, **named))
-    if isinstance(answer, Raised) and isinstance(answer.error, SystemExit):
-        raise answer.error
-    if isinstance(answer, Raised):
-        return encode_value({"error": type(answer.error).__name__, "text": str(answer.error)[:1000]})
     try:
-        return encode_value({"value": answer.value})
+        return encode_value({"value": function(*arguments, **named)})
     except NotPlain as error:
         return encode_value({"error": "TypeError", "text": f"the function returned {error}"})
+    except Exception as error:  # the program's own, which its checker is told
+        return encode_value({"error": type(error).__name__, "text": str(error)[:1000]})
 
 
 def _checker(entry: str) -> None:

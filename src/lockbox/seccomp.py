@@ -46,6 +46,11 @@ class Machine:
     """System call -> number. A call that the architecture lacks is missing."""
 
 
+def words_of(text: str) -> tuple[str, ...]:
+    """A long list of names, written as a text."""
+    return tuple(text.split())
+
+
 def _numbers(table: str) -> dict[str, int]:
     return {name: int(number) for name, number in (entry.split("=") for entry in table.split())}
 
@@ -97,48 +102,26 @@ _AARCH64 = Machine(
 
 MACHINES = {"x86_64": _X86_64, "aarch64": _AARCH64}
 
-_PLAIN = (
-    *("read", "write", "close", "fstat", "poll", "lseek", "mmap", "mprotect", "munmap", "brk", "rt_sigaction"),
-    *(
-        "rt_sigprocmask",
-        "rt_sigreturn",
-        "pread64",
-        "pwrite64",
-        "readv",
-        "writev",
-        "pipe",
-        "pipe2",
-        "select",
-        "pselect6",
-    ),
-    *(
-        "sched_yield",
-        "mremap",
-        "madvise",
-        "dup",
-        "dup2",
-        "dup3",
-        "pause",
-        "nanosleep",
-        "getitimer",
-        "setitimer",
-        "alarm",
-    ),
-    *("getpid", "recvfrom", "shutdown", "exit", "exit_group", "uname", "getcwd", "gettimeofday", "getrlimit"),
-    *("getrusage", "sysinfo", "times", "time", "getuid", "getgid", "geteuid", "getegid", "getppid", "getpgrp"),
-    *("getgroups", "getresuid", "getresgid", "rt_sigpending", "rt_sigtimedwait", "rt_sigsuspend", "sigaltstack"),
-    *("gettid", "futex", "sched_getaffinity", "epoll_create", "epoll_create1", "epoll_wait", "epoll_pwait"),
-    *("epoll_ctl", "eventfd2", "set_tid_address", "restart_syscall", "clock_gettime", "clock_getres"),
-    *("clock_nanosleep", "ppoll", "set_robust_list", "getrandom", "membarrier", "rseq"),
+_PLAIN = words_of(
+    """
+    read write close fstat poll lseek mmap mprotect munmap brk rt_sigaction rt_sigprocmask rt_sigreturn pread64
+    pwrite64 readv writev pipe pipe2 select pselect6 sched_yield mremap madvise dup dup2 dup3 pause nanosleep
+    getitimer setitimer alarm getpid recvfrom shutdown exit exit_group uname getcwd gettimeofday getrlimit getrusage
+    sysinfo times time getuid getgid geteuid getegid getppid getpgrp getgroups getresuid getresgid rt_sigpending
+    rt_sigtimedwait rt_sigsuspend sigaltstack gettid futex sched_getaffinity epoll_create epoll_create1 epoll_wait
+    epoll_pwait epoll_ctl eventfd2 set_tid_address restart_syscall clock_gettime clock_getres clock_nanosleep ppoll
+    set_robust_list getrandom membarrier rseq
+    """
 )
 """Calls that work on what the process already has. None opens a file, makes a process or reaches another one."""
 
-_ATTACKS = (
-    *("ptrace", "process_vm_readv", "process_vm_writev", "kcmp", "pidfd_getfd", "mount", "umount2", "pivot_root"),
-    *("chroot", "unshare", "setns", "open_by_handle_at", "open_tree", "move_mount", "fsopen", "fsconfig", "fsmount"),
-    *("init_module", "finit_module", "delete_module", "kexec_load", "kexec_file_load", "reboot", "swapon", "bpf"),
-    *("perf_event_open", "userfaultfd", "io_uring_setup", "io_uring_enter", "io_uring_register", "add_key"),
-    *("request_key", "keyctl"),
+_ATTACKS = words_of(
+    """
+    ptrace process_vm_readv process_vm_writev kcmp pidfd_getfd mount umount2 pivot_root chroot unshare setns
+    open_by_handle_at open_tree move_mount fsopen fsconfig fsmount init_module finit_module delete_module kexec_load
+    kexec_file_load reboot swapon bpf perf_event_open userfaultfd io_uring_setup io_uring_enter io_uring_register
+    add_key request_key keyctl
+    """
 )
 """Calls that end the process."""
 

@@ -35,7 +35,9 @@ its documentation.
 from heedful.boundary.command import CommandLine
 from heedful.boundary.command_line import parse
 from heedful.boundary.decorator import check_settings, settings
+from heedful.boundary.folders import make_folder
 from heedful.boundary.foreign_text import clean, complain, cut, listed, shown, tell
+from heedful.boundary.jsontext import parse_json, read_json
 from heedful.boundary.limits import (
     COLDEST,
     HOTTEST,
@@ -60,9 +62,10 @@ from heedful.boundary.limits import (
     refuse_below,
     refuse_seconds,
 )
+from heedful.boundary.open_files import in_home, open_file
 from heedful.boundary.schema import Choice, Positional, Setting, Shown, settings_of
 from heedful.boundary.tree import ConfigurationError, Problem, from_json, to_json, trust_flags, trust_needed
-from heedful.boundary.trust import GetsSecret, NamesCode, NamesSecret, TakesWallAway, trusting
+from heedful.boundary.trust import GetsSecret, NamesCode, NamesSecret, TakesWallAway, import_held, trusting
 
 __all__ = [
     "COLDEST",
@@ -99,9 +102,15 @@ __all__ = [
     "complain",
     "cut",
     "from_json",
+    "import_held",
+    "in_home",
     "listed",
+    "make_folder",
     "number_of",
+    "open_file",
     "parse",
+    "parse_json",
+    "read_json",
     "refuse_above",
     "refuse_below",
     "refuse_seconds",

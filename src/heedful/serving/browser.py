@@ -5,9 +5,37 @@ from __future__ import annotations
 import base64
 import binascii
 import hmac
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Protocol
 from urllib.parse import parse_qsl, urlsplit
 
 from heedful.serving.sessions import Refusal
+
+ROOT = "page"
+"""The first word of the address of every page."""
+
+
+@dataclass(frozen=True, slots=True)
+class Html:
+    """An answer to a browser: a page, or the address to go on to."""
+
+    status: int
+    body: str = ""
+    location: str = ""
+
+
+class Pages(Protocol):
+    """The pages of an environment, below `/page`. The server has checked token, host and form of a request."""
+
+    def answer(self, method: str, path: str, form: Mapping[str, str]) -> Html:
+        """The answer to one request. Raises Refusal."""
+        ...
+
+    def refused(self, sentence: str) -> str:
+        """The page of a refusal, as HTML."""
+        ...
+
 
 FORM = "application/x-www-form-urlencoded"
 

@@ -28,11 +28,10 @@ from typing import Any, Protocol
 from heedful.boundary.jsontext import parse_json
 from heedful.envs.transport.deadline import DeadlineReader
 from heedful.envs.transport.wire import LARGEST_FRAME, Tree, encode
-from heedful.serving.browser import HEADERS, check_own_form, fields_of, knows_token
+from heedful.serving.browser import HEADERS, ROOT, Html, Pages, check_own_form, fields_of, knows_token
 from heedful.serving.connections import Connections, Limits, bind
 from heedful.serving.heads import BadHead, is_named, read_head
 from heedful.serving.sessions import Refusal, Sessions
-from heedful_envs.shop.browser_pages import ROOT, Html, ShopPages, refused
 
 CONNECTION_IDLE = 300.0
 """Seconds after which a silent connection is closed."""
@@ -83,7 +82,7 @@ class EnvironmentServer(ThreadingHTTPServer):
         limits: Limits,
         tell: Callable[[str], None],
         names: Sequence[str] = (),
-        pages: ShopPages | None = None,
+        pages: Pages | None = None,
     ) -> None:
         """`sessions`: the episodes that the service holds, if it holds any. `names`: host names by which clients may
         call a server without a token, besides those of this machine. `pages`: for browsers, if there are any."""
@@ -280,7 +279,7 @@ class _Handler(BaseHTTPRequestHandler):
         self._send(status, tree)
         self.server.count(time.perf_counter() - begun, refused=status >= 400)
 
-    def _serve_page(self, pages: ShopPages) -> None:
+    def _serve_page(self, pages: Pages) -> None:
         """Answer a browser. The token is the password that the browser asks for."""
         begun = time.perf_counter()
         try:
@@ -288,10 +287,10 @@ class _Handler(BaseHTTPRequestHandler):
             self.server.connections.is_answered(self.connection)
             answer = pages.answer(self.command, self.path, form)
         except Refusal as refusal:
-            answer = Html(refusal.status, refused(str(refusal)))
+            answer = Html(refusal.status, pages.refused(str(refusal)))
         except TimeoutError:
             self.close_connection = True
-            answer = Html(408, refused("The request did not arrive in time."))
+            answer = Html(408, pages.refused("The request did not arrive in time."))
         self.server.connections.waits(self.connection)
         self.connection.settimeout(self.server.limits.request_seconds)
         self._send_page(answer)

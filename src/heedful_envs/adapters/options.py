@@ -9,7 +9,7 @@ import json
 import shlex
 from typing import Any
 
-from heedful.boundary.jsontext import parse_json
+from heedful.boundary import parse_json
 
 
 def read_options(env: str, knob: str, text: str) -> dict[str, Any]:

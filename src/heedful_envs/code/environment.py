@@ -19,13 +19,22 @@ from functools import lru_cache
 from typing import Annotated, ClassVar, Literal
 
 from heedful.boundary import TakesWallAway
-from heedful.envs.common.actions import format_reply
-from heedful.envs.common.answers import ReadAnswer, answer_fault_line, free_text_rules, read_answer
-from heedful.envs.common.base import BaseEpisode, Played
-from heedful.envs.common.demonstrations import played_through, template_thought
-from heedful.envs.common.knobs import check_choice, check_range
-from heedful.envs.common.tasks import split_of
-from heedful.envs.common.tools import ToolEnvironment, text_tool
+from heedful.envs.common import (
+    BaseEpisode,
+    Played,
+    ReadAnswer,
+    ToolEnvironment,
+    answer_fault_line,
+    check_choice,
+    check_range,
+    format_reply,
+    free_text_rules,
+    played_through,
+    read_answer,
+    split_of,
+    template_thought,
+    text_tool,
+)
 from heedful.types import Ending, Task, Tool
 from heedful_envs.code.files import ProblemFile, check_named, open_problems
 from heedful_envs.code.grading import Grade, grade, known_grade

@@ -29,9 +29,8 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-from heedful.boundary.jsontext import parse_json
-from heedful.boundary.open_files import in_home
-from heedful.envs.common.rows import JsonLines, ParquetRows, Rows, is_writable
+from heedful.boundary import in_home, parse_json
+from heedful.envs.common import JsonLines, ParquetRows, Rows, is_writable
 from heedful_envs.code.problems import Case, Form, Problem
 from lockbox.messages import to_plain
 

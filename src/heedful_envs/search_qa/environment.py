@@ -15,14 +15,23 @@ from dataclasses import dataclass, replace
 from typing import Annotated, ClassVar
 
 from heedful.boundary import NamesSecret
-from heedful.envs.common.actions import format_reply
-from heedful.envs.common.answers import answer_fault_line, free_text_rules
-from heedful.envs.common.base import BaseEpisode, Played
-from heedful.envs.common.demonstrations import played_through, template_thought
-from heedful.envs.common.foreign import cut_at_word, harmless
-from heedful.envs.common.knobs import check_choice, check_range, check_share
-from heedful.envs.common.tasks import task_of
-from heedful.envs.common.tools import ToolEnvironment, text_tool
+from heedful.envs.common import (
+    BaseEpisode,
+    Played,
+    ToolEnvironment,
+    answer_fault_line,
+    check_choice,
+    check_range,
+    check_share,
+    cut_at_word,
+    format_reply,
+    free_text_rules,
+    harmless,
+    played_through,
+    task_of,
+    template_thought,
+    text_tool,
+)
 from heedful.types import Ending, Task, Tool
 from heedful_envs.search_qa.encyclopaedia import (
     MOST_HOPS,

@@ -13,9 +13,8 @@ from collections.abc import Iterator
 from functools import lru_cache
 from pathlib import Path
 
-from heedful.boundary.open_files import in_home
-from heedful.envs.common.rows import JsonLines, JsonList, ParquetRows, Rows
-from heedful.envs.common.tasks import split_of
+from heedful.boundary import in_home
+from heedful.envs.common import JsonLines, JsonList, ParquetRows, Rows, split_of
 from heedful_envs.search_qa.questions import (
     COLUMNS,
     Faulty,

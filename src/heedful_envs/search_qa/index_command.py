@@ -9,8 +9,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Annotated, Literal
 
-from heedful.boundary import CommandLine, Positional, complain, tell
-from heedful.boundary.open_files import in_home
+from heedful.boundary import CommandLine, Positional, complain, in_home, tell
 from heedful_envs.search_qa.files import FILE_KINDS, QuestionFile, passages_with, rows_of
 from heedful_envs.search_qa.retrieval import Passage
 from heedful_envs.search_qa.retrieval.corpora import CORPUS_KINDS, digest_of, is_corpus_name, read_corpus, read_lines

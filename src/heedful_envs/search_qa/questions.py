@@ -21,8 +21,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from heedful.boundary.jsontext import parse_json
-from heedful.envs.common.rows import is_writable
+from heedful.boundary import parse_json
+from heedful.envs.common import is_writable
 from heedful_envs.search_qa.retrieval import Passage
 from heedful_envs.search_qa.scores import normalised
 

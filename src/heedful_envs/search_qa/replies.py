@@ -16,8 +16,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from heedful.envs.common.answers import ReadAnswer, read_answer
-from heedful.envs.common.foreign import cut_at_word, harmless
+from heedful.envs.common import ReadAnswer, cut_at_word, harmless, read_answer
 from heedful.types import Tool
 
 Verb = Literal["search", "finish"]

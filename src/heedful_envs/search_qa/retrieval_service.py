@@ -10,9 +10,9 @@ The first form of /retrieve is Search-R1's and verl's, the second RAGEN's and rL
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Any
 
-from heedful.envs.transport.wire import Tree
-from heedful.serving.sessions import Refusal
+from heedful.serving import Refusal
 from heedful_envs.search_qa.retrieval import Found, Searcher
 
 MOST_QUERIES = 512
@@ -29,7 +29,7 @@ class RetrievalService:
     def __init__(self, index: Searcher, passages: int) -> None:
         self._index, self._passages = index, passages
 
-    def answer(self, method: str, path: str, body: Tree) -> tuple[int, Tree]:
+    def answer(self, method: str, path: str, body: Any) -> tuple[int, Any]:
         """HTTP status and answer. `body`: the request's JSON, or `{}` if there is none. Raises Refusal."""
         route = path.split("?")[0].rstrip("/")
         if (method, route) == ("GET", "/health"):
@@ -40,7 +40,7 @@ class RetrievalService:
             raise Refusal(400, 'Expected a JSON object with "queries" (Search-R1) or "query" (RAGEN), not both.')
         return 200, self._many(body) if "queries" in body else self._one(body)
 
-    def _many(self, body: Mapping[str, Tree]) -> Tree:
+    def _many(self, body: Mapping[str, Any]) -> Any:
         queries = body["queries"]
         if not isinstance(queries, list) or not all(isinstance(query, str) for query in queries):
             raise Refusal(400, 'Expected "queries" as a list of texts.')
@@ -63,7 +63,7 @@ class RetrievalService:
                 )
         return {"result": [[_scored(each) if scored else _document(each) for each in row] for row in found]}
 
-    def _one(self, body: Mapping[str, Tree]) -> Tree:
+    def _one(self, body: Mapping[str, Any]) -> Any:
         query = body["query"]
         if not isinstance(query, str):
             raise Refusal(400, 'Expected "query" as text.')
@@ -74,7 +74,7 @@ class RetrievalService:
         return {"results": results, "num_results": len(results)}
 
 
-def _most(body: Mapping[str, Tree], name: str, usual: int) -> int:
+def _most(body: Mapping[str, Any], name: str, usual: int) -> int:
     most = body.get(name)
     if most is None:
         return usual
@@ -83,10 +83,10 @@ def _most(body: Mapping[str, Tree], name: str, usual: int) -> int:
     return most
 
 
-def _document(found: Found) -> Tree:
+def _document(found: Found) -> Any:
     passage = found.passage
     return {"id": passage.id, "contents": passage.contents, "title": passage.title, "text": passage.text}
 
 
-def _scored(found: Found) -> Tree:
+def _scored(found: Found) -> Any:
     return {"document": _document(found), "score": found.score}

@@ -11,8 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
 
-from heedful.boundary import CommandLine, Positional, complain, refuse_below, refuse_seconds, tell
-from heedful.boundary.open_files import in_home
+from heedful.boundary import CommandLine, Positional, complain, in_home, refuse_below, refuse_seconds, tell
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,9 +67,7 @@ def main(argv: list[str]) -> int:
 
 def serve(folder: Path, settings: ServeSearchSettings) -> int:
     """Listen until Ctrl-C or one of `STOP_SIGNALS`."""
-    from heedful.envs.remote.server_calls import read_token
-    from heedful.serving.connections import Limits
-    from heedful.serving.server import EnvironmentServer, check_address
+    from heedful.serving import EnvironmentServer, Limits, check_address, read_token
     from heedful_envs.search_qa.retrieval.folder import open_index
     from heedful_envs.search_qa.retrieval_service import RetrievalService
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 
-from heedful.envs.common.foreign import harmless
+from heedful.envs.common import harmless
 from heedful_envs.search_qa.encyclopaedia import Drawn
 from heedful_envs.search_qa.questions import FiledQuestion
 

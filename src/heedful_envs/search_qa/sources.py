@@ -6,9 +6,8 @@ from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 
-from heedful.boundary.limits import refuse_seconds
-from heedful.boundary.open_files import in_home
-from heedful.envs.common.knobs import check_choice
+from heedful.boundary import in_home, refuse_seconds
+from heedful.envs.common import check_choice
 from heedful.policies.servers import read_key
 from heedful_envs.search_qa.files import FILE_KINDS, check_named, open_questions, passages_with, small_index
 from heedful_envs.search_qa.retrieval import Searcher

@@ -14,17 +14,12 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from html import escape
 
-from heedful.envs.common.actions import format_reply
-from heedful.envs.common.foreign import harmless
-from heedful.guarded import Raised, guarded_call
-from heedful.serving.sessions import Refusal
+from heedful.envs.common import Raised, format_reply, guarded_call, harmless
+from heedful.serving import ROOT, Html, Refusal
 from heedful.types import Step
 from heedful_envs.shop.environment import Shop, ShopEpisode
 from heedful_envs.shop.pages import Page
 from heedful_envs.shop.reward import Terms, terms
-
-ROOT = "page"
-"""The first word of every address."""
 
 _STYLE = """
 body { font: 16px/1.5 system-ui, sans-serif; max-width: 60rem; margin: 2rem auto; padding: 0 1rem; color: #222;
@@ -38,15 +33,6 @@ input { font: inherit; padding: .2rem .4rem; } .wanted { background: #fff7db; pa
 .told { color: #9a3412; } table { border-collapse: collapse; } td, th { text-align: left; padding: .2rem .8rem;
   border-bottom: 1px solid #ccc; } li { padding: .2rem 0; border-bottom: 1px solid #eee; }
 """
-
-
-@dataclass(frozen=True, slots=True)
-class Html:
-    """An answer: a page, or the address to go on to."""
-
-    status: int
-    body: str = ""
-    location: str = ""
 
 
 @dataclass(slots=True)
@@ -83,6 +69,10 @@ class ShopPages:
                     return Html(303, location=f"/{ROOT}/{words[1]}")
                 return Html(200, self._shown(words[1], visit))
         raise Refusal(404, f"There is no page at {method} {path[:60]}. The first page is /{ROOT}.")
+
+    def refused(self, sentence: str) -> str:
+        """The page of a refusal."""
+        return _page("Not possible", f"<p class='told'>{escape(sentence)}</p>")
 
     def _begin(self, typed: str) -> str:
         """The id of a new visit. Without a seed it is drawn."""
@@ -207,11 +197,6 @@ def _why(paid: Terms) -> str:
     same = ["the query is the same"] if paid.same_query else []
     same += ["two parts of the category are the same"] if paid.same_category else []
     return ", ".join([*(same or ["neither query nor category is the same"]), shared])
-
-
-def refused(sentence: str) -> str:
-    """The page of a refusal."""
-    return _page("Not possible", f"<p class='told'>{escape(sentence)}</p>")
 
 
 def _page(title: str, body: str) -> str:

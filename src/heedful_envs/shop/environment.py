@@ -13,15 +13,21 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import ClassVar, Literal
+from typing import TYPE_CHECKING, ClassVar, Literal
 
-from heedful.envs.common.answers import answer_fault_line, free_text_rules
-from heedful.envs.common.base import BaseEpisode, Played
-from heedful.envs.common.demonstrations import played_through
-from heedful.envs.common.foreign import harmless
-from heedful.envs.common.knobs import check_choice, check_range
-from heedful.envs.common.tasks import split_of
-from heedful.envs.common.tools import ToolEnvironment, text_tool
+from heedful.envs.common import (
+    BaseEpisode,
+    Played,
+    ToolEnvironment,
+    answer_fault_line,
+    check_choice,
+    check_range,
+    free_text_rules,
+    harmless,
+    played_through,
+    split_of,
+    text_tool,
+)
 from heedful.types import Ending, Task, Tool
 from heedful_envs.shop.catalogue.drawn import (
     ATTRIBUTES,
@@ -40,6 +46,9 @@ from heedful_envs.shop.pages import BACK, BUY, NEXT, PREV, Page, written
 from heedful_envs.shop.replies import read_action
 from heedful_envs.shop.solver import FiledSolver, Solver, turns_needed
 from heedful_envs.shop.visit import Done, FeaturesAt, Floor, Visit
+
+if TYPE_CHECKING:
+    from heedful.serving import Pages
 
 _BLIND_SEARCHES, _BLIND_ITEMS, _BLIND_VALUES = 8, 32, 16
 
@@ -231,6 +240,12 @@ class Shop(ToolEnvironment):
 
     def episode(self) -> ShopEpisode:
         return ShopEpisode(self)
+
+    def pages(self, most: int, idle: float) -> Pages:
+        """The shop's pages for a browser, for `heedful serve-env shop --page`."""
+        from heedful_envs.shop.browser_pages import ShopPages
+
+        return ShopPages(self, most, idle)
 
     def random_answer(self, task: Task, rng: random.Random) -> str:
         """A search for the goal's query, or a click on some item, option or button."""

@@ -8,8 +8,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated, Literal
 
-from heedful.boundary import CommandLine, Positional, complain, refuse_above, refuse_below, tell
-from heedful.boundary.open_files import in_home
+from heedful.boundary import CommandLine, Positional, complain, in_home, refuse_above, refuse_below, tell
 from heedful_envs.shop.catalogue.nouns import MODEL
 from heedful_envs.shop.catalogue.prepare import Count, Sources, find_sources, prepare, prepare_drawn
 

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from heedful.envs.common.answers import ReadAnswer, read_answer
+from heedful.envs.common import ReadAnswer, read_answer
 from heedful.types import Tool
 
 LONGEST_ACTION = 1000

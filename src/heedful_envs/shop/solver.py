@@ -9,9 +9,7 @@ from __future__ import annotations
 
 import random
 
-from heedful.envs.common.actions import format_reply
-from heedful.envs.common.demonstrations import template_thought
-from heedful.envs.common.foreign import harmless
+from heedful.envs.common import format_reply, harmless, template_thought
 from heedful_envs.shop.catalogue.drawn import DrawnShop, Rules
 from heedful_envs.shop.catalogue.products import Goal, Product
 from heedful_envs.shop.pages import BUY, NEXT, PREV, Page, brief_price

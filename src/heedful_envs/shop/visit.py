@@ -9,7 +9,7 @@ from collections import Counter
 from dataclasses import dataclass
 from typing import Literal
 
-from heedful.envs.common.foreign import cut_at_word, harmless
+from heedful.envs.common import cut_at_word, harmless
 from heedful_envs.shop.catalogue.products import Catalogue, Goal, Product
 from heedful_envs.shop.catalogue.search import MOST_FOUND
 from heedful_envs.shop.pages import BACK, BUY, DETAILS, NEXT, PREV, Listed, Option, Page, PageName

@@ -5,12 +5,12 @@ The list is read from the registry and the presets. Lines fit the terminal, or 8
 
 from __future__ import annotations
 
+import importlib.util
 import inspect
 import shutil
 import textwrap
 from collections.abc import Iterable
 from dataclasses import dataclass
-from importlib.util import find_spec
 from typing import Any
 
 from heedful import envs
@@ -63,7 +63,7 @@ def _told(name: str) -> str:
     package: str = getattr(kind, "package", "")
     try:
         env: Any = kind()
-        if package and find_spec(package) is None:
+        if package and importlib.util.find_spec(package) is None:
             return f"{env.summary} Not installed: {envs.ENVIRONMENTS.how_to_install(name)}."
         installed = "Installed. " if package else ""
         return f"{env.summary} {installed}{_limits(env)}"

@@ -23,6 +23,7 @@ from heedful.boundary import (
     refuse_seconds,
     tell,
 )
+from heedful.protocols import OffersPages
 from heedful.rollout.workers import DEFAULT_TIMEOUT, check_timeout, isolated
 from heedful.run.presets import preset
 
@@ -75,7 +76,7 @@ class ServeSettings:
     log_every: int = 10_000
     """Requests between two lines of log."""
     page: bool = False
-    """Also show the shop's pages to a browser, at /page. For the environment shop."""
+    """Also show pages to a browser, at /page. For environments that have such pages: shop."""
     token_file: str = ""
     """A file whose first line is the token that clients must send. Empty = the variable HEEDFUL_ENV_TOKEN, if set."""
 
@@ -85,8 +86,8 @@ class ServeSettings:
         refuse_above(self, env_workers=MOST_AT_ONCE)
         check_timeout(self.env_timeout)
         refuse_seconds(self, "idle", "request_seconds")
-        if self.page and getattr(self.env, "name", "") != "shop":
-            raise ValueError("--page is for the environment shop: other environments have no pages for a browser.")
+        if self.page and not isinstance(self.env, OffersPages):
+            raise ValueError("--page is for environments with pages for a browser, such as shop.")
         if self.port > 65535:
             raise ValueError(f"port must be at most 65535, found {self.port}")
 
@@ -103,11 +104,11 @@ def main(argv: list[str]) -> int:
 def serve(settings: ServeSettings) -> int:
     """Listen until Ctrl-C or one of `STOP_SIGNALS`."""
     from heedful.envs.remote.server_calls import read_token
+    from heedful.serving.browser import ROOT
     from heedful.serving.connections import Limits
     from heedful.serving.server import EnvironmentServer, check_address
     from heedful.serving.service import Service
     from heedful.serving.sessions import Sessions
-    from heedful_envs.shop.browser_pages import ROOT, ShopPages
 
     token = read_token(settings.token_file)
     check_address(settings.host, token)
@@ -125,7 +126,7 @@ def serve(settings: ServeSettings) -> int:
         sessions = Sessions(env.episode, settings.sessions, settings.idle)
         service = Service(settings.env, sessions)
         address, names = (settings.host, settings.port), settings.host_name
-        pages = ShopPages(settings.env, settings.sessions, settings.idle) if settings.page else None
+        pages = settings.env.pages(settings.sessions, settings.idle) if settings.page else None
         with EnvironmentServer(address, service, sessions, token, limits, _tell, names, pages) as server:
             try:
                 tell(f"serving {settings.env.name} at {server.url}, episodes in {where}{asks}; Ctrl-C ends it")

@@ -1,22 +1,51 @@
 """What environments share, and what an environment of your own can use.
 
 Tasks (`task_of`), replies with named actions (`read_reply`) or one answer in free text (`read_answer`), demonstrations
-(`played_through`), checks of knobs, and two base classes with the knobs, prompts and penalties of the built-in ones.
+(`played_through`), checks of knobs, foreign text (`harmless`), rows of files (`JsonLines`, `ParquetRows`), calls into a
+library that may raise anything (`guarded_call`), and two base classes with the knobs, prompts and penalties of the
+built-in environments.
 """
 
-from heedful.envs.common.actions import actions_of, answer_rules, fault_line, format_reply, read_reply
-from heedful.envs.common.answers import answer_fault_line, free_text_rules, read_answer
+from heedful.envs.common.actions import (
+    CLOSE_THOUGHT,
+    OPEN_THOUGHT,
+    SEPARATOR,
+    actions_of,
+    answer_rules,
+    fault_line,
+    format_reply,
+    read_reply,
+)
+from heedful.envs.common.answers import ReadAnswer, answer_fault_line, free_text_rules, read_answer
 from heedful.envs.common.base import BaseEnvironment, BaseEpisode, Played, SolvableEnvironment, remarks
-from heedful.envs.common.demonstrations import choose_plan, played_through, template_thought
+from heedful.envs.common.contract import MOST_ACTIONS, MOST_PER_TURN
+from heedful.envs.common.demonstrations import PLAN_SHOWN, choose_plan, played_through, template_thought
 from heedful.envs.common.english import template_in, wording
-from heedful.envs.common.knobs import check_choice, check_range, check_share
+from heedful.envs.common.foreign import cut_at_word, harmless
+from heedful.envs.common.knobs import Instructions, check_choice, check_range, check_seconds, check_share
+from heedful.envs.common.rows import JsonLines, JsonList, ParquetRows, Rows, is_writable
 from heedful.envs.common.tasks import TaskStream, check_same_start, evaluation_tasks, split_of, task_of
 from heedful.envs.common.tools import ToolEnvironment, in_form, text_tool
+from heedful.guarded import Answered, Raised, guarded_call
 
 __all__ = [
+    "CLOSE_THOUGHT",
+    "MOST_ACTIONS",
+    "MOST_PER_TURN",
+    "OPEN_THOUGHT",
+    "PLAN_SHOWN",
+    "SEPARATOR",
+    "Answered",
     "BaseEnvironment",
     "BaseEpisode",
+    "Instructions",
+    "JsonLines",
+    "JsonList",
+    "ParquetRows",
     "Played",
+    "Raised",
+    "ReadAnswer",
+    "Rows",
     "SolvableEnvironment",
     "TaskStream",
     "ToolEnvironment",
@@ -26,13 +55,18 @@ __all__ = [
     "check_choice",
     "check_range",
     "check_same_start",
+    "check_seconds",
     "check_share",
     "choose_plan",
+    "cut_at_word",
     "evaluation_tasks",
     "fault_line",
     "format_reply",
     "free_text_rules",
+    "guarded_call",
+    "harmless",
     "in_form",
+    "is_writable",
     "played_through",
     "read_answer",
     "read_reply",

@@ -11,12 +11,24 @@ from dataclasses import dataclass
 from typing import Annotated, Any, ClassVar, Literal
 
 from heedful.boundary import NamesCode
-from heedful.envs.common.actions import SEPARATOR, answer_rules, fault_line, format_reply, read_reply
-from heedful.envs.common.base import BaseEpisode, Played, SolvableEnvironment, remarks
-from heedful.envs.common.contract import MOST_PER_TURN
-from heedful.envs.common.demonstrations import PLAN_SHOWN, choose_plan, played_through, template_thought
-from heedful.envs.common.knobs import check_range
-from heedful.envs.common.tasks import task_of
+from heedful.envs.common import (
+    MOST_PER_TURN,
+    PLAN_SHOWN,
+    SEPARATOR,
+    BaseEpisode,
+    Played,
+    SolvableEnvironment,
+    answer_rules,
+    check_range,
+    choose_plan,
+    fault_line,
+    format_reply,
+    played_through,
+    read_reply,
+    remarks,
+    task_of,
+    template_thought,
+)
 from heedful.seeds import derive
 from heedful.types import Ending, Task
 from heedful_envs.adapters.gymnasium.games import Transition, base_name, known_game, known_starts

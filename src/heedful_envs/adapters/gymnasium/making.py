@@ -11,9 +11,8 @@ import threading
 from functools import lru_cache, partial
 from typing import Any, Literal, Protocol
 
-from heedful.boundary.trust import import_held
-from heedful.envs.common.contract import MOST_ACTIONS
-from heedful.guarded import Answered, Raised, guarded_call, in_short
+from heedful.boundary import import_held
+from heedful.envs.common import MOST_ACTIONS, Answered, Raised, guarded_call
 from heedful.seeds import derive
 from heedful_envs.adapters.extras import load_library
 from heedful_envs.adapters.gymnasium.games import (
@@ -190,9 +189,7 @@ def check_success(success: str) -> None:
     except (ValueError, TypeError, OverflowError):
         threshold = math.nan
     if not math.isfinite(threshold):
-        raise ValueError(
-            f"gymnasium: success must be auto, threshold, terminated or a number, but is {in_short(success)}."
-        )
+        raise ValueError(f"gymnasium: success must be auto, threshold, terminated or a number, but is {success!r:.80}.")
 
 
 def success_threshold(env: Knobs, environment: Any) -> float:

@@ -16,11 +16,18 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, ClassVar, Literal, TypeVar
 
-from heedful.envs.common.answers import answer_fault_line, free_text_rules, read_answer
-from heedful.envs.common.base import BaseEnvironment, BaseEpisode, Played
-from heedful.envs.common.contract import is_finite, shown
-from heedful.envs.common.knobs import Instructions, check_range, check_seconds
-from heedful.envs.common.tasks import task_of
+from heedful.envs.common import (
+    BaseEnvironment,
+    BaseEpisode,
+    Instructions,
+    Played,
+    answer_fault_line,
+    check_range,
+    check_seconds,
+    free_text_rules,
+    read_answer,
+    task_of,
+)
 from heedful.types import Ending, Observation, Task
 from heedful_envs.adapters.extras import load_library
 from heedful_envs.adapters.options import read_options
@@ -232,10 +239,11 @@ class Session:
                 return Answered("", refused="the server refused the answer as an action")
             raise
         reward, done = 0.0 if result.reward is None else result.reward, result.done
-        if not is_finite(reward) or not (done is None or isinstance(done, bool)):
+        number = isinstance(reward, int | float) and math.isfinite(reward)
+        if not number or not (done is None or isinstance(done, bool)):
             raise ServerError(
                 f"openenv: the server at {self._env.url} was expected to answer a finite number as reward and a truth "
-                f"value as done, found {shown(reward)} and {shown(done)}"
+                f"value as done, found {reward!r:.80} and {done!r:.80}"
             )
         return Answered(_text_of(result.observation, self._env), float(reward), bool(done))
 

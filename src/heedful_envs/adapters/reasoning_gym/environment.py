@@ -13,12 +13,22 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from heedful.envs.common.actions import format_reply
-from heedful.envs.common.answers import answer_fault_line, free_text_rules, read_answer
-from heedful.envs.common.base import BaseEpisode, Played, SolvableEnvironment, remarks
-from heedful.envs.common.demonstrations import played_through, template_thought
-from heedful.envs.common.knobs import Instructions, check_range, check_share
-from heedful.envs.common.tasks import task_of
+from heedful.envs.common import (
+    BaseEpisode,
+    Instructions,
+    Played,
+    SolvableEnvironment,
+    answer_fault_line,
+    check_range,
+    check_share,
+    format_reply,
+    free_text_rules,
+    played_through,
+    read_answer,
+    remarks,
+    task_of,
+    template_thought,
+)
 from heedful.seeds import derive
 from heedful.types import Ending, Task
 from heedful_envs.adapters.options import read_options, write_options

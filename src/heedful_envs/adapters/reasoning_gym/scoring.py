@@ -23,7 +23,7 @@ from dataclasses import dataclass
 from functools import lru_cache, partial
 from typing import Any
 
-from heedful.guarded import Raised, guarded_call
+from heedful.envs.common import Raised, guarded_call
 from heedful_envs.adapters.extras import load_library
 from heedful_envs.adapters.gate import FULL, above_floor
 from heedful_envs.adapters.global_random import OwnRandom

@@ -17,11 +17,19 @@ from dataclasses import dataclass
 from functools import lru_cache, partial
 from typing import Any, ClassVar
 
-from heedful.envs.common.answers import answer_fault_line, free_text_rules, read_answer
-from heedful.envs.common.base import BaseEnvironment, BaseEpisode, Played
-from heedful.envs.common.knobs import Instructions, check_range
-from heedful.envs.common.tasks import task_of
-from heedful.guarded import Raised, guarded_call
+from heedful.envs.common import (
+    BaseEnvironment,
+    BaseEpisode,
+    Instructions,
+    Played,
+    Raised,
+    answer_fault_line,
+    check_range,
+    free_text_rules,
+    guarded_call,
+    read_answer,
+    task_of,
+)
 from heedful.types import Ending, Task
 from heedful_envs.adapters.extras import load_library
 from heedful_envs.adapters.gate import FULL, above_floor

@@ -14,11 +14,21 @@ from dataclasses import dataclass
 from typing import Annotated, ClassVar, Literal
 
 from heedful.boundary import NamesCode
-from heedful.envs.common.actions import CLOSE_THOUGHT, OPEN_THOUGHT
-from heedful.envs.common.answers import ReadAnswer, answer_fault_line, free_text_rules, read_answer
-from heedful.envs.common.base import BaseEnvironment, BaseEpisode, Played
-from heedful.envs.common.knobs import check_choice, check_range, check_seconds
-from heedful.models.chat.calls import Call, CallFault, find_call, read_call
+from heedful.envs.common import (
+    CLOSE_THOUGHT,
+    OPEN_THOUGHT,
+    BaseEnvironment,
+    BaseEpisode,
+    Played,
+    ReadAnswer,
+    answer_fault_line,
+    check_choice,
+    check_range,
+    check_seconds,
+    free_text_rules,
+    read_answer,
+)
+from heedful.models.chat import Call, CallFault, find_call, read_call
 from heedful.seeds import derive
 from heedful.types import Ending, Task, Tool
 from heedful_envs.adapters.global_random import OwnRandom

@@ -20,8 +20,8 @@ from functools import lru_cache, wraps
 from types import SimpleNamespace, TracebackType
 from typing import Any
 
-from heedful.boundary.trust import import_held
-from heedful.envs.common.tasks import split_of
+from heedful.boundary import import_held
+from heedful.envs.common import split_of
 from heedful.types import Tool
 from heedful_envs.adapters.extras import load_library
 from heedful_envs.adapters.global_random import OwnRandom

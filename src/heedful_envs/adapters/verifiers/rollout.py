@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any
 
-from heedful.models.chat.calls import Call
+from heedful.models.chat import Call
 from heedful_envs.adapters.global_random import OwnRandom
 from heedful_envs.adapters.verifiers.library import Loaded, Row, failures
 

@@ -20,9 +20,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any, Literal
 
-from heedful.boundary.folders import files_below, make_folder
-from heedful.boundary.jsontext import read_json
-from heedful.boundary.system_errors import naming
+from heedful.boundary import make_folder, read_json
 from heedful_envs.search_qa.retrieval.large import LargeFiles, check_installed, write_large
 from heedful_envs.search_qa.retrieval.passages import Found, Passage
 from heedful_envs.search_qa.retrieval.small import MOST_PASSAGES
@@ -75,7 +73,7 @@ def build(
     _remove_leftovers(out, final.name)
     part = Path(tempfile.mkdtemp(prefix=f".{final.name}.", dir=out))
     try:
-        with naming(final), (part / _LOCK).open("w") as lock:
+        with (part / _LOCK).open("w") as lock:
             fcntl.flock(lock, fcntl.LOCK_EX)
             _write(part, source, passages, engine, progress)
             (part / _LOCK).unlink()
@@ -150,8 +148,7 @@ def _checksum(path: Path) -> int:
 
 
 def _files(folder: Path) -> list[Path]:
-    found = (here / name for here, names in files_below(folder) for name in names if not name.startswith("."))
-    return sorted(path for path in found if path.is_file())
+    return sorted(path for path in folder.rglob("[!.]*") if path.is_file())
 
 
 def _remove_leftovers(out: Path, name: str) -> None:

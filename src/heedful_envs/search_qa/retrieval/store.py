@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from heedful.boundary.jsontext import parse_json
+from heedful.boundary import parse_json
 from heedful_envs.search_qa.retrieval.passages import Passage
 
 PASSAGES, PLACES = "passages.jsonl", "places.u64"

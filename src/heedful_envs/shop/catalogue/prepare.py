@@ -19,7 +19,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from heedful.boundary.folders import make_folder
+from heedful.boundary import make_folder
 from heedful_envs.shop.catalogue.drawn import ATTRIBUTES, DEAREST, SHADES, SIZES, TYPES
 from heedful_envs.shop.catalogue.nouns import Way, check_spacy, nouns_of
 from heedful_envs.shop.catalogue.postings import Indexer

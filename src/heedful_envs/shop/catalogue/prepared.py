@@ -13,8 +13,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any, Literal
 
-from heedful.boundary.jsontext import parse_json, read_json
-from heedful.boundary.open_files import in_home
+from heedful.boundary import in_home, parse_json, read_json
 from heedful_envs.shop.catalogue.postings import SCHEMA, Lengths, best
 from heedful_envs.shop.catalogue.prices import drawn_limit
 from heedful_envs.shop.catalogue.products import NO_LIMIT, Goal, Product

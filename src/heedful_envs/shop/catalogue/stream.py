@@ -8,8 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from heedful.boundary.jsontext import parse_json
-from heedful.boundary.open_files import open_file
+from heedful.boundary import open_file, parse_json
 
 LONGEST_ITEM = 64 << 20
 """Bytes. A longer item is no product, but a file that lacks a bracket."""
