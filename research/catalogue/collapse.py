@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from heedful.studies.declaration import Arm, Lead, Measure, Pair, Separation, Study, settings, train
-from heedful.studies.jobs import SamplingJob
+from heedful.studies.declaration import Arm, Measure, Pair, Study, settings, train
 from research.catalogue.metric_names import GREEDY, INFORMATION, SUCCESS
+from research.detector.early_warning import Lead
+from research.detector.separation import Separation
+from research.jobs import SamplingJob
 
 _LEAN = "--keep-rollouts evaluations --checkpoint-every 10"
 
@@ -72,7 +74,7 @@ def planted() -> Study:
             Measure("success under foreign thoughts", "forced/foreign/success", "mean"),
             Measure("success under empty thoughts", "forced/empty/success", "mean"),
         ),
-        separations=(Separation("Share of at least one half against none", collapsed, (healthy,)),),
+        outcomes=(Separation("Share of at least one half against none", collapsed, (healthy,)),),
         minutes=4.5,
         notes=(
             "Every batch is 16 prompts x 4 thoughts of a warm start that was never trained by reward; each seed grows "
@@ -121,8 +123,8 @@ def detector() -> Study:
             "format/valid_rate",
             "text/template_share",
         ),
-        separations=(Separation("Induced against healthy, from step 20 on", *_SIDES, from_step=20),),
-        leads=(
+        outcomes=(
+            Separation("Induced against healthy, from step 20 on", *_SIDES, from_step=20),
             Lead("Alarms of collapse", *_SIDES, SUCCESS, alarms=OF_COLLAPSE, replayed=True, from_step=10),
             Lead("All alarms", *_SIDES, SUCCESS, replayed=True, from_step=10),
         ),

@@ -1,4 +1,4 @@
-"""`heedful correlate`: what the readings of finished runs say about success, over runs of several studies."""
+"""`python -m research correlate`: what the readings of finished runs of several studies say about success."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ class CorrelateWords:
     thought with evaluated success: within runs, between runs, and with the next evaluation. Intervals draw whole runs.
     Beside them: the correlations of the variance of rewards, and how it and the length of answers change in training.
 
-      heedful correlate runs/study-algorithms runs/study-regularised
-      heedful correlate runs --success success/rate
+      python -m research correlate runs/study-algorithms runs/study-regularised
+      python -m research correlate runs --success success/rate
 
     Nothing is run and no run is changed.
     """
@@ -33,7 +33,7 @@ class CorrelateWords:
 
 
 def main(argv: list[str]) -> int:
-    line = CommandLine(CorrelateWords, argv, "heedful correlate")
+    line = CommandLine(CorrelateWords, argv, "python -m research correlate")
     line.end()
     from research.correlations.report import COURSES, WITH_SUCCESS, WITH_VARIANCE, write_correlations
     from research.correlations.runs import find_runs

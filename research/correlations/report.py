@@ -1,4 +1,4 @@
-"""The tables of `heedful correlate`, with the paper's numbers beside them, as Markdown and JSON."""
+"""The tables of `python -m research correlate`, with the paper's numbers beside them, as Markdown and JSON."""
 
 from __future__ import annotations
 

@@ -7,16 +7,60 @@ candidates are never counted with the runs that chose them.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import fmean
 
+from heedful.report.drawing.numerals import numeral
 from heedful.report.record import Point, RunRecord
-from heedful.studies.analyses import Hunt
+from heedful.studies.declaration import Study
+from heedful.studies.outcomes import Outcomes, Reading, Rows, Table
 from heedful.studies.paired import Count
 
 _NORMAL = 1.96
 """Half of the width of a 95% interval in standard errors."""
+
+
+@dataclass(frozen=True, slots=True)
+class Hunt:
+    """Which runs lose what their reasoning says of the input, while their replies stay valid."""
+
+    title: str
+    metrics: tuple[str, ...]
+    """A run is a candidate if any of these falls."""
+    fall: float = 1 / 3
+    """The part of its start that a metric has to lose."""
+    errors: float = 2.0
+    """Standard errors that it has to lose at least, from the intervals of its readings."""
+    valid: str = "format/valid_rate"
+    least_valid: float = 0.9
+    """Replies are valid where this metric, averaged over the same steps, is at least so high."""
+    window: int = 2
+    """Readings that are averaged: the first ones are the start, and the lowest later ones decide."""
+    fresh_seeds: tuple[int, ...] = ()
+    """Seeds with which a candidate is to be repeated."""
+
+    @property
+    def arms_read(self) -> tuple[str, ...]:
+        return ()
+
+    def among(self, arms: Collection[str]) -> Hunt:
+        """A hunt reads all arms that there are."""
+        return self
+
+    def read(self, study: Study, outcomes: Outcomes) -> Reading:
+        """The table of all runs, and the candidates in sentences."""
+        found = read_hunt(
+            self,
+            {arm.name: outcomes.records([arm.name]) for arm in study.arms},
+            {each.run.label: each.run.seed for each in outcomes.runs},
+        )
+        lead = (
+            "The start is the mean of the first readings, and the lowest is that of later neighbours. A run is a "
+            "candidate if it has lost the declared part, and more than noise, while its replies were valid."
+        )
+        table = Table(self.title, lead, f"{self.title}: each run.", _hunt_rows(found))
+        return Reading(found, (table,), tuple(_hunted(study, found)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,3 +170,40 @@ def _error(points: Sequence[Point]) -> float:
         if point.metric.low is not None and point.metric.high is not None
     ]
     return math.hypot(*halves) / _NORMAL / len(points)
+
+
+def _hunt_rows(outcome: HuntOutcome) -> Rows:
+    """Every run, those that lost most first."""
+    rows = [["run", "metric", "start", "lowest, replies valid", "lost", "at step", "valid replies", "candidate"]]
+    for run in sorted(outcome.runs, key=lambda each: -each.fall.lost if each.fall else 1.0):
+        fall = run.fall
+        cells = ["–"] * 6
+        if fall is not None:
+            figures = numeral(fall.start), numeral(fall.lowest), f"{fall.lost:.0%}", str(fall.step)
+            cells = [fall.metric, *figures, f"{fall.valid:.0%}"]
+        rows.append([run.run, *cells, "yes" if run.candidate else "no" if fall else "not judged"])
+    return rows
+
+
+def _hunted(study: Study, outcome: HuntOutcome) -> list[str]:
+    """The candidates and how to repeat them, without any how often there is one at most; repeats by themselves."""
+    spec, count, repeats = outcome.spec, counted(outcome.first), counted(outcome.repeats)
+    rule = f"lost {spec.fall:.0%} of {' or '.join(spec.metrics)} while {spec.least_valid:.0%} of the replies were valid"
+    sentences = []
+    if count.of:
+        sentences.append(f"{spec.title}: {count} runs {rule}. The limits are Clopper and Pearson's.")
+    elif outcome.first:
+        sentences.append(f"{spec.title}: unknown, no run could be judged.")
+    unjudged = len(outcome.first) - count.of
+    if unjudged and count.of:
+        said = "run is in no count: it has" if unjudged == 1 else "runs are in no count: they have"
+        sentences.append(f"{unjudged} further {said} too few readings with valid replies, or no start above zero.")
+    if count.of and not outcome.arms and count.limits is not None:
+        sentences.append(f"No candidate: in runs like these there is one in at most {count.limits.high:.1%}.")
+    elif outcome.arms and not outcome.repeats and spec.fresh_seeds:
+        seeds = ",".join(map(str, spec.fresh_seeds))
+        again = f"python -m research {study.name} --arms {','.join(outcome.arms)} --seeds {seeds}"
+        sentences.append(f"Repeat the candidates on fresh seeds with: {again}")
+    if repeats.of:
+        sentences.append(f"{spec.title}, repeats on fresh seeds alone: {repeats} runs {rule}.")
+    return sentences

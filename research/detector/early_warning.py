@@ -5,19 +5,77 @@ Promise: counts carry exact limits, and falls without an alarm are counted, too.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
 
+from heedful.diagnostics.alarms.rules import AlarmConfig
 from heedful.diagnostics.alarms.watch import replay
 from heedful.diagnostics.catalogue import direction_of
 from heedful.report.record import RunRecord
 from heedful.seeds import derive
-from heedful.studies.analyses import Lead
+from heedful.studies.declaration import Study
+from heedful.studies.outcomes import Outcomes, Reading, Rows, Table
 from heedful.studies.paired import Count
 from heedful.types import Metric
 from research.detector.drift_free import Level, MetricSteps, drift_free, levels_of
 from research.detector.lead import LeadTable, RunLead, find_fall, first_departure, run_lead
+
+MOST_LISTED = 40
+"""Metrics in the table of movers; results.json holds all of them."""
+
+
+@dataclass(frozen=True, slots=True)
+class Lead:
+    """Whether alarms come before success falls, and how often they come without reason."""
+
+    title: str
+    induced: tuple[str, ...]
+    healthy: tuple[str, ...]
+    success: str
+    """The metric whose fall is to be foreseen."""
+    points: float = 0.10
+    """Success has fallen when it is this far below its start, beyond the intervals of the evaluations."""
+    alarms: tuple[str, ...] = ("alarm/*",)
+    """Patterns of names; a value above 0 is a raised alarm."""
+    replayed: bool = False
+    """Replay the alarms on the measurements with `thresholds`, instead of reading those that the runs recorded."""
+    thresholds: AlarmConfig = field(default_factory=AlarmConfig)
+    """Thresholds of replayed alarms, and of alarms on simulated series."""
+    drift_free: int = 200
+    """Simulated series in which nothing happens, made of the levels and the noise of the healthy runs; 0 = none."""
+    from_step: int = 0
+    """The healthy runs' levels and noise are read from here on: before it they are still learning."""
+    correlation: float = 0.5
+    """Correlation between the noise of neighbouring simulated readings."""
+
+    @property
+    def arms_read(self) -> tuple[str, ...]:
+        return (*self.induced, *self.healthy)
+
+    def among(self, arms: Collection[str]) -> Lead | None:
+        """With the arms that are left; `None` without any."""
+        induced, healthy = (tuple(name for name in side if name in arms) for side in (self.induced, self.healthy))
+        return replace(self, induced=induced, healthy=healthy) if induced or healthy else None
+
+    def read(self, study: Study, outcomes: Outcomes) -> Reading:
+        """The tables of runs, of alarms and of what moves first, and the counts in sentences."""
+        found = read_lead(self, {arm.name: outcomes.records([arm.name]) for arm in study.arms})
+        of_runs = (
+            f"Fallen: {self.success} lies {100 * self.points:g} points below its start and the "
+            "intervals leave no doubt. Lead: steps from the first alarm to the evaluation that shows the fall."
+        )
+        of_movers = (
+            "A metric departs when its whole interval lies outside the range of its first three readings, on the "
+            "declared side where there is one. Exploratory: with many metrics some depart by chance."
+        )
+        first = "Which metrics leave their start before success has fallen."
+        tables = (
+            Table(f"{self.title}: runs", of_runs, f"{self.title}: each run.", _lead_rows(found)),
+            Table(f"{self.title}: alarms", "Counts with exact 95% limits.", "By alarm.", _alarm_rows(found)),
+            Table(f"{self.title}: what moves first", of_movers, first, _mover_rows(found)),
+        )
+        return Reading(found, tables, tuple(_warned(found)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,3 +212,60 @@ def _steps(record: RunRecord) -> MetricSteps:
             for point in series.points:
                 by_step.setdefault(point.step, {})[name] = point.metric
     return sorted(by_step.items())
+
+
+def _lead_rows(outcome: LeadOutcome) -> Rows:
+    """Every run: where success fell and when the first alarm came."""
+    rows = [["run", "kind", "success fell at", "good until", "first alarm", "which", "lead"]]
+    for kind, runs in (("induced", outcome.table.induced), ("healthy", outcome.table.healthy)):
+        for run in runs:
+            fall = run.fall
+            rows.append(
+                [
+                    run.run,
+                    kind,
+                    "never" if fall is None else f"{fall.step} ({fall.start:.3f} → {fall.value:.3f})",
+                    "–" if fall is None else str(fall.good_until),
+                    "none" if run.alarm is None else str(run.alarm),
+                    ", ".join(name.removeprefix("alarm/") for name in run.names) or "–",
+                    "–" if run.lead is None else f"{run.lead:+d}",
+                ]
+            )
+    return rows
+
+
+def _alarm_rows(outcome: LeadOutcome) -> Rows:
+    """Every alarm: before falls, in healthy runs, on simulated ones."""
+    rows = [["alarm", "before the fall", "in healthy runs", "in simulated runs without drift"]]
+    for name in dict.fromkeys([*outcome.by_alarm, *outcome.by_simulated_alarm]):
+        before, healthy = outcome.by_alarm.get(name, (None, None))
+        simulated = outcome.by_simulated_alarm.get(name)
+        nothing = f"0 of {outcome.drift_free.of}" if outcome.drift_free else "–"
+        rows.append([name, str(before or "–"), str(healthy or "–"), str(simulated or nothing)])
+    return rows
+
+
+def _mover_rows(outcome: LeadOutcome) -> Rows:
+    """The metrics that leave their start before success has fallen."""
+    rows = [["metric", "before the fall", "in healthy runs"]]
+    return rows + [[m.metric, str(m.before), str(m.healthy)] for m in outcome.movers[:MOST_LISTED]]
+
+
+def _warned(outcome: LeadOutcome) -> list[str]:
+    table, spec = outcome.table, outcome.spec
+    warned = (
+        f"an alarm came before the evaluation that shows it in {table.warned}, no later than the last good evaluation "
+        f"in {table.surely_warned}"
+        if table.fallen.hits
+        else "so there was nothing to warn of"
+    )
+    simulated = f", {outcome.drift_free} simulated runs without drift" if outcome.drift_free else ""
+    sentences = [
+        f"{spec.title}: success fell by {100 * spec.points:g} points in {table.fallen} induced runs; {warned}. "
+        f"False alarms: {table.false_alarms} healthy runs{simulated}."
+    ]
+    leads = [run.lead for run in table.induced if run.lead is not None]
+    if leads:
+        shown = ", ".join(f"{lead:+d}" for lead in sorted(leads))
+        sentences.append(f"Leads in steps (negative = after the fall was visible): {shown}.")
+    return sentences

@@ -8,14 +8,18 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 from statistics import fmean, variance
 
 from heedful.diagnostics.catalogue import Trend, direction_of
+from heedful.report.drawing.numerals import numeral
+from heedful.report.drawing.panel import DrawnPanel
 from heedful.report.record import RunRecord
-from heedful.studies.analyses import Separation
+from heedful.studies.declaration import Study
+from heedful.studies.figures import Line, Place, figure
+from heedful.studies.outcomes import Outcomes, Reading, Rows, Table
 from research.detector.roc import Area, Sample, area, roc_curve
 
 Records = Mapping[str, Mapping[str, RunRecord]]
@@ -25,6 +29,49 @@ FEWEST_RUNS = 6
 """Runs of each side that confirm a metric. With 5, even complete separation has an interval that reaches one half."""
 MOST_CURVES = 6
 """ROC curves kept for the page: those of the best metrics."""
+
+
+MOST_LISTED = 40
+"""Metrics in the table of areas; results.json holds all of them."""
+
+
+@dataclass(frozen=True, slots=True)
+class Separation:
+    """ROC analysis: which metrics separate the readings of collapsed arms from those of healthy arms."""
+
+    title: str
+    collapsed: tuple[str, ...]
+    healthy: tuple[str, ...]
+    metrics: tuple[str, ...] = ()
+    """Patterns of names, such as information/first_turn/*; empty = every number that both sides report."""
+    without: tuple[str, ...] = ("time/*", "tokens/*", "cost/*", "*chance*", "*/mi_ceiling", "forced/*")
+    """Patterns of names that are left out."""
+    from_step: int = 0
+    to_step: int | None = None
+    """Readings of earlier and later steps are left out."""
+    wanted: float = 0.99
+    """The area that the best metric should reach."""
+
+    @property
+    def arms_read(self) -> tuple[str, ...]:
+        return (*self.collapsed, *self.healthy)
+
+    def among(self, arms: Collection[str]) -> Separation | None:
+        """With the arms that are left; `None` where a side has none."""
+        sides = (tuple(name for name in side if name in arms) for side in (self.collapsed, self.healthy))
+        collapsed, healthy = sides
+        return replace(self, collapsed=collapsed, healthy=healthy) if collapsed and healthy else None
+
+    def read(self, study: Study, outcomes: Outcomes) -> Reading:
+        """The table of areas, ROC curves, areas over the dial, and the verdict on the best metric."""
+        found = read_separation(self, {arm.name: outcomes.records([arm.name]) for arm in study.arms})
+        lead = (
+            f"{', '.join(self.collapsed)} against {', '.join(self.healthy)}. "
+            "A direction that was not declared is the one that separates better, which flatters areas near one half."
+        )
+        table = Table(f"{self.title}: areas", lead, f"{self.title}: areas under the ROC curve.", _area_rows(found))
+        figures = (*_areas_over_the_dial(study, found), *_roc_figure(found))
+        return Reading(found, (table,), (_separated(found),), figures)
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +116,8 @@ def read_separation(spec: Separation, records: Records) -> SeparationOutcome:
     runs = 0 if confirmed is None else min(confirmed.collapsed_runs, confirmed.healthy_runs)
     why = ""
     if runs < FEWEST_RUNS:
-        confirmed, why = None, f"a metric is chosen on one half of the runs; the other half has {_few(runs)}"
+        few = f"{runs} on the smaller side, and fewer than {FEWEST_RUNS} cannot tell it from chance"
+        confirmed, why = None, f"a metric is chosen on one half of the runs; the other half has {few}"
     ranked = sorted(areas, key=lambda name: (-areas[name].value, -chosen.get(name, (0.0, 0.0))[1], name))
     shown = _different(ranked)[:MOST_CURVES]
     return SeparationOutcome(
@@ -105,10 +153,6 @@ def _halves(records: Records) -> tuple[Records, Records]:
         {arm: dict(list(runs.items())[first::2]) for arm, runs in records.items()} for first in (0, 1)
     )
     return choosing, confirming
-
-
-def _few(runs: int) -> str:
-    return f"{runs} on the smaller side, and fewer than {FEWEST_RUNS} cannot tell it from chance"
 
 
 def _names(spec: Separation, records: Records) -> list[str]:
@@ -163,3 +207,62 @@ def _by_arm(spec: Separation, records: Records, metric: str, whole: Area) -> dic
 
 def _curve(spec: Separation, records: Records, metric: str, whole: Area) -> list[tuple[float, float]]:
     return roc_curve(*_values(spec, records, metric), whole.direction)
+
+
+def _area_rows(outcome: SeparationOutcome) -> Rows:
+    """The areas of the metrics that separate best."""
+    rows = [["metric", "AUC", "collapsed is", "readings", "runs", "interval"]]
+    for metric, found in list(outcome.areas.items())[:MOST_LISTED]:
+        side = found.direction if found.declared else f"{found.direction} (chosen from the data)"
+        readings = f"{found.collapsed} against {found.healthy}"
+        runs = f"{found.collapsed_runs} against {found.healthy_runs}"
+        rows.append([metric, _area_text(found), side, readings, runs, found.why])
+    return rows
+
+
+def _area_text(found: Area) -> str:
+    """An area with its interval."""
+    within = "" if found.interval is None else f" [{found.interval.low:.3f} to {found.interval.high:.3f}]"
+    return f"{found.value:.3f}{within}"
+
+
+def _separated(outcome: SeparationOutcome) -> str:
+    title, wanted = outcome.spec.title, f"{outcome.spec.wanted:g}"
+    reaching = f"On all runs {outcome.reaching} of {len(outcome.areas)} metrics reach {wanted}"
+    if not outcome.areas:
+        return f"{title}: unknown ({outcome.why})."
+    if outcome.confirmed is None:
+        return f"{title}: no metric is confirmed, because {outcome.why}. {reaching}, by choice or by chance."
+    reached = "reaches" if outcome.met else "does not reach"
+    return (
+        f"{title}: the metric that separates best on one half of the runs is {outcome.best}; on the other half its "
+        f"area is {_area_text(outcome.confirmed)}, which {reached} the {wanted} asked for. {reaching}."
+    )
+
+
+def _areas_over_the_dial(study: Study, outcome: SeparationOutcome) -> list[DrawnPanel]:
+    """The area under the ROC curve of the best metrics, each arm against the healthy ones, over the arms' levels."""
+    levels = {arm.name: arm.level for arm in study.arms if arm.level is not None}
+    lines = []
+    for hue, (metric, by_arm) in enumerate(outcome.by_arm.items(), start=1):
+        places = []
+        for arm, level in sorted(levels.items(), key=lambda item: item[1]):
+            if arm in by_arm:
+                value, (low, high) = by_arm[arm].value, by_arm[arm].interval or (None, None)
+                places.append(Place(level, value, low, high, f"{arm}: {numeral(value)}"))
+        if places:
+            lines.append(Line(metric, hue, tuple(places)))
+    if not study.dial or not lines:
+        return []
+    return [figure(f"{outcome.spec.title}: area by {study.dial}", "AUC", lines, study.dial, (0.0, 1.0))]
+
+
+def _roc_figure(outcome: SeparationOutcome) -> list[DrawnPanel]:
+    """The ROC curves of the best metrics."""
+    lines = [
+        Line(metric, hue, tuple(Place(x, y) for x, y in points), dots=False)
+        for hue, (metric, points) in enumerate(outcome.curves.items(), start=1)
+    ]
+    if not lines:
+        return []
+    return [figure(f"{outcome.spec.title}: ROC", "hits", lines, "false alarms", (0.0, 1.0), (0.0, 1.0))]

@@ -11,7 +11,6 @@ from heedful.run.config import TrainConfig
 from heedful.run.parts import Parts
 from heedful.seeds import derive
 from heedful.storage import RunFolder
-from heedful.studies.sampling import each_batch
 from heedful.types import Metric
 from research.ranking.estimate import (
     RANKING,
@@ -22,6 +21,7 @@ from research.ranking.estimate import (
     read_ranking,
     write_ranking,
 )
+from research.sampling import each_batch
 
 
 def rank_tasks(config: TrainConfig, tasks: int, passes: int, parts: int, folder: RunFolder) -> int:
@@ -33,15 +33,7 @@ def rank_tasks(config: TrainConfig, tasks: int, passes: int, parts: int, folder:
         pool = TaskStream(env, "train", derive(config.seed, "ranking tasks")).next(tasks)
         known = [RankedTask(task.id, task.seed) for task in pool]
         if number:  # what a killed pass left behind goes
-            before = [RankedTask(task.id, task.seed, task.values[:number]) for task in read_ranking(path)]
-            sizes = {len(values_G) for task in before for values_G in task.values}
-            found = [(task.id, task.seed, len(task.values)) for task in before]
-            if found != [(task.id, task.seed, number) for task in known] or sizes != {config.group_size}:
-                raise ValueError(
-                    f"Expected {number} passes of the {tasks} tasks of this pool in {path}, each a group of "
-                    f"{config.group_size}, found others. Delete {folder.path} to rank anew."
-                )
-            known = before
+            known = [RankedTask(task.id, task.seed, task.values[:number]) for task in read_ranking(path)]
         size = max(1, config.evaluation.at_once // config.group_size)
         values = []
         for start in range(0, tasks, size):

@@ -18,7 +18,7 @@ from rich.console import Console
 from heedful import cli
 from heedful.run.presets import preset
 from heedful.storage.trackers import JsonlTracker
-from heedful.studies.catalogue.one_arm import several_seeds
+from heedful.studies.declared import several_seeds
 from heedful.studies.running import processes, runner
 from heedful.studies.running.progress import TAIL_BYTES, RunRow, RunsView, tail, wide_console
 from heedful.studies.running.runner import Request, run_study

@@ -65,8 +65,8 @@ def test_help_shows_question_arms_seeds_and_cost(mine: str, capsys: pytest.Captu
     assert cli.run(["study", "smoke", "--help"]) == 0
     shown = capsys.readouterr().out
     assert "Does the machinery of studies work?" in shown
-    assert "Arms (3) x seeds 0, 1:" in shown
-    assert "samples 4 batches of 6 x 4 from a warm start" in shown
+    assert "Arms (2) x seeds 0, 1:" in shown
+    assert "trains echo for 4 steps" in shown
     assert "top_p against keep_all" in shown
     assert "and 1 model to grow, unless stored" in shown
     assert "Folder: runs/study-smoke" in shown
@@ -123,7 +123,7 @@ def test_a_study_in_a_folder_is_read_again_and_resumed_without_its_name(
         (["none.json"], "Expected a study as JSON in none.json"),
         (["smoke", "--seeds", "0,a"], '--seeds: expected a whole number, found "a"'),
         (["smoke", "--seeds", "1,1"], "seeds must be distinct, found 1, 1"),
-        (["smoke", "--arms", "b"], "Expected --arms among top_p, keep_all, sampled, or patterns of them, found b"),
+        (["smoke", "--arms", "b"], "Expected --arms among top_p, keep_all, or patterns of them, found b"),
         (["smoke", "--processes", "0"], "processes must be at least 1, found 0"),
         (["smoke", "--steps", "-1"], "steps must be at least 1, found -1"),
         (["smoke", "--quick"], "--quick: unknown flag"),

@@ -18,11 +18,11 @@ from heedful.report.tables import key_figures
 from heedful.storage import RunFolder, read_gradients, read_metrics
 from heedful.studies import STUDIES
 from heedful.studies.declaration import settings
-from heedful.studies.jobs import RankingJob, SamplingJob
 from heedful.studies.study_folder import StudyFolder
 from heedful.types import Metric, Verdict
 from heedful_verl.batch.rows import Row, sampled_of
 from pictured_runs import Policy, groups
+from research.jobs import RankingJob, SamplingJob
 
 ECHO = (
     "echo --env.turns 2 --seedling.steps 30 --groups 5 --group-size 4 --diagnostics.every 1 --diagnostics.full-every 1 "

@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from heedful import cli
+from research.__main__ import run
 from research.correlations.clustered import Kind, Readings, correlation
 from research.correlations.report import (
     WITH_SUCCESS,
@@ -223,13 +223,6 @@ def test_runs_are_found_below_folders_and_unfinished_ones_are_named(written: Wri
         find_runs([Path("nowhere")], [SUCCESS])
 
 
-def test_a_folder_of_far_more_than_runs_is_refused(written: WrittenRuns, monkeypatch: pytest.MonkeyPatch) -> None:
-    written.add("a", 0, {SUCCESS: [0.1, 0.2]})
-    monkeypatch.setattr("research.correlations.runs.MOST_FOLDERS", 1)
-    with pytest.raises(ValueError, match=r"found more than 1 folders below .*Name the folders that hold the runs"):
-        find_runs([written.folder.path], [SUCCESS])
-
-
 @pytest.mark.parametrize("record", ["audit.json", "evaluation.json"])
 def test_audits_and_evaluations_of_served_models_are_no_runs(written: WrittenRuns, record: str) -> None:
     written.add("a", 0, {SUCCESS: [0.1, 0.2]})
@@ -277,30 +270,6 @@ def test_runs_of_other_tasks_or_seedlings_are_not_compared(written: WrittenRuns)
     ]
 
 
-@pytest.mark.parametrize(
-    ("content", "words"),
-    [
-        ("{", "text that is not JSON"),
-        ("[]", "a list"),
-        ("{}", "an `env` of None"),
-        ('{"env": {"type": []}, "seed": 0}', r"an `env` of {'type': \[\]}"),
-        ('{"env": {"type": "echo"}, "model": null, "seed": 0}', "a `model` of None"),
-        ('{"env": {"type": "echo"}}', "a `seed` of None"),
-        ('{"env": {"type": "echo"}, "seed": "x"}', "a `seed` of 'x'"),
-        ('{"env": {"type": "echo"}, "seed": 1.5}', "a `seed` of 1.5"),
-        ('{"env": {"type": "echo"}, "seed": true}', "a `seed` of True"),
-        (None, "No such file"),
-    ],
-)
-def test_a_run_whose_configuration_does_not_say_what_it_is_compared_with_is_refused(
-    written: WrittenRuns, content: str | None, words: str
-) -> None:
-    config = written.add("a", 0, {SUCCESS: [0.1]}).folder.config
-    config.unlink() if content is None else config.write_text(content)
-    with pytest.raises(ValueError, match=rf"in .*a/s0/config\.json, found .*{words}.*leave the folder out"):
-        find_runs([written.folder.path], [SUCCESS])
-
-
 def test_runs_that_cannot_be_read_are_named_and_the_others_are_read(
     written: WrittenRuns, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -308,7 +277,7 @@ def test_runs_that_cannot_be_read_are_named_and_the_others_are_read(
         written.add(arm, 0, {SUCCESS: [0.1, 0.2]} if arm == "a" else {SUCCESS: [0.3]})
     (written.folder.path / "b" / "s0" / "config.json").write_text("{")
     (written.folder.path / "c" / "s0" / "metrics.jsonl").write_text("[]\n[]\n")
-    assert cli.run(["correlate", str(written.folder.path), "--out", "out"]) == 1
+    assert run(["correlate", str(written.folder.path), "--out", "out"]) == 1
     shown, complaints = capsys.readouterr()
     assert "1 finished runs: " in shown
     assert "2 could not be read." in shown
@@ -325,13 +294,13 @@ def test_a_single_run_a_success_that_no_run_has_and_a_file_for_a_folder_are_refu
     written: WrittenRuns, capsys: pytest.CaptureFixture[str]
 ) -> None:
     written.add("a", 0, {SUCCESS: [0.1]})
-    assert cli.run(["correlate", str(written.folder.path)]) == 2
+    assert run(["correlate", str(written.folder.path)]) == 2
     assert re.search(r"Expected at least two finished runs, found \S+ alone\.", capsys.readouterr().err)
     written.add("a", 1, {SUCCESS: [0.2]})
-    assert cli.run(["correlate", str(written.folder.path), "--success", "success/rat"]) == 2
+    assert run(["correlate", str(written.folder.path), "--success", "success/rat"]) == 2
     assert "Expected readings of success/rat in the runs, found none in all 2." in capsys.readouterr().err
     Path("file").touch()
-    assert cli.run(["correlate", str(written.folder.path), "--out", "file"]) == 2
+    assert run(["correlate", str(written.folder.path), "--out", "file"]) == 2
     assert "Expected a folder for the correlations at file, found a file." in capsys.readouterr().err
 
 
@@ -348,11 +317,11 @@ def test_the_command_writes_both_tables_and_the_courses(
         level = rng.normal()
         success = (level + rng.normal(size=8)).tolist()
         tokens = np.linspace(100, 50, 8).tolist()
-        run = written.add(
+        made = written.add(
             "a", seed, {SUCCESS: success, MI: [2 * value for value in success], "length/response_tokens": tokens}
         )
-        run.folder.config.write_text(json.dumps({"env": {"type": "echo"}, "seed": seed // 2}))
-    assert cli.run(["correlate", str(written.folder.path), "--out", "found"]) == 0
+        made.folder.config.write_text(json.dumps({"env": {"type": "echo"}, "seed": seed // 2}))
+    assert run(["correlate", str(written.folder.path), "--out", "found"]) == 0
     shown = capsys.readouterr().out
     assert shown.startswith("# What goes with success\n\n6 finished runs: 6 of echo.")
     assert "They rest on 3 sets of runs" in shown

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections import Counter
 from dataclasses import replace
 from itertools import combinations, pairwise
@@ -12,9 +13,10 @@ import pytest
 from heedful.algorithms.advantages import GroupRelative
 from heedful.filters import KeepAll, RandomSubset, TopP
 from heedful.run.config import TrainConfig
-from heedful.studies import STUDIES, find_study
-from heedful.studies.declaration import Arm, Pair, Study, train
+from heedful.studies.declaration import Arm, Pair, Study, study_from_json, study_to_json, train
 from heedful.studies.running.runner import growth
+from research.__main__ import run
+from research.catalogue import STUDIES
 from research.correlations.report import FEWEST_EVALUATIONS
 
 PAGE = Path(__file__).parents[2] / "docs" / "studies.md"
@@ -22,8 +24,21 @@ PAGE = Path(__file__).parents[2] / "docs" / "studies.md"
 
 @pytest.mark.parametrize("name", STUDIES)
 def test_every_declared_study_states_its_cost_and_has_a_row_on_the_page(name: str) -> None:
-    assert (find_study(name).minutes or 0) > 0
+    study = STUDIES[name]()
+    assert (study.name, study.question[-1]) == (name, "?")
+    assert (study.minutes or 0) > 0
     assert f"\n| `{name}` | " in PAGE.read_text(encoding="utf-8")
+    assert study_from_json(json.loads(json.dumps(study_to_json(study)))) == study
+
+
+def test_the_studies_are_listed_and_explained_from_a_checkout(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run([]) == 0
+    shown = capsys.readouterr().out
+    for name, make in STUDIES.items():
+        assert f"\n  {name}\n      {make().question}\n" in shown
+    assert "python -m research NAME runs it." in shown
+    assert run(["planted", "--help"]) == 0
+    assert "samples 50 batches of 16 x 4 from a warm start" in capsys.readouterr().out
 
 
 def configs(study: Study) -> dict[str, TrainConfig]:
@@ -51,7 +66,7 @@ def of_filters(study: Study) -> None:
 
 
 def test_regularised_pulls_to_the_start_and_to_entropy_at_four_strengths_on_three_environments() -> None:
-    study = find_study("regularised")
+    study = STUDIES["regularised"]()
     of_filters(study)
     strengths = {(found.env.name, found.algorithm.kl, found.algorithm.entropy) for found in configs(study).values()}
     environments, values = ("frozen_lake", "sokoban", "chain"), (0.0, 0.001, 0.01, 0.03)
@@ -63,14 +78,14 @@ def test_regularised_pulls_to_the_start_and_to_entropy_at_four_strengths_on_thre
 
 
 def test_the_cost_names_the_models_that_are_grown() -> None:
-    assert growth(find_study("noise")) == "and 6 models to grow, unless stored"
-    assert growth(find_study("quartiles")) == "and 1 model to grow, unless stored"
-    loaded = replace(find_study("quartiles"), arms=(Arm("a", train("echo", "--model somewhere")),), pairs=())
+    assert growth(STUDIES["noise"]()) == "and 6 models to grow, unless stored"
+    assert growth(STUDIES["quartiles"]()) == "and 1 model to grow, unless stored"
+    loaded = replace(STUDIES["quartiles"](), arms=(Arm("a", train("echo", "--model somewhere")),), pairs=())
     assert not growth(loaded)
 
 
 def test_noise_makes_the_ice_slip_and_reads_ceiling_and_luck() -> None:
-    study = find_study("noise")
+    study = STUDIES["noise"]()
     of_filters(study)
     assert {found.env.slip for found in configs(study).values()} == {0.0, 0.1, 0.3, 0.5, 0.8, 1.0}
     assert all(arm.level == arm.job.config.env.slip for arm in study.arms)
@@ -79,7 +94,7 @@ def test_noise_makes_the_ice_slip_and_reads_ceiling_and_luck() -> None:
 
 
 def test_matrix_has_four_algorithms_on_the_rest_of_the_papers_environments() -> None:
-    study = find_study("matrix")
+    study = STUDIES["matrix"]()
     of_filters(study)
     found = configs(study).values()
     settings = {(type(each.algorithm).__name__, each.env.name) for each in found}
@@ -91,7 +106,7 @@ def test_matrix_has_four_algorithms_on_the_rest_of_the_papers_environments() -> 
 
 
 def test_algorithms_has_the_same_table_on_frozen_lake_without_a_regulariser() -> None:
-    study = find_study("algorithms")
+    study = STUDIES["algorithms"]()
     of_filters(study)
     assert {(type(each.algorithm).__name__, each.env.name) for each in configs(study).values()} == {
         (name, "frozen_lake") for name in ("Ppo", "Grpo", "Dapo", "DrGrpo")
@@ -100,7 +115,7 @@ def test_algorithms_has_the_same_table_on_frozen_lake_without_a_regulariser() ->
 
 
 def test_sizes_grow_seedlings_of_four_sizes() -> None:
-    study = find_study("sizes")
+    study = STUDIES["sizes"]()
     of_filters(study)
     parameters = set()
     for config in configs(study).values():
@@ -112,7 +127,7 @@ def test_sizes_grow_seedlings_of_four_sizes() -> None:
 
 
 def test_selection_sweeps_the_filters_where_regularisers_pull_and_reads_the_cost_of_a_success() -> None:
-    study = find_study("selection")
+    study = STUDIES["selection"]()
     found = configs(study)
     swept = {config.filter.p for config in found.values() if isinstance(config.filter, TopP)}
     assert swept == {0.5, 0.6, 0.7, 0.8, 0.9, 0.95, 0.98, 1.0}
@@ -129,7 +144,7 @@ def test_selection_sweeps_the_filters_where_regularisers_pull_and_reads_the_cost
     for share in (0.5, 0.9):
         assert Pair(f"top_p_{share}", f"random_{share}") in study.pairs
         assert found[f"random_{share}"].filter == RandomSubset(like=TopP(p=share))
-    sokoban = find_study("selection_sokoban")
+    sokoban = STUDIES["selection_sokoban"]()
     assert Pair("top_p_0.9", "top_k_10") in sokoban.pairs  # they keep as many prompts there
     few = configs(sokoban)
     assert few.keys() < found.keys()
@@ -137,7 +152,7 @@ def test_selection_sweeps_the_filters_where_regularisers_pull_and_reads_the_cost
 
 
 def test_shaped_changes_the_filter_or_the_advantage_and_nothing_else() -> None:
-    study = find_study("shaped")
+    study = STUDIES["shaped"]()
     found = configs(study)
     first = found["keep_all"]
     centred = replace(first.algorithm, advantage=GroupRelative(standardize=False))
@@ -145,14 +160,14 @@ def test_shaped_changes_the_filter_or_the_advantage_and_nothing_else() -> None:
         assert config.algorithm == (centred if name.endswith("_centred") else first.algorithm)
         assert replace(config, filter=first.filter, algorithm=first.algorithm) == first
         assert getattr(config.filter, "on", "outcome") == ("reward" if name.endswith("_reward") else "outcome")
-    regularised = configs(find_study("regularised"))
+    regularised = configs(STUDIES["regularised"]())
     for name, other in (("keep_all",) * 2, ("random_subset",) * 2, ("top_p_outcome", "top_p")):
         assert found[name] == regularised[f"sokoban_0_{other}"]
     assert 0 not in study.seeds  # the seed with which the effect was seen first
 
 
 def test_natural_is_half_of_a_grid_in_which_all_pairs_of_settings_meet_equally_often() -> None:
-    study = find_study("natural")
+    study = STUDIES["natural"]()
     assert 40 <= len(study.arms) * len(study.seeds) <= 100
     for env in ("chain", "sokoban", "math"):
         rows = [tuple(part[1] for part in arm.name.split("_")[1:]) for arm in study.arms if arm.name.startswith(env)]
@@ -168,13 +183,13 @@ def test_natural_is_half_of_a_grid_in_which_all_pairs_of_settings_meet_equally_o
 
 
 def test_early_warning_evaluates_often_enough_for_the_next_evaluation_to_be_told() -> None:
-    study = find_study("early_warning")
+    study = STUDIES["early_warning"]()
     for config in configs(study).values():
         steps = sorted(config.evaluation.at(config.steps))
         assert len(steps) >= FEWEST_EVALUATIONS
         # Each evaluation has readings of its own, so that the one before it is never read twice.
         assert config.diagnostics.every == 1
         assert config.diagnostics.full_every <= min(later - step for step, later in pairwise(steps))
-    losing, learning = study.leads[0].induced, study.leads[0].healthy
+    losing, learning = study.outcomes[0].induced, study.outcomes[0].healthy
     assert {*losing, *learning} == {arm.name for arm in study.arms}
     assert not set(losing) & set(learning)

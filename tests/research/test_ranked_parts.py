@@ -12,10 +12,10 @@ from heedful import cli
 from heedful.envs.common.tasks import TaskStream
 from heedful.run.config import TrainConfig
 from heedful.storage import RunFolder, read_metrics
-from heedful.studies import find_study
 from heedful.studies.declaration import Arm, Study, narrowed, settings, study_from_json, study_to_json
-from heedful.studies.jobs import GradientsJob, PartJob, RankingJob
 from heedful.studies.study_folder import StudyFolder
+from research.catalogue import STUDIES
+from research.jobs import GradientsJob, PartJob, RankingJob
 from research.ranking.estimate import read_ranking
 
 SMALL = (
@@ -65,18 +65,6 @@ def test_passes_are_independent_and_a_killed_ranking_goes_on_to_the_same(study: 
     assert read_ranking(done(study, "ranking").path / "ranking.json") == whole
 
 
-def test_a_ranking_of_other_tasks_or_passes_is_not_gone_on_with(study: Study) -> None:
-    folder = done(study, "ranking")
-    folder.report.unlink()
-    folder.metrics.write_text(folder.metrics.read_text().splitlines(keepends=True)[0])
-    ranking = folder.path / "ranking.json"
-    whole = json.loads(ranking.read_text())
-    for tasks in (whole["tasks"][1:], [{**row, "values": []} for row in whole["tasks"]]):
-        ranking.write_text(json.dumps({**whole, "tasks": tasks}))
-        with pytest.raises(ValueError, match=r"Expected 1 passes of the 16 tasks of this pool in .*ranking\.json"):
-            study.arm("ranking").job.run(folder, 0)
-
-
 def test_other_knobs_than_the_ranking_had_are_refused(study: Study) -> None:
     done(study, "ranking")
     other = PartJob(settings("echo", f"{SMALL} --env.symbols 5"), part=1)
@@ -95,7 +83,7 @@ def test_a_declaration_with_both_jobs_is_read_back_and_a_chosen_arm_brings_what_
 
 @pytest.mark.parametrize("name", ["quartiles", "quartiles_sokoban"])
 def test_the_declared_quarters_differ_in_their_tasks_alone(name: str) -> None:
-    study = find_study(name)
+    study = STUDIES[name]()
     ranking, *parts = study.arms
     assert isinstance(ranking.job, RankingJob)
     assert [arm.job.part for arm in parts] == [1, 2, 3, 4, None]

@@ -1,6 +1,5 @@
 """Ranking a pool of tasks: variances by hand, parts of equal size, and what separate episodes say of a ranking."""
 
-import json
 import random
 from pathlib import Path
 
@@ -101,23 +100,11 @@ def test_a_single_pass_says_nothing_of_agreement() -> None:
     assert played(pool([[[0, 1]]]), [[1.0, None]])[0].values == ((0, 1), (1.0, None))
 
 
-def test_a_written_ranking_is_read_back_and_a_damaged_one_is_refused(tmp_path: Path) -> None:
-    path = tmp_path / "ranking.json"
+def test_a_written_ranking_is_read_back(tmp_path: Path) -> None:
     tasks = ranked(simulated(np.linspace(0.1, 0.9, 8), 2, 4), 4)
-    write_ranking(path, tasks, {"passes": 2})
-    assert read_ranking(path) == tasks
-    row = {"task": "t", "seed": 1, "variance": 0.5, "part": 1, "values": [[0, 1, None]]}
-    path.write_text(json.dumps({"tasks": [row]}))
-    assert read_ranking(path) == [RankedTask("t", 1, ((0, 1, None),), 0.5, 1)]
-    odd = (
-        *({"seed": 1.5}, {"seed": "1"}, {"seed": True}, {"part": [1]}, {"part": ""}, {"task": 3}, {"variance": "x"}),
-        *({"values": 3}, {"values": ["ab"]}, {"values": [[1, float("inf")]]}, {"values": [[{}]]}),
-        *({"values": [[1, 10**400]]}, {"values": [[1e308, -1e308]]}, {"values": [[1, 0], [1]]}, {"variance": 10**400}),
-    )
-    for tasks in ({}, [], [3], [{"task": "t"}], [row, {**row, "values": []}], *([{**row, **change}] for change in odd)):
-        path.write_text(json.dumps({"tasks": tasks}))
-        with pytest.raises(ValueError, match=r"Expected ranked tasks in .* Run the ranking arm again"):
-            read_ranking(path)
+    tasks.append(RankedTask("t", 1, ((0.0, None, 1.0, 1.0),) * 2, 0.5, 1))
+    write_ranking(tmp_path / "ranking.json", tasks, {"passes": 2})
+    assert read_ranking(tmp_path / "ranking.json") == tasks
 
 
 def test_a_random_part_is_as_large_as_the_others_and_a_missing_one_is_named() -> None:

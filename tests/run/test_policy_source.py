@@ -23,7 +23,7 @@ from heedful.run.config import EvaluationConfig, TrainConfig  # noqa: E402
 from heedful.run.loop import train_steps  # noqa: E402
 from heedful.run.parts import assemble  # noqa: E402
 from heedful.storage import RunFolder  # noqa: E402
-from heedful.studies.sampling import sample_batches  # noqa: E402
+from research.sampling import sample_batches  # noqa: E402
 
 STEP_0 = ["weights 0", "policy 0 sampled", "policy 0 greedy", "policy 0 sampled"]
 STEP_1 = ["weights 1", "policy 1 sampled"]

@@ -2,19 +2,30 @@
 
 import json
 import re
-from collections.abc import Sequence
-from dataclasses import replace
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 
-import numpy as np
 import pytest
 
 from heedful.report.record import Point, Series
 from heedful.storage import write_rollouts
-from heedful.studies.declaration import Arm, Interaction, Lead, Measure, Pair, Pool, Separation, Study, train
+from heedful.studies.declaration import (
+    Arm,
+    Interaction,
+    Measure,
+    Pair,
+    Pool,
+    Study,
+    narrowed,
+    study_from_json,
+    study_to_json,
+    train,
+)
 from heedful.studies.figures import curves, mean_series, over_the_dial
-from heedful.studies.outcomes import Outcomes, read_outcomes, reading_of, total_until
+from heedful.studies.outcomes import Outcomes, Reading, Table, read_outcomes, reading_of, total_until
 from heedful.studies.page import command, markdown, write_results
+from heedful.studies.paired import Count
 from heedful.studies.tables import interaction_rows, measure_rows
 from heedful.studies.verdict import verdict
 from heedful.types import Ending, Group, Metric, Task, Trajectory
@@ -263,131 +274,61 @@ def test_of_many_comparisons_the_verdict_tells_the_clear_ones_and_counts_the_oth
     assert clear.startswith("final success, arm0 against old: higher. Difference +0.410")
 
 
-def separated(written: WrittenRuns) -> Study:
-    rng = np.random.default_rng(0)
-    for seed in (0, 1):
-        for arm, level in (("new", 0.0), ("old", 5.0)):
-            written.add(
-                arm,
-                seed,
-                {
-                    "information/first_turn/mi": list(level + rng.normal(0, 1, 30)),
-                    "policy/entropy_per_token": list(rng.normal(0, 1, 30)),
-                    "time/collect": [level] * 30,
-                },
-            )
-    return study(separations=(Separation("New against old", ("new",), ("old",)),), dial="level", measures=(), pairs=())
-
-
-def test_two_runs_a_side_show_areas_and_confirm_none(written: WrittenRuns) -> None:
-    declared = separated(written)
-    outcomes = read_outcomes(declared, written.folder.runs(declared)[:4])
-    found = outcomes.separations[0]
-    assert found.best == "information/first_turn/mi"
-    assert "time/collect" not in found.areas
-    assert (found.areas[found.best].collapsed, found.areas[found.best].direction) == (60, "lower")
-    assert found.areas[found.best].collapsed_runs == 2
-    assert (found.confirmed, found.met) == (None, None)
-    entropy = found.areas["policy/entropy_per_token"]
-    assert abs(entropy.value - 0.5) < 0.2
-    assert not entropy.declared
-    assert set(found.by_arm[found.best]) == {"new"}
-    assert (
-        "New against old: no metric is confirmed, because a metric is chosen on one half of the runs; the other half "
-        "has 1 on the smaller side, and fewer than 6 cannot tell it from chance. On all runs 1 of 2 metrics reach "
-        "0.99, by choice or by chance."
-    ) in verdict(declared, outcomes, 4)
-
-
-def test_a_metric_that_one_side_lacks_is_no_separation(written: WrittenRuns) -> None:
-    written.add("new", 0, {"a": [1.0, 2.0]})
-    written.add("old", 0, {"b": [1.0, 2.0]})
-    declared = study(separations=(Separation("s", ("new",), ("old",)),), measures=(), pairs=(), seeds=(0,))
-    outcomes = read_outcomes(declared, written.folder.runs(declared))
-    assert outcomes.separations[0].met is None
-    assert verdict(declared, outcomes, 2) == ["s: unknown (no metric has values on both sides)."]
-
-
-def bounded(*values: float, half: float = 0.02) -> list[Metric]:
-    return [Metric("", value, 1000, value - half, value + half) for value in values]
-
-
-def warned(written: WrittenRuns) -> Study:
-    """Two induced runs fall at step 4, one warned at step 2 and one at step 4; a healthy one is quiet."""
-    falling, steady = (0.7, 0.7, 0.7, 0.68, 0.3, 0.2), (0.7,) * 6
-    gap_falls, gap_stays = (2.0, 2.0, 2.0, 1.0, 0.5, 0.5), (2.0,) * 6
-    for seed, alarm in enumerate(((0, 0, 1, 1, 1, 1), (0, 0, 0, 0, 1, 1))):
-        written.add("new", seed, {SUCCESS: bounded(*falling), "alarm/x": alarm, "gap": bounded(*gap_falls)})
-    for seed in (0, 1):
-        written.add("old", seed, {SUCCESS: bounded(*steady), "alarm/x": [0] * 6, "gap": bounded(*gap_stays)})
-    lead = Lead("Alarms", ("new",), ("old",), SUCCESS, drift_free=5)
-    return study(leads=(lead,), measures=(), pairs=(), seeds=(0, 1))
-
-
-def test_leads_and_false_alarms_are_counted_with_exact_limits(written: WrittenRuns) -> None:
-    declared = warned(written)
-    outcomes = read_outcomes(declared, written.folder.runs(declared))
-    found = outcomes.leads[0]
-    assert [run.lead for run in found.table.induced] == [2, 0]
-    before, healthy = found.by_alarm["alarm/x"]
-    assert (str(before), str(healthy)) == ("1 of 2 [0.013, 0.987]", "0 of 2 [0.000, 0.842]")
-    # The gap leaves its first three readings at step 3, before the fall at 4, in both runs and in no healthy one.
-    assert [(m.metric, m.before.hits, m.healthy.hits) for m in found.movers] == [("gap", 2, 0)]
-    assert found.drift_free is not None
-    assert (found.drift_free.hits, found.drift_free.of) == (0, 5)
-    assert verdict(declared, outcomes, 4) == [
-        "Alarms: success fell by 10 points in 2 of 2 [0.158, 1.000] induced runs; an alarm came before the evaluation "
-        "that shows it in 1 of 2 [0.013, 0.987], no later than the last good evaluation in 1 of 2 [0.013, 0.987]. "
-        "False alarms: 0 of 2 [0.000, 0.842] healthy runs, 0 of 5 [0.000, 0.522] simulated runs without drift.",
-        "Leads in steps (negative = after the fall was visible): +0, +2.",
-    ]
-
-
-def test_alarms_can_be_replayed_on_old_measurements(written: WrittenRuns) -> None:
-    collapse = (2.0,) * 8 + (0.1,) * 8
-    name, steady = "information/first_turn/gap_per_token", (0.7,) * 16
-    written.add("new", 0, {SUCCESS: bounded(*steady), name: bounded(*collapse), "success/rate": bounded(*collapse)})
-    written.add("old", 0, {SUCCESS: bounded(*steady), name: bounded(*(2.0,) * 16)})
-    lead = Lead("Alarms", ("new",), ("old",), SUCCESS, drift_free=0, replayed=True)
-    declared = study(leads=(lead,), measures=(), pairs=(), seeds=(0,))
-    found = read_outcomes(declared, written.folder.runs(declared)).leads[0]
-    assert found.drift_free is None
-    assert found.table.healthy[0].alarm is None
-    assert any(name.startswith("alarm/") for name in found.by_alarm)
-
-
 def test_the_page_stands_alone_and_holds_every_table(written: WrittenRuns) -> None:
-    separated(written)
-    warned(written)
-    both = replace(warned(written), separations=(Separation("S", ("new",), ("old",)),), dial="level")
-    whole = replace(both, measures=study().measures, pairs=study().pairs)
-    for seed in (0, 1):  # written twice: the later reading of a step counts
-        written.add("new", seed, {"information/first_turn/mi": [0.0, 1.0] * 3})
-        written.add("old", seed, {"information/first_turn/mi": [5.0, 6.0] * 3})
-    outcomes = read_outcomes(whole, written.folder.runs(whole))
-    sentences = write_results(written.folder, whole, outcomes, 4)
+    outcomes = written_study(written)
+    sentences = write_results(written.folder, study(dial="level"), outcomes, 6)
     page = written.folder.page.read_text()
     assert not re.findall(r"""(?:src|href)=["'](?!#)""", page)
     assert "Made &lt;b&gt;up&lt;/b&gt;." in page
-    for words in (
-        "Is new better?",
-        "Paired differences",
-        "S: areas",
-        "S: ROC",
-        "Alarms: what moves first",
-        "new − old",
-    ):
+    for words in ("Is new better?", "Paired differences", "new − old", "heedful study little --seeds 0,1"):
         assert words in page, words
-    assert "heedful study little --seeds 0,1" in page
-    assert page.count('<svg class="chart"') >= 3
     charts = sorted(path.name for path in written.folder.figures.glob("*.svg"))
     assert len(charts) == page.count('<svg class="chart"')
-    assert {"s-roc.svg", "final-success.svg", "eval-val-sampled-success.svg"} <= set(charts)
-    assert written.folder.table.read_text() == markdown(whole, outcomes, sentences, command(whole, outcomes))
-    results = json.loads(written.folder.results.read_text())
-    assert results["verdict"] == sentences
-    assert results["leads"][0]["table"]["induced"][0]["alarm"] == 2
-    assert results["leads"][0]["by_alarm"]["alarm/x"][0]["limits"] == pytest.approx([0.01258, 0.98742], abs=1e-4)
+    assert {"final-success.svg", "eval-val-sampled-success.svg"} <= set(charts)
+    assert written.folder.table.read_text() == markdown(study(), outcomes, sentences, command(study(), outcomes))
+    assert json.loads(written.folder.results.read_text())["verdict"] == sentences
+
+
+@dataclass(frozen=True)
+class Reached:
+    """An outcome of somebody else: the runs whose metric ends at a level."""
+
+    title: str = "Reached"
+    metric: str = SUCCESS
+    level: float = 0.8
+    arms: tuple[str, ...] = ("new",)
+
+    @property
+    def arms_read(self) -> tuple[str, ...]:
+        return self.arms
+
+    def among(self, arms: Collection[str]) -> "Reached | None":
+        left = tuple(name for name in self.arms if name in arms)
+        return replace(self, arms=left) if left else None
+
+    def read(self, study: Study, outcomes: Outcomes) -> Reading:
+        ends = {run: each.get(self.metric).numeric[-1].number for run, each in outcomes.records(self.arms).items()}
+        runs = [run for run, end in ends.items() if (end or 0.0) >= self.level]
+        table = Table(self.title, "Runs.", "Runs that end there.", [["run"], *([run] for run in runs)])
+        return Reading(Count(len(runs), len(ends)), (table,), (f"{len(runs)} of {len(ends)} end at {self.level}.",))
+
+
+def test_an_outcome_of_somebody_else_gives_rows_and_sentences(written: WrittenRuns) -> None:
+    written_study(written)
+    declared = study(outcomes=(Reached(),))
+    tree = json.loads(json.dumps(study_to_json(declared)))
+    assert tree["outcomes"][0]["type"].endswith("test_outcomes_and_page:Reached")
+    assert study_from_json(tree) == declared
+    outcomes = read_outcomes(declared, written.folder.runs(declared))
+    sentences = write_results(written.folder, declared, outcomes, 6)
+    assert sentences[-1] == "2 of 3 end at 0.8."
+    table = written.folder.table.read_text(encoding="utf-8")
+    assert "Runs that end there.\n\n| run |\n| --- |\n| new/s1 |\n| new/s2 |\n" in table
+    (found,) = json.loads(written.folder.results.read_text(encoding="utf-8"))["outcomes"]
+    assert (found["title"], found["hits"], found["of"]) == ("Reached", 2, 3)
+    assert narrowed(declared, ("old",)).outcomes == ()
+    with pytest.raises(ValueError, match="other is compared or read, but no arm has that name"):
+        replace(declared, outcomes=(Reached(arms=("other",)),))
 
 
 def test_foreign_text_begins_no_html_in_the_table_and_reaches_no_terminal(written: WrittenRuns) -> None:

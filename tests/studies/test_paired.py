@@ -27,11 +27,6 @@ def test_each_limit_leaves_its_tail_of_the_binomial() -> None:
     assert (upper_tail, lower_tail) == pytest.approx((0.025, 0.025))
 
 
-def test_more_hits_than_trials_are_refused() -> None:
-    with pytest.raises(ValueError, match="found 3 of 2"):
-        clopper_pearson(3, 2)
-
-
 def test_nothing_to_count_has_no_rate() -> None:
     assert Count(0, 0).metric.value is None
     assert str(Count(0, 0)) == "0 of 0"

@@ -6,6 +6,7 @@ import shutil
 import signal
 import sys
 import threading
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -15,13 +16,14 @@ from rich.console import Console
 from heedful import cli
 from heedful.storage import RunFolder, read_metrics
 from heedful.studies.declaration import Arm, Measure, Pair, Study, settings, train
-from heedful.studies.jobs import PartJob, SamplingJob
+from heedful.studies.jobs import TrainingJob
 from heedful.studies.running import processes
 from heedful.studies.running.processes import Child
 from heedful.studies.running.progress import HELD_OUT, RunRow
 from heedful.studies.running.runner import Request, estimate, run_study
 from heedful.studies.study_folder import StudyFolder
 from patience import comes
+from research.jobs import SamplingJob
 
 STAND_IN = """
 import json, os, signal, sys, time
@@ -58,7 +60,7 @@ def behaviours(monkeypatch: pytest.MonkeyPatch) -> dict[str, str]:
     found: dict[str, str] = {}
 
     def command(arguments: list[str]) -> list[str]:
-        folder = Path(arguments[-1])
+        folder = Path(arguments[arguments.index("--trust") - 1 if "--trust" in arguments else -1])
         return [sys.executable, "-c", STAND_IN, str(folder), found.get(f"{folder.parent.name}/{folder.name}", "works")]
 
     monkeypatch.setattr(processes, "heedful_command", command)
@@ -323,10 +325,17 @@ def test_killed_runs_go_on_to_the_same_results(started: list[Child], console: Co
     assert len(list(Path("whole/trained/s1/rollouts").glob("*_val_*"))) == 4
 
 
+@dataclass(frozen=True)
+class ReadingJob(TrainingJob):
+    """A job that reads the run of another arm."""
+
+    after: str = "read"
+
+
 def reading(processes: int) -> Request:
     """Two runs that read a third one's folder, which is declared after them."""
     job = train("echo", "--model some/model --device cpu")
-    reader = PartJob(job.config, after="read")
+    reader = ReadingJob(job.config)
     arms = (Arm("a", reader), Arm("b", reader), Arm("read", job))
     return Request(Study("order", "What?", arms, (0,), minutes=1.0), Path("out"), processes=processes)
 
@@ -336,11 +345,11 @@ def test_a_run_begins_when_the_run_that_it_reads_is_over(
 ) -> None:
     over = []
 
-    def command(job: PartJob, folder: RunFolder, seed: int) -> list[str]:
+    def command(job: ReadingJob, folder: RunFolder, seed: int) -> list[str]:
         over.append(Path("out/read/s0/verdict.json").exists())
         return ["train", str(folder.path)]
 
-    monkeypatch.setattr(PartJob, "command", command)
+    monkeypatch.setattr(ReadingJob, "command", command)
     assert run_study(reading(processes=3), console) == 0
     assert over == [True, True]
     assert [begun(f"{arm}/s0") for arm in ("a", "b", "read")] == [1, 1, 1]
@@ -349,12 +358,12 @@ def test_a_run_begins_when_the_run_that_it_reads_is_over(
 def test_a_run_whose_source_is_damaged_fails_and_stops_no_other(
     behaviours: dict[str, str], console: Console, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def command(job: PartJob, folder: RunFolder, seed: int) -> list[str]:
+    def command(job: ReadingJob, folder: RunFolder, seed: int) -> list[str]:
         if folder.path.parent.name == "a":
             raise ValueError("Expected ranked tasks in ranking.json, found none.")
         return ["train", str(folder.path)]
 
-    monkeypatch.setattr(PartJob, "command", command)
+    monkeypatch.setattr(ReadingJob, "command", command)
     assert run_study(reading(processes=3), console) == 1
     assert [begun(f"{arm}/s0") for arm in ("a", "b", "read")] == [0, 1, 1]
     shown = capsys.readouterr().out

@@ -2,7 +2,7 @@
 
 import pytest
 
-from heedful.studies.seed_statistics import over_tasks, task_gains, task_rates
+from heedful.studies.paired import over_tasks, task_gains, task_rates
 from heedful.types import Ending, Group, Task, Trajectory
 
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from heedful.run.gradients import GradientsSettings
 from heedful.studies.declaration import Arm, Measure, Study, train
-from heedful.studies.jobs import GradientsJob
 from research.catalogue.metric_names import GREEDY, SUCCESS
+from research.jobs import GradientsJob
 
 STEPS = 80
 
@@ -34,7 +34,10 @@ def gradients() -> Study:
         job = train("frozen_lake", f"--algorithm {name} {FLAGS}")
         arms.append(Arm(name, job))
         arms.append(
-            Arm(f"{name}_gradients", GradientsJob(job.config, name, (0, STEPS // 2, STEPS), measurement)),
+            Arm(
+                f"{name}_gradients",
+                GradientsJob(job.config, after=name, checkpoints=(0, STEPS // 2, STEPS), measurement=measurement),
+            ),
         )
     places = (("start", 0, 0), ("middle", STEPS // 2, STEPS // 2), ("end", STEPS, STEPS))
     return Study(

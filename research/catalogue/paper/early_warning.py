@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from heedful.studies.declaration import Arm, Lead, Study, train
+from heedful.studies.declaration import Arm, Study, train
 from research.catalogue.collapse import OF_COLLAPSE
 from research.catalogue.metric_names import GREEDY
 from research.catalogue.paper.lean_runs import CURVES, LEAN, WATCHED
+from research.detector.early_warning import Lead
 
 _OFTEN = f"--steps 33 {LEAN} --evaluation.times 12 --diagnostics.every 1 --diagnostics.full-every 3"
 """Twelve evaluations, information at every step, and the influence of the thought at every evaluation."""
@@ -34,7 +35,7 @@ def early_warning() -> Study:
         seeds=(31, 32, 33),
         measures=WATCHED,
         curves=CURVES,
-        leads=(
+        outcomes=(
             Lead("Alarms of collapse", _LOSING, _LEARNING, GREEDY, alarms=OF_COLLAPSE, drift_free=0),
             Lead("All alarms", _LOSING, _LEARNING, GREEDY, drift_free=0),
         ),

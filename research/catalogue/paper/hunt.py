@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import itertools
 
-from heedful.studies.analyses import Factor, Factorial
-from heedful.studies.declaration import Arm, Hunt, Pair, Pool, Study, train
+from heedful.studies.declaration import Arm, Pair, Pool, Study, train
 from research.catalogue.metric_names import INFORMATION
 from research.catalogue.paper.lean_runs import CURVES, FILTERS, LEAN, WATCHED
+from research.detector.candidates import Hunt
+from research.factorial import Factor, Factorial
 
 _STEPS = 33
 
@@ -44,14 +45,14 @@ def natural() -> Study:
         seeds=(0,),
         measures=WATCHED,
         curves=CURVES,
-        hunts=(
+        outcomes=(
             Hunt(
                 "Collapse that nobody planted",
                 (f"{INFORMATION}/mi", "grounding/thought_influence"),
                 fresh_seeds=_FRESH,
             ),
+            *map(_factorial, _ENVIRONMENTS),
         ),
-        factorials=tuple(map(_factorial, _ENVIRONMENTS)),
         minutes=4.0,
         notes=(
             "Names: entropy bonus 0.001 or 0.03 (e), the preset's learning rate or four times it (l), the preset's "
@@ -89,7 +90,7 @@ def natural_repeated() -> Study:
             Pool(control, tuple(f"{stem}_{control}" for stem in _CANDIDATES)) for control in (*FILTERS, "lower_bonus")
         ),
         curves=CURVES,
-        hunts=(Hunt("Collapse on fresh seeds", (f"{INFORMATION}/mi", "grounding/thought_influence")),),
+        outcomes=(Hunt("Collapse on fresh seeds", (f"{INFORMATION}/mi", "grounding/thought_influence")),),
         minutes=3.5,
         notes=(
             "Three settings of Chain, named as in `natural`: learning rate (l), difficulty (d), groups (g). Entropy "
@@ -121,7 +122,7 @@ def natural_causes() -> Study:
         ),
         measures=WATCHED,
         curves=CURVES,
-        hunts=(Hunt("Collapse", (f"{INFORMATION}/mi", "grounding/thought_influence")),),
+        outcomes=(Hunt("Collapse", (f"{INFORMATION}/mi", "grounding/thought_influence")),),
         minutes=3.5,
         notes=(
             "Chain with 6 to 8 steps, entropy bonus 0.03, the preset's learning rate, 32 groups of 4, no filter: the "

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from heedful.studies.comparisons import Interaction, Pair, Pool
-from heedful.studies.declaration import Measure
+from heedful.studies.declaration import Interaction, Measure, Pair, Pool
 from research.catalogue.metric_names import GREEDY, INFORMATION, SUCCESS
 
 LEAN = (

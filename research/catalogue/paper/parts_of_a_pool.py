@@ -5,8 +5,8 @@ from __future__ import annotations
 from itertools import pairwise
 
 from heedful.studies.declaration import Arm, Measure, Pair, Study, settings
-from heedful.studies.jobs import PartJob, RankingJob
 from research.catalogue.paper.lean_runs import CURVES, LEAN, WATCHED
+from research.jobs import PartJob, RankingJob
 
 QUARTERS = {"q1_lowest": 1, "q2": 2, "q3": 3, "q4_highest": 4}
 """Arm -> part of the ranking. The paper counts from the other end: its Q1 is the highest."""

@@ -65,7 +65,7 @@ def main(argv: list[str]) -> int:
 def _old_seeds(path: Path) -> Study:
     """The study of an older folder of seeds, which has no study.json."""
     from heedful.run.config import read_config
-    from heedful.studies.catalogue.one_arm import several_seeds
+    from heedful.studies.declared import several_seeds
 
     rows = read_json(path / OLD_SEEDS)["seeds"]
     done = next(path / row["folder"] for row in rows if (path / row["folder"] / "config.json").exists())

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -24,7 +25,7 @@ class StudyWords:
 
       heedful study
       heedful study smoke --help
-      heedful study filter_on_collapse --processes 2
+      heedful study my_study.json --processes 2
 
     Exit codes: 0 done, 1 a run failed (the others continued), 2 bad input, 130, 143, 138 or 129
     interrupted by Ctrl-C, SIGTERM, SIGUSR1 or a closed terminal, and saved.
@@ -60,22 +61,31 @@ class StudyWords:
             raise ValueError(f"seeds must be distinct, found {', '.join(map(str, self.seeds))}")
 
 
-def main(argv: list[str]) -> int:
-    line = CommandLine(StudyWords, argv, "heedful study")
+KEPT = "what its runs have saved is safe, and the same command goes on"
+"""What an interruption leaves."""
+
+
+def main(
+    argv: list[str], studies: Mapping[str, Callable[[], Study]] | None = None, program: str = "heedful study"
+) -> int:
+    """`studies`: those known by name, in place of heedful's own, and `program` the command that knows them."""
+    line = CommandLine(StudyWords, argv, program)
     words = line.words
     if words.name is None or not line.helping:
         line.end()
     if words.job is not None:
         return _job(words, line.besides("job"))
-    if words.name is None:
-        tell(_listing())
-        return 0
     from heedful.studies import STUDIES, find_study
+
+    studies = STUDIES if studies is None else studies
+    if words.name is None:
+        tell(_listing(studies, program))
+        return 0
     from heedful.studies.declaration import study_to_json
     from heedful.studies.running.progress import wide_console
     from heedful.studies.running.runner import Request, run_study
 
-    study = find_study(words.name)
+    study = find_study(words.name, studies)
     folder = f"runs/study-{study.name}{f'-{words.steps}-steps' if words.steps else ''}"
     request = Request(
         study,
@@ -86,7 +96,8 @@ def main(argv: list[str]) -> int:
         words.processes,
         words.remeasure,
         words.take_over,
-        "" if words.name in STUDIES else words.name,
+        "" if words.name in studies else words.name,
+        program,
     )
     if line.helping:
         tell(f"{_about(request)}\n\n{line.help()}")
@@ -100,25 +111,23 @@ def main(argv: list[str]) -> int:
 def _job(words: StudyWords, others: list[str]) -> int:
     """Run one seed of a job that has no command of its own. The runner of a study starts it in this way."""
     from heedful.storage import RunFolder
-    from heedful.studies.jobs import JOBS, GrowthJob, OwnRun, job_from_json
+    from heedful.studies.jobs import JOBS, GrowthJob, Runnable, job_from_json
 
     path = words.job
     if path is None or words.out is None or words.seed is None or sorted(others) != ["--out", "--seed"]:
         raise ValueError("Expected heedful study --job FILE --out DIR --seed N.")
     job = job_from_json(read_json(path), {**JOBS, "grow": GrowthJob})
-    if not isinstance(job, OwnRun):
+    if not isinstance(job, Runnable):
         raise ValueError(f"Expected a job without a command of its own in {path}; training begins with heedful train.")
     return job.run(RunFolder(words.out), words.seed)
 
 
-def _listing() -> str:
-    from heedful.studies import STUDIES
-
+def _listing(studies: Mapping[str, Callable[[], Study]], program: str) -> str:
     lines = ["Studies:", ""]
-    for name, make in STUDIES.items():
+    for name, make in studies.items():
         study = make()
         lines += [f"  {name}", f"      {study.question}", f"      {_cost(study)}"]
-    return "\n".join([*lines, "", "heedful study NAME --help shows one; heedful study NAME runs it."])
+    return "\n".join([*lines, "", f"{program} NAME --help shows one; {program} NAME runs it."])
 
 
 def _cost(study: Study, processes: int | None = None) -> str:
@@ -129,7 +138,8 @@ def _cost(study: Study, processes: int | None = None) -> str:
 
 def _about(request: Request) -> str:
     study = request.selected
-    arms = [f"  {arm.name:<{max(len(each.name) for each in study.arms)}}  {_kind(arm.job)}" for arm in study.arms]
+    width = max(len(arm.name) for arm in study.arms)
+    arms = [f"  {arm.name:<{width}}  {getattr(arm.job, 'about', type(arm.job).__name__)}" for arm in study.arms]
     measures = [f"  {measure.title} ({measure.metric}, {measure.when})" for measure in study.measures]
     pools = [f"  {pool.name}: {', '.join(pool.arms)}" for pool in study.pools]
     pairs = [f"  {names}" for names in (*(p.names for p in study.pairs), *(i.names for i in study.interactions))]
@@ -147,21 +157,3 @@ def _about(request: Request) -> str:
             f"Folder: {request.out}",
         ]
     )
-
-
-def _kind(job: object) -> str:
-    from heedful.studies.jobs import GradientsJob, PartJob, RankingJob, SamplingJob, TrainingJob
-
-    if isinstance(job, PartJob):
-        part = "a random part" if job.part is None else f"part {job.part}"
-        return f"trains {job.config.env.name} for {job.steps} steps on {part} of the tasks that {job.after} ranks"
-    if isinstance(job, GradientsJob):
-        at, groups = ", ".join(map(str, job.checkpoints)), f"{job.measurement.groups} x {job.measurement.group_size}"
-        return f"measures the gradients of {job.after} at steps {at} on {groups} episodes"
-    if isinstance(job, RankingJob):
-        return f"ranks {job.tasks} tasks by {job.passes} x {job.config.group_size} episodes of the policy at the start"
-    if isinstance(job, TrainingJob):
-        return f"trains {job.config.env.name} for {job.steps} steps"
-    if isinstance(job, SamplingJob):
-        return f"samples {job.batches} batches of {job.config.groups} x {job.config.group_size} from a warm start"
-    return type(job).__name__

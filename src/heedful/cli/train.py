@@ -65,7 +65,7 @@ def main(argv: list[str]) -> int:
     config = line.settings(TrainConfig, preset(words.env or "frozen_lake", line.typed("model")))
     if not words.seeds:
         return _code(train(config, out=words.out, take_over=words.take_over))
-    from heedful.studies.catalogue.one_arm import several_seeds
+    from heedful.studies.declared import several_seeds
 
     _refuse_torchrun(f"--seeds {','.join(map(str, words.seeds))}")
     name = f"{config.env.name}-{algorithm_name(config)}-seeds"

@@ -19,9 +19,8 @@ from heedful.boundary.trust import untrusted
 from heedful.run.config import TrainConfig
 from heedful.run.presets import preset
 from heedful.storage import MOST_STEP
-from heedful.studies.analyses import Factorial, Hunt, Lead, Separation, refuse_no_steps, refuse_sizes
-from heedful.studies.comparisons import Interaction, Pair, Pool
-from heedful.studies.jobs import JOBS, Job, TrainingJob, refuse_name
+from heedful.storage.measurements import SIZES
+from heedful.studies.jobs import JOBS, TrainingJob, refuse_name
 
 When = Literal["last", "first", "change", "mean", "highest", "lowest", "first_at_least", "first_at_most", "total_until"]
 
@@ -85,6 +84,57 @@ class Measure:
 
 
 @dataclass(frozen=True, slots=True)
+class Pool:
+    """Several arms as one: of each measure the mean over the arms, seed by seed. Pairs name it like an arm."""
+
+    name: str
+    arms: tuple[str, ...]
+
+    def __post_init__(self) -> None:
+        refuse_name("a pool", self.name)
+        if not self.arms or len(set(self.arms)) < len(self.arms):
+            raise ValueError(f"pool {self.name}: expected distinct arms, found {', '.join(self.arms) or 'none'}")
+
+
+@dataclass(frozen=True, slots=True)
+class Pair:
+    """A comparison, seed by seed: an arm, or a pool of arms, against its control."""
+
+    arm: str
+    control: str
+
+    def __post_init__(self) -> None:
+        if self.arm == self.control:
+            raise ValueError(f"expected pairs of two arms, found {self.arm} as its own control")
+
+    def __str__(self) -> str:
+        return f"{self.arm} − {self.control}"
+
+    @property
+    def names(self) -> str:
+        return f"{self.arm} against {self.control}"
+
+
+@dataclass(frozen=True, slots=True)
+class Interaction:
+    """Whether a comparison comes out otherwise in another setting: a pair's difference minus that of a base pair."""
+
+    pair: Pair
+    base: Pair
+
+    def __post_init__(self) -> None:
+        if self.pair == self.base:
+            raise ValueError(f"expected interactions of two pairs, found {self.pair.names} as its own base")
+
+    def __str__(self) -> str:
+        return f"({self.pair}) − ({self.base})"
+
+    @property
+    def names(self) -> str:
+        return f"({self.pair.names}) less ({self.base.names})"
+
+
+@dataclass(frozen=True, slots=True)
 class Study:
     """A declared study: everything that decides its numbers."""
 
@@ -104,10 +154,8 @@ class Study:
     """Metrics that the page draws over steps, one band per arm."""
     dial: str = ""
     """What the arms' `level` means; the page then draws the measures over it."""
-    separations: tuple[Separation, ...] = ()
-    leads: tuple[Lead, ...] = ()
-    hunts: tuple[Hunt, ...] = ()
-    factorials: tuple[Factorial, ...] = ()
+    outcomes: tuple[Annotated[Any, Choice({})], ...] = ()
+    """Further readings of the runs, each a class of its own that follows `heedful.studies.Outcome`."""
     minutes: float | None = None
     """Minutes of one run on one core, about; none = unknown."""
     notes: tuple[str, ...] = ()
@@ -135,13 +183,6 @@ class Study:
                 raise ValueError(f"study {self.name}: expected distinct {what}, found {', '.join(map(str, values))}")
         if self.flat and len(names) > 1:
             raise ValueError(f"study {self.name}: flat is for a single arm, found {', '.join(names)}")
-        titles = [measure.title for measure in self.measures]
-        unread = [title for each in self.factorials for title in each.measures if title not in titles]
-        if unread:
-            raise ValueError(
-                f"study {self.name}: expected titles of measures in factorials, found {', '.join(unread)}; the "
-                f"measures are {', '.join(titles)}"
-            )
         unknown = [name for name in self._arms_named() if name not in names]
         if unknown:
             raise ValueError(
@@ -159,9 +200,7 @@ class Study:
         named = [name for pair in pairs for name in (pair.arm, pair.control) if name not in pools]
         named += [name for pool in self.pools for name in pool.arms]
         named += [arm.after for arm in self.arms if arm.after is not None]
-        named += [name for each in self.separations for name in (*each.collapsed, *each.healthy)]
-        named += [name for each in self.leads for name in (*each.induced, *each.healthy)]
-        return named + [name for each in self.factorials for arms in _crossed(each) for name in arms]
+        return named + [name for each in self.outcomes for name in each.arms_read]
 
     def read_by(self, name: str) -> set[str]:
         """The arms whose runs this arm's runs read, and those that these read in turn."""
@@ -213,21 +252,6 @@ def narrowed(study: Study, arms: tuple[str, ...] = (), seeds: tuple[int, ...] = 
     def stays(pair: Pair) -> bool:
         return {pair.arm, pair.control} <= compared
 
-    separations = (
-        replace(each, collapsed=_only(each.collapsed, names), healthy=_only(each.healthy, names))
-        for each in study.separations
-    )
-    leads = (
-        replace(each, induced=_only(each.induced, names), healthy=_only(each.healthy, names)) for each in study.leads
-    )
-    factorials = (
-        replace(
-            each,
-            arms=_only(each.arms, names),
-            factors=tuple(replace(factor, arms=_only(factor.arms, names)) for factor in each.factors),
-        )
-        for each in study.factorials
-    )
     return replace(
         study,
         arms=kept,
@@ -236,18 +260,22 @@ def narrowed(study: Study, arms: tuple[str, ...] = (), seeds: tuple[int, ...] = 
         pools=pools,
         pairs=tuple(filter(stays, study.pairs)),
         interactions=tuple(each for each in study.interactions if stays(each.pair) and stays(each.base)),
-        separations=tuple(each for each in separations if each.collapsed and each.healthy),
-        leads=tuple(each for each in leads if each.induced or each.healthy),
-        factorials=tuple(each for each in factorials if each.arms),
+        outcomes=tuple(filter(None, (each.among(names) for each in study.outcomes))),
     )
 
 
-def _crossed(each: Factorial) -> list[tuple[str, ...]]:
-    return [each.arms, *(factor.arms for factor in each.factors)]
+def refuse_sizes(config: object, *names: str) -> None:
+    """Raise ValueError for the first field that is no number, or one that no chart can draw."""
+    for name in names:
+        found = getattr(config, name)
+        if found and not SIZES[0] <= abs(found) <= SIZES[1]:
+            raise ValueError(f"{name} must be 0, or of a size between {SIZES[0]} and {SIZES[1]}, found {found}")
 
 
-def _only(named: tuple[str, ...], kept: set[str]) -> tuple[str, ...]:
-    return tuple(name for name in named if name in kept)
+def refuse_no_steps(title: str, first: int, last: int | None) -> None:
+    """Raise ValueError for a reading of steps that ends before it begins."""
+    if last is not None and last < first:
+        raise ValueError(f"{title!r}: expected to_step at or after from_step ({first}), found {last}")
 
 
 def study_to_json(study: Study) -> dict[str, Any]:
@@ -324,23 +352,3 @@ def _resolved(arm: Any) -> Any:
     config = parse(TrainConfig, base, words, f"arm {arm.get('name')} ({line})", "", line)
     rest = {key: value for key, value in job.items() if key not in ("preset", "flags", "config")}
     return {**arm, "job": {**rest, "config": to_json(config)}}
-
-
-__all__ = [
-    "Arm",
-    "Hunt",
-    "Interaction",
-    "Job",
-    "Lead",
-    "Measure",
-    "Pair",
-    "Pool",
-    "Separation",
-    "Study",
-    "narrowed",
-    "read_study",
-    "settings",
-    "study_from_json",
-    "study_to_json",
-    "train",
-]

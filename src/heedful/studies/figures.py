@@ -1,4 +1,4 @@
-"""Figures of a study: curves over steps with seed bands, measures over a dial, ROC curves.
+"""Figures of a study: curves over steps with seed bands, and measures over a dial.
 
 Promise: inline SVG in the page's own colours, drawn from numbers alone; a place without a value is a gap.
 """
@@ -20,7 +20,6 @@ from heedful.report.record import Point, RunRecord, Series
 from heedful.studies.declaration import Study
 from heedful.studies.outcomes import Outcomes, shared, within_range
 from heedful.studies.paired import mean_over
-from research.detector.roc import Area
 
 HUES = 6
 """Number of colours and shapes that can be distinguished: most arms in one chart."""
@@ -111,48 +110,11 @@ def over_the_dial(study: Study, outcomes: Outcomes) -> list[DrawnPanel]:
                 Line(label, hue, tuple(sorted(joined[label], key=lambda place: place.x)))
                 for hue, label in enumerate(labels[start : start + HUES], start=1)
             ]
-            panels.append(_figure(outcome.measure.title, outcome.measure.metric, lines, study.dial))
+            panels.append(figure(outcome.measure.title, outcome.measure.metric, lines, study.dial))
     return panels
 
 
-def areas_over_the_dial(study: Study, outcomes: Outcomes) -> list[DrawnPanel]:
-    """The area under the ROC curve of the best metrics, each arm against the healthy ones, over the arms' levels."""
-    levels = {arm.name: arm.level for arm in study.arms if arm.level is not None}
-    panels = []
-    for outcome in outcomes.separations:
-        lines = []
-        for hue, (metric, by_arm) in enumerate(outcome.by_arm.items(), start=1):
-            places = [
-                _area_place(arm, level, by_arm[arm])
-                for arm, level in sorted(levels.items(), key=lambda item: item[1])
-                if arm in by_arm
-            ]
-            if places:
-                lines.append(Line(metric, hue, tuple(places)))
-        if study.dial and lines:
-            panels.append(_figure(f"{outcome.spec.title}: area by {study.dial}", "AUC", lines, study.dial, (0.0, 1.0)))
-    return panels
-
-
-def _area_place(arm: str, level: float, found: Area) -> Place:
-    low, high = found.interval or (None, None)
-    return Place(level, found.value, low, high, f"{arm}: {numeral(found.value)}")
-
-
-def roc_figures(outcomes: Outcomes) -> list[DrawnPanel]:
-    """The ROC curves of the best metrics of each separation."""
-    panels = []
-    for outcome in outcomes.separations:
-        lines = [
-            Line(metric, hue, tuple(Place(x, y) for x, y in points), dots=False)
-            for hue, (metric, points) in enumerate(outcome.curves.items(), start=1)
-        ]
-        if lines:
-            panels.append(_figure(f"{outcome.spec.title}: ROC", "hits", lines, "false alarms", (0.0, 1.0), (0.0, 1.0)))
-    return panels
-
-
-def _figure(
+def figure(
     title: str,
     unit: str,
     lines: Sequence[Line],
@@ -160,6 +122,7 @@ def _figure(
     y_range: tuple[float, float] | None = None,
     x_range: tuple[float, float] | None = None,
 ) -> DrawnPanel:
+    """A chart of these lines. Without ranges the axes fit the values."""
     low, high = y_range or _span([value for line in lines for p in line.places for value in (p.y, p.low, p.high)])
     x, marks = _across([place.x for line in lines for place in line.places], x_range)
     y = chart.height(low, high)

@@ -6,29 +6,31 @@ Promise: results are read from the run folders alone. A number that a run lacks 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from statistics import fmean
-from typing import TypeVar
+from typing import Any, Protocol, Self, TypeVar
 
 from heedful.boundary import to_json
 from heedful.boundary.system_errors import sentence_of
 from heedful.diagnostics.catalogue import unit_of
-from heedful.report.record import Point, RunRecord, Series, flatten, read_run
+from heedful.report.drawing.panel import DrawnPanel
+from heedful.report.record import RunRecord, Series, flatten, read_run
 from heedful.run.edits import FREE
 from heedful.storage import read_rollouts
-from heedful.studies.analyses import Factorial
-from heedful.studies.comparisons import Interaction, Pair, Pool
-from heedful.studies.declaration import Measure, Study
-from heedful.studies.factorial import FactorialOutcome, read_factorial
+from heedful.studies.declaration import Interaction, Measure, Pair, Pool, Study
 from heedful.studies.jobs import TrainingJob
-from heedful.studies.paired import Count, PairedDifference, mean_over, paired_difference
-from heedful.studies.seed_statistics import over_tasks, task_gains, task_rates
+from heedful.studies.paired import (
+    Count,
+    PairedDifference,
+    mean_over,
+    over_tasks,
+    paired_difference,
+    task_gains,
+    task_rates,
+)
 from heedful.studies.study_folder import StudyRun
 from heedful.types import Metric
-from research.detector.candidates import HuntOutcome, read_hunt
-from research.detector.early_warning import LeadOutcome, read_lead
-from research.detector.separation import SeparationOutcome, read_separation
 
 K = TypeVar("K")
 V = TypeVar("V")
@@ -85,16 +87,43 @@ class MeasureOutcome:
     interactions: tuple[PairValue, ...]
 
 
+Rows = list[list[str]]
+"""A table; its first row is the header."""
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """One table of results."""
+
+    title: str
+    """On the page."""
+    lead: str
+    """What a reader of the page has to know."""
+    caption: str
+    """In Markdown."""
+    rows: Rows
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """What an outcome of a study (`declaration.Outcome`) read out of the runs, and how it is shown."""
+
+    values: Any
+    """A dataclass, written to `results.json`."""
+    tables: tuple[Table, ...]
+    sentences: tuple[str, ...]
+    """For the verdict."""
+    figures: tuple[DrawnPanel, ...] = ()
+
+
 @dataclass(frozen=True, slots=True)
 class Outcomes:
     """All that a study reads out of its runs."""
 
     runs: tuple[FinishedRun, ...]
     measures: tuple[MeasureOutcome, ...]
-    separations: tuple[SeparationOutcome, ...]
-    leads: tuple[LeadOutcome, ...]
-    hunts: tuple[HuntOutcome, ...] = ()
-    factorials: tuple[FactorialOutcome, ...] = ()
+    readings: tuple[Reading, ...] = ()
+    """Of the study's own outcomes, in their order."""
     foreign: tuple[str, ...] = ()
     """Each run that trained with other settings than its arm declares, with a first setting that differs."""
     unread: tuple[str, ...] = ()
@@ -102,6 +131,30 @@ class Outcomes:
 
     def of_arm(self, arm: str) -> list[FinishedRun]:
         return [each for each in self.runs if each.run.arm == arm]
+
+    def records(self, arms: Sequence[str]) -> dict[str, RunRecord]:
+        """Label of the run -> its measurements, arm by arm."""
+        return {each.run.label: each.record for arm in arms for each in self.of_arm(arm)}
+
+
+class Outcome(Protocol):
+    """What a study reads out of its runs beyond measures. Outcomes are frozen dataclasses, named as `module:Class`."""
+
+    @property
+    def title(self) -> str: ...
+
+    @property
+    def arms_read(self) -> tuple[str, ...]:
+        """The names of the arms whose runs it reads."""
+        ...
+
+    def among(self, arms: Collection[str]) -> Self | None:
+        """The same for a study of these arms alone; `None` where nothing is left to read."""
+        ...
+
+    def read(self, study: Study, outcomes: Outcomes) -> Reading:
+        """The rows, figures and sentences of the runs that are over. `outcomes` holds runs and measures."""
+        ...
 
 
 def read_outcomes(study: Study, over: Sequence[StudyRun]) -> Outcomes:
@@ -113,31 +166,13 @@ def read_outcomes(study: Study, over: Sequence[StudyRun]) -> Outcomes:
             runs.append(FinishedRun(run, record, dict(_rates(study, run, record))))
         except (OSError, ValueError) as error:
             unread.append(f"{run.label} ({sentence_of(error).rstrip('.')})")
-    records = {
-        arm.name: {each.run.label: each.record for each in runs if each.run.arm == arm.name} for arm in study.arms
-    }
-    seeds = {each.run.label: each.run.seed for each in runs}
-    measures = tuple(_measure(study, measure, runs) for measure in study.measures)
-    repeated = {seed for hunt in study.hunts for seed in hunt.fresh_seeds}
-    return Outcomes(
+    found = Outcomes(
         tuple(runs),
-        measures,
-        tuple(read_separation(each, records) for each in study.separations),
-        tuple(read_lead(each, records) for each in study.leads),
-        tuple(read_hunt(each, records, seeds) for each in study.hunts),
-        tuple(read_factorial(each, _by_arm(each, measures), repeated) for each in study.factorials),
-        tuple(filter(None, (_foreign(study, each) for each in runs))),
-        tuple(unread),
+        tuple(_measure(study, measure, runs) for measure in study.measures),
+        foreign=tuple(filter(None, (_foreign(study, each) for each in runs))),
+        unread=tuple(unread),
     )
-
-
-def _by_arm(spec: Factorial, measures: Sequence[MeasureOutcome]) -> dict[str, dict[str, Mapping[int, float]]]:
-    """Title -> arm -> seed -> value of the measures that a factorial reads."""
-    return {
-        each.measure.title: {arm.arm: arm.by_seed for arm in each.arms}
-        for each in measures
-        if not spec.measures or each.measure.title in spec.measures
-    }
+    return replace(found, readings=tuple(each.read(study, found) for each in study.outcomes))
 
 
 def _foreign(study: Study, each: FinishedRun) -> str:
@@ -154,12 +189,6 @@ def _foreign(study: Study, each: FinishedRun) -> str:
         if not free and found.get(name, value) != value:
             return f"{each.run.label} ({name} is {found[name]:.80}, declared {value:.80})"
     return ""
-
-
-def reading_in(measure: Measure, record: RunRecord) -> Metric:
-    """The one number of a run that a measure asks for; `None` with the reason where there is none."""
-    series = record.get(measure.metric)
-    return total_until(measure, series, record.get(measure.reaches)) if measure.reaches else reading_of(measure, series)
 
 
 def total_until(measure: Measure, spent: Series, success: Series) -> Metric:
@@ -183,14 +212,15 @@ def reading_of(measure: Measure, series: Series) -> Metric:
         whys = dict.fromkeys(point.metric.why for point in points if point.metric.why)
         return Metric(measure.metric, None, 0, why="; ".join(whys) or f"{measure.metric} was not recorded")
     values = [point.number for point in taken if point.number is not None]
+    level = measure.level
     match measure.when:
         case "last":
             return taken[-1].metric
         case "first":
             return taken[0].metric
+        case "change" if len(taken) < 2:
+            return Metric(measure.metric, None, 1, why="a single reading has not changed")
         case "change":
-            if len(taken) < 2:
-                return Metric(measure.metric, None, 1, why="a single reading has not changed")
             return Metric(measure.metric, values[-1] - values[0], 2)
         case "mean":
             return Metric(measure.metric, fmean(values), len(values))
@@ -198,20 +228,13 @@ def reading_of(measure: Measure, series: Series) -> Metric:
             return Metric(measure.metric, max(values), len(values))
         case "lowest":
             return Metric(measure.metric, min(values), len(values))
-        case _:
-            return _first_step(measure, taken)
-
-
-def _first_step(measure: Measure, taken: Sequence[Point]) -> Metric:
-    level = measure.level
-    assert level is not None
-    upwards = measure.when == "first_at_least"
-    for point in taken:
-        value = point.number
-        if value is not None and (value >= level if upwards else value <= level):
-            return Metric(measure.metric, point.step, len(taken))
-    side = "at least" if upwards else "at most"
-    return Metric(measure.metric, None, len(taken), why=f"never {side} {level:g}")
+        case _:  # the first step at which the level is reached
+            upwards = measure.when == "first_at_least"
+            for point, value in zip(taken, values, strict=True):
+                if value >= (level or 0.0) if upwards else value <= (level or 0.0):
+                    return Metric(measure.metric, point.step, len(taken))
+            why = f"never {'at least' if upwards else 'at most'} {level:g}"
+            return Metric(measure.metric, None, len(taken), why=why)
 
 
 def _within(measure: Measure, step: int) -> bool:
@@ -245,7 +268,13 @@ def _measure(study: Study, measure: Measure, runs: Sequence[FinishedRun]) -> Mea
 
 def _arm(measure: Measure, arm: str, runs: Sequence[FinishedRun], by_task: bool) -> ArmValue:
     """One measure of one arm; `by_task` pairs a gain of evaluated success by task, where the rollouts are kept."""
-    readings = {each.run.seed: reading_in(measure, each.record) for each in runs}
+    readings = {
+        each.run.seed: total_until(measure, series, each.record.get(measure.reaches))
+        if measure.reaches
+        else reading_of(measure, series)
+        for each in runs
+        for series in [each.record.get(measure.metric)]
+    }
     pooled = None
     if by_task and measure.when == "change" and EVALUATED.fullmatch(measure.metric):
         gains = {

@@ -11,8 +11,7 @@ import itertools
 import json
 import re
 import shlex
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
 from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any
@@ -24,25 +23,11 @@ from heedful.report.drawing.standalone import standalone
 from heedful.report.templates import chart_style, fill
 from heedful.storage import write_whole
 from heedful.studies.declaration import Study
-from heedful.studies.figures import areas_over_the_dial, curves, legend_of, over_the_dial, roc_figures
+from heedful.studies.figures import curves, legend_of, over_the_dial
 from heedful.studies.outcomes import Outcomes
 from heedful.studies.paired import Count
 from heedful.studies.study_folder import StudyFolder
-from heedful.studies.tables import (
-    Rows,
-    alarm_rows,
-    area_rows,
-    factorial_rows,
-    hunt_rows,
-    interaction_rows,
-    lead_rows,
-    markdown_page,
-    markdown_rows,
-    measure_rows,
-    mover_rows,
-    pair_rows,
-    run_rows,
-)
+from heedful.studies.tables import markdown_page, markdown_rows, tables
 from heedful.studies.verdict import MOST_SENTENCES, verdict
 from heedful.version import __version__
 
@@ -51,9 +36,9 @@ def write_results(folder: StudyFolder, study: Study, outcomes: Outcomes, runs_in
     """Write `results.json`, `results.md`, `study.html` and the charts in `figures`; returns the verdict's sentences."""
     sentences = verdict(study, outcomes, runs_in_all)
     write_whole(folder.results, json.dumps(_tree(study, outcomes, sentences), indent=1) + "\n")
-    again = command(study, outcomes, _starts(folder))
+    again = command(study, outcomes, _noted(folder, "starts"))
     write_whole(folder.table, markdown(study, outcomes, sentences, again))
-    figures = [*over_the_dial(study, outcomes), *areas_over_the_dial(study, outcomes), *roc_figures(outcomes)]
+    figures = [*over_the_dial(study, outcomes), *(each for reading in outcomes.readings for each in reading.figures)]
     panels = curves(study, outcomes)
     write_whole(folder.page, _page(folder, study, outcomes, sentences, again, figures, panels))
     _write_charts(folder.figures, [*figures, *panels])
@@ -77,7 +62,7 @@ def markdown(study: Study, outcomes: Outcomes, sentences: Sequence[str], again: 
     """The tables as Markdown, for docs/results/. `again`: the command that makes them."""
     lines = [f"# Study: {study.name}", "", study.question, "", f"    {again}", ""]
     lines += [f"- {sentence}" for sentence in sentences]
-    for table in _tables(study, outcomes):
+    for table in tables(study, outcomes):
         lines += ["", table.caption, "", *markdown_rows(table.rows)]
     lines += ["", *(f"- {note}" for note in study.notes)]
     return markdown_page(lines)
@@ -90,7 +75,9 @@ def command(study: Study, outcomes: Outcomes, starts: Sequence[Mapping[str, Any]
         environment = to_json(study.arms[0].job.seeded(seeds[0]))["env"]["type"]
         return f"heedful train {environment} --config s{seeds[0]}.json --seeds {','.join(map(str, seeds))}"
     files = [str(start["file"]) for start in starts if start.get("file")]
-    words = ["heedful", "study", files[-1] if files else study.name, "--seeds", ",".join(map(str, seeds))]
+    programs = [str(start["program"]) for start in starts if start.get("program")]
+    program = shlex.split(programs[-1] if programs else "heedful study")
+    words = [*program, files[-1] if files else study.name, "--seeds", ",".join(map(str, seeds))]
     asked = [start.get("arms", ()) for start in starts]
     if asked and all(asked):
         words += ["--arms", ",".join(_patterns(study, itertools.chain.from_iterable(asked)))]
@@ -109,80 +96,6 @@ def _patterns(study: Study, asked: Iterable[str]) -> list[str]:
             kept.append(pattern)
             left -= matched[pattern]
     return kept
-
-
-@dataclass(frozen=True, slots=True)
-class _Table:
-    """One table of results."""
-
-    title: str
-    """On the page."""
-    lead: str
-    """What a reader of the page has to know."""
-    caption: str
-    """In Markdown."""
-    rows: Rows
-
-
-def _tables(study: Study, outcomes: Outcomes) -> Iterator[_Table]:
-    """The tables of a study, in reading order."""
-    if study.flat:
-        lead = "Success before and after training with its 95% interval; gains are paired by task."
-        yield _Table("Each seed", lead, "Each seed, with 95% intervals.", run_rows(study, outcomes))
-    if outcomes.measures:
-        lead = (
-            "Mean over seeds with its 95% interval; n counts the seeds. †: these few seeds differ too little in number "
-            "to show a rare run. If one run in five collapses, such intervals of 3 seeds hold the true mean in 54%."
-        )
-        yield _Table("Measures", lead, "Mean over seeds with 95% interval; n = seeds.", measure_rows(study, outcomes))
-    if study.pairs and outcomes.measures:
-        lead = (
-            "Arm or pool minus control. Over seeds: Student's interval, and the exact two-sided sign-flip test, which "
-            "cannot fall below 2/2^n. Over tasks: would the same policies differ as much on other tasks?"
-        )
-        yield _Table("Paired differences", lead, "Paired differences.", pair_rows(outcomes))
-    if study.interactions and outcomes.measures:
-        lead = (
-            "Does a comparison come out otherwise in another setting? Its difference minus that of another pair, seed "
-            "by seed, with the same interval and test."
-        )
-        caption = "Interactions: paired differences less other ones."
-        yield _Table("Interactions", lead, caption, interaction_rows(outcomes))
-    for separation in outcomes.separations:
-        title = separation.spec.title
-        lead = (
-            f"{', '.join(separation.spec.collapsed)} against {', '.join(separation.spec.healthy)}. "
-            "A direction that was not declared is the one that separates better, which flatters areas near one half."
-        )
-        yield _Table(f"{title}: areas", lead, f"{title}: areas under the ROC curve.", area_rows(separation))
-    for hunt in outcomes.hunts:
-        lead = (
-            "The start is the mean of the first readings, and the lowest is that of later neighbours. A run is a "
-            "candidate if it has lost the declared part, and more than noise, while its replies were valid."
-        )
-        yield _Table(hunt.spec.title, lead, f"{hunt.spec.title}: each run.", hunt_rows(hunt))
-    for crossed in outcomes.factorials:
-        lead = (
-            "The mean of the arms with a setting minus that of the arms with the other one, by least squares on all "
-            "settings at once. The noise of the 95% intervals is what they leave unexplained. What two settings do "
-            "together counts as noise."
-        )
-        title = crossed.spec.title
-        yield _Table(title, lead, f"{title}: effects with 95% intervals.", factorial_rows(crossed))
-    for warning in outcomes.leads:
-        title = warning.spec.title
-        lead = (
-            f"Fallen: {warning.spec.success} lies {100 * warning.spec.points:g} points below its start and the "
-            "intervals leave no doubt. Lead: steps from the first alarm to the evaluation that shows the fall."
-        )
-        yield _Table(f"{title}: runs", lead, f"{title}: each run.", lead_rows(warning))
-        yield _Table(f"{title}: alarms", "Counts with exact 95% limits.", "By alarm.", alarm_rows(warning))
-        lead = (
-            "A metric departs when its whole interval lies outside the range of its first three readings, on the "
-            "declared side where there is one. Exploratory: with many metrics some depart by chance."
-        )
-        caption = "Which metrics leave their start before success has fallen."
-        yield _Table(f"{title}: what moves first", lead, caption, mover_rows(warning))
 
 
 def _page(
@@ -204,7 +117,7 @@ def _page(
             "notes": study.notes,
             "command": again,
             "arms": _arms(study, outcomes),
-            "tables": [(table.title, table.lead, table.rows) for table in _tables(study, outcomes)],
+            "tables": [(table.title, table.lead, table.rows) for table in tables(study, outcomes)],
             "figures": figures,
             "panels": panels,
             "remeasured": _remeasured(folder),
@@ -225,32 +138,26 @@ def _arms(study: Study, outcomes: Outcomes) -> list[tuple[Any, str, str, str]]:
     ]
 
 
-def _starts(folder: StudyFolder) -> list[Mapping[str, Any]]:
-    found: list[Mapping[str, Any]] = (
-        read_json(folder.declaration).get("starts", []) if folder.declaration.exists() else []
-    )
-    return found
+def _noted(folder: StudyFolder, name: str) -> list[Any]:
+    """What `study.json` notes beside the declaration: its `starts`, or what was `remeasured`."""
+    return list(read_json(folder.declaration).get(name, [])) if folder.declaration.exists() else []
 
 
 def _remeasured(folder: StudyFolder) -> list[str]:
-    if not folder.declaration.exists():
-        return []
-    changes: list[str] = read_json(folder.declaration).get("remeasured", [])
+    changes = _noted(folder, "remeasured")
     rest = len(changes) - MOST_SENTENCES
     return changes if rest <= 0 else [*changes[:MOST_SENTENCES], f"and {rest} more, in {folder.declaration.name}"]
 
 
 def _tree(study: Study, outcomes: Outcomes, sentences: Sequence[str]) -> dict[str, Any]:
+    read = zip(study.outcomes, outcomes.readings, strict=True)
     return {
         "study": study.name,
         "question": study.question,
         "verdict": list(sentences),
         "runs": [each.run.label for each in outcomes.runs],
         "measures": [_plain(outcome) for outcome in outcomes.measures],
-        "separations": [_plain(outcome) for outcome in outcomes.separations],
-        "leads": [_plain(outcome) for outcome in outcomes.leads],
-        "hunts": [_plain(outcome) for outcome in outcomes.hunts],
-        "factorials": [_plain(outcome) for outcome in outcomes.factorials],
+        "outcomes": [{"title": each.title, **_plain(reading.values)} for each, reading in read],
     }
 
 

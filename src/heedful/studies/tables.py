@@ -6,29 +6,46 @@ Promise: every number has its interval and its n; a missing number is a dash.
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from heedful.boundary import clean
 from heedful.diagnostics.catalogue import OVER_SEEDS, Doubt
 from heedful.report.drawing.numerals import interval, numeral
 from heedful.studies.declaration import Study
-from heedful.studies.factorial import FactorialOutcome
-from heedful.studies.outcomes import Outcomes
+from heedful.studies.outcomes import Outcomes, Rows, Table
 from heedful.studies.paired import PairedDifference
 from heedful.types import Metric
-from research.detector.candidates import HuntOutcome
-from research.detector.early_warning import LeadOutcome
-from research.detector.roc import Area
-from research.detector.separation import SeparationOutcome
-
-MOST_LISTED = 40
-"""Metrics in the tables of areas and of movers; results.json holds all of them."""
 
 MOST_ACROSS = 12
 """Arms that are columns of a table."""
 
-Rows = list[list[str]]
-"""A table; its first row is the header."""
+
+def tables(study: Study, outcomes: Outcomes) -> Iterator[Table]:
+    """The tables of a study, in reading order."""
+    if study.flat:
+        lead = "Success before and after training with its 95% interval; gains are paired by task."
+        yield Table("Each seed", lead, "Each seed, with 95% intervals.", run_rows(study, outcomes))
+    if outcomes.measures:
+        lead = (
+            "Mean over seeds with its 95% interval; n counts the seeds. †: these few seeds differ too little in number "
+            "to show a rare run. If one run in five collapses, such intervals of 3 seeds hold the true mean in 54%."
+        )
+        yield Table("Measures", lead, "Mean over seeds with 95% interval; n = seeds.", measure_rows(study, outcomes))
+    if study.pairs and outcomes.measures:
+        lead = (
+            "Arm or pool minus control. Over seeds: Student's interval, and the exact two-sided sign-flip test, which "
+            "cannot fall below 2/2^n. Over tasks: would the same policies differ as much on other tasks?"
+        )
+        yield Table("Paired differences", lead, "Paired differences.", pair_rows(outcomes))
+    if study.interactions and outcomes.measures:
+        lead = (
+            "Does a comparison come out otherwise in another setting? Its difference minus that of another pair, seed "
+            "by seed, with the same interval and test."
+        )
+        caption = "Interactions: paired differences less other ones."
+        yield Table("Interactions", lead, caption, interaction_rows(outcomes))
+    for reading in outcomes.readings:
+        yield from reading.tables
 
 
 def measure_rows(study: Study, outcomes: Outcomes) -> Rows:
@@ -85,75 +102,6 @@ def _over_seeds(difference: PairedDifference) -> list[str]:
     return [signed(difference.mean), str(difference.mean.n or 0), p_value]
 
 
-def hunt_rows(outcome: HuntOutcome) -> Rows:
-    """Every run, those that lost most first."""
-    rows = [["run", "metric", "start", "lowest, replies valid", "lost", "at step", "valid replies", "candidate"]]
-    for run in sorted(outcome.runs, key=lambda each: -each.fall.lost if each.fall else 1.0):
-        fall = run.fall
-        cells = ["–"] * 6
-        if fall is not None:
-            figures = numeral(fall.start), numeral(fall.lowest), f"{fall.lost:.0%}", str(fall.step)
-            cells = [fall.metric, *figures, f"{fall.valid:.0%}"]
-        rows.append([run.run, *cells, "yes" if run.candidate else "no" if fall else "not judged"])
-    return rows
-
-
-def factorial_rows(outcome: FactorialOutcome) -> Rows:
-    """Every measure, with the effect of every factor."""
-    rows = [["measure", "arms", *(f"{factor.name} against {factor.against}" for factor in outcome.spec.factors)]]
-    for title, effects in outcome.effects.items():
-        rows.append([title, str(effects[0].n or 0), *map(signed, effects)])
-    return rows
-
-
-def area_rows(outcome: SeparationOutcome) -> Rows:
-    """The areas of the metrics that separate best."""
-    rows = [["metric", "AUC", "collapsed is", "readings", "runs", "interval"]]
-    for metric, found in list(outcome.areas.items())[:MOST_LISTED]:
-        side = found.direction if found.declared else f"{found.direction} (chosen from the data)"
-        readings = f"{found.collapsed} against {found.healthy}"
-        runs = f"{found.collapsed_runs} against {found.healthy_runs}"
-        rows.append([metric, area_text(found), side, readings, runs, found.why])
-    return rows
-
-
-def lead_rows(outcome: LeadOutcome) -> Rows:
-    """Every run: where success fell and when the first alarm came."""
-    rows = [["run", "kind", "success fell at", "good until", "first alarm", "which", "lead"]]
-    for kind, runs in (("induced", outcome.table.induced), ("healthy", outcome.table.healthy)):
-        for run in runs:
-            fall = run.fall
-            rows.append(
-                [
-                    run.run,
-                    kind,
-                    "never" if fall is None else f"{fall.step} ({fall.start:.3f} → {fall.value:.3f})",
-                    "–" if fall is None else str(fall.good_until),
-                    "none" if run.alarm is None else str(run.alarm),
-                    ", ".join(name.removeprefix("alarm/") for name in run.names) or "–",
-                    "–" if run.lead is None else f"{run.lead:+d}",
-                ]
-            )
-    return rows
-
-
-def alarm_rows(outcome: LeadOutcome) -> Rows:
-    """Every alarm: before falls, in healthy runs, on simulated ones."""
-    rows = [["alarm", "before the fall", "in healthy runs", "in simulated runs without drift"]]
-    for name in dict.fromkeys([*outcome.by_alarm, *outcome.by_simulated_alarm]):
-        before, healthy = outcome.by_alarm.get(name, (None, None))
-        simulated = outcome.by_simulated_alarm.get(name)
-        nothing = f"0 of {outcome.drift_free.of}" if outcome.drift_free else "–"
-        rows.append([name, str(before or "–"), str(healthy or "–"), str(simulated or nothing)])
-    return rows
-
-
-def mover_rows(outcome: LeadOutcome) -> Rows:
-    """The metrics that leave their start before success has fallen."""
-    rows = [["metric", "before the fall", "in healthy runs"]]
-    return rows + [[m.metric, str(m.before), str(m.healthy)] for m in outcome.movers[:MOST_LISTED]]
-
-
 def markdown_rows(rows: Rows) -> list[str]:
     """A table as Markdown."""
     header, *body = rows
@@ -186,9 +134,3 @@ def _with_sign(number: float | None) -> str:
     if number is None:
         return ""
     return f"+{numeral(number)}" if number > 0 else numeral(number)
-
-
-def area_text(found: Area) -> str:
-    """An area with its interval."""
-    within = "" if found.interval is None else f" [{found.interval.low:.3f} to {found.interval.high:.3f}]"
-    return f"{found.value:.3f}{within}"

@@ -8,14 +8,14 @@ from pathlib import Path
 
 import pytest
 
-from heedful.studies import find_study
-from heedful.studies.declaration import Arm, Hunt, Study, study_from_json, study_to_json, train
+from heedful.studies.declaration import Arm, Study, study_from_json, study_to_json, train
 from heedful.studies.outcomes import read_outcomes
 from heedful.studies.page import markdown, write_results
 from heedful.studies.study_folder import StudyFolder
 from heedful.studies.verdict import verdict
 from heedful.types import Metric
-from research.detector.candidates import counted
+from research.catalogue import STUDIES
+from research.detector.candidates import Hunt, counted
 from written_runs import WrittenRuns
 
 HUNT = Hunt("Hunt", ("mi", "influence"), fresh_seeds=(7, 8))
@@ -23,7 +23,7 @@ VALID = [1.0] * 6
 
 
 def declared(*arms: str, seeds: Sequence[int] = (0,)) -> Study:
-    return Study("hunted", "Any?", tuple(Arm(arm, train("echo")) for arm in arms), tuple(seeds), hunts=(HUNT,))
+    return Study("hunted", "Any?", tuple(Arm(arm, train("echo")) for arm in arms), tuple(seeds), outcomes=(HUNT,))
 
 
 @pytest.fixture
@@ -44,7 +44,7 @@ def test_a_candidate_lost_a_third_while_its_replies_were_valid(written: WrittenR
     written.add("dipped", 0, {"mi": [3, 3, 3, 1.5, 3, 3], "format/valid_rate": VALID})
     written.add("short", 0, {"mi": [3, 1, 1], "format/valid_rate": [1, 1, 1]})
     study = declared("fell", "broke", "bypassed", "dipped", "short")
-    (found,) = read_outcomes(study, written.folder.runs(study)).hunts
+    found = read_outcomes(study, written.folder.runs(study)).readings[0].values
     by_arm = {run.arm: run for run in found.runs}
     fell = by_arm["fell"].fall
     assert fell is not None
@@ -60,7 +60,7 @@ def test_a_candidate_lost_a_third_while_its_replies_were_valid(written: WrittenR
     sentences = verdict(study, read_outcomes(study, written.folder.runs(study)), 5)
     assert sentences[-2].startswith("1 further run is in no count: it has too few readings")
     assert sentences[-1] == (
-        "Repeat the candidates on fresh seeds with: heedful study hunted --arms fell,bypassed --seeds 7,8"
+        "Repeat the candidates on fresh seeds with: python -m research hunted --arms fell,bypassed --seeds 7,8"
     )
 
 
@@ -118,7 +118,7 @@ def test_a_fall_within_the_noise_of_the_readings_is_no_candidate(written: Writte
         "mi", 0, {"influence": read(falling, 0.196), "mi": read((3, 3, 1.9, 1.9), 0.1), "format/valid_rate": VALID}
     )
     study = declared("clear", "noise", "mi")
-    (found,) = read_outcomes(study, written.folder.runs(study)).hunts
+    found = read_outcomes(study, written.folder.runs(study)).readings[0].values
     by_arm = {run.arm: run for run in found.runs}
     assert by_arm["clear"].fall is not None
     assert by_arm["clear"].fall.error == pytest.approx(0.05)
@@ -131,7 +131,7 @@ def test_a_fall_within_the_noise_of_the_readings_is_no_candidate(written: Writte
 @pytest.mark.parametrize("fallen", [None, "information/first_turn/mi", "grounding/thought_influence"])
 def test_every_run_of_the_declared_hunt_can_be_judged(written: WrittenRuns, fallen: str | None) -> None:
     """Readings where the declared runs have them: steps and cadence of each arm's own configuration."""
-    study, rng = find_study("natural"), random.Random(0)
+    study, rng = STUDIES["natural"](), random.Random(0)
     levels = {"information/first_turn/mi": (3.0, 0.05), "grounding/thought_influence": (0.7, 0.1)}
     for arm in study.arms:
         config = arm.job.config
@@ -146,7 +146,7 @@ def test_every_run_of_the_declared_hunt_can_be_judged(written: WrittenRuns, fall
 
         series = {metric: [at(step, metric) for step in range(config.steps)] for metric in levels}
         written.add(arm.name, 0, {**series, "format/valid_rate": [0.97] * config.steps})
-    (found,) = read_outcomes(study, written.folder.runs(study)).hunts
+    found = read_outcomes(study, written.folder.runs(study)).readings[0].values
     count = counted(found.first)
     assert count.of == len(study.arms) == 48
     if fallen is None:
@@ -157,9 +157,5 @@ def test_every_run_of_the_declared_hunt_can_be_judged(written: WrittenRuns, fall
         assert count.hits >= 40
 
 
-def test_a_hunt_is_written_and_read_back_and_needs_a_part_to_lose() -> None:
+def test_a_hunt_is_written_and_read_back() -> None:
     assert study_from_json(study_to_json(declared("a"))) == declared("a")
-    with pytest.raises(ValueError, match="a fall between 0 and 1, found 1"):
-        Hunt("Hunt", ("mi",), fall=1.0)
-    with pytest.raises(ValueError, match="a fall between 0 and 1, found 10000"):
-        Hunt("Hunt", ("mi",), fall=10**400)

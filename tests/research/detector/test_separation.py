@@ -8,9 +8,8 @@ import pytest
 
 from heedful.report.record import Point, RunRecord, Series
 from heedful.storage.run_folder import RunFolder
-from heedful.studies.analyses import Separation
 from heedful.types import Metric
-from research.detector.separation import SeparationOutcome, read_separation
+from research.detector.separation import Separation, SeparationOutcome, read_separation
 
 
 def noise_study(runs: int, metrics: int, rng: np.random.Generator, told: float = 0.0) -> SeparationOutcome:

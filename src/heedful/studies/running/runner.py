@@ -49,7 +49,9 @@ class Request:
     remeasure: bool = False
     take_over: bool = False
     file: str = ""
-    """The JSON file of the declaration. Empty for a study of ours."""
+    """The JSON file of the declaration. Empty for a declared study."""
+    program: str = "heedful study"
+    """The command that knows the study by its name."""
 
     @property
     def selected(self) -> Study:
@@ -59,6 +61,7 @@ class Request:
     @property
     def overrides(self) -> dict[str, Any]:
         asked = {"arms": list(self.arms), "seeds": list(self.seeds), "steps": self.steps, "file": self.file}
+        asked["program"] = "" if self.program == "heedful study" else self.program
         return {name: value for name, value in asked.items() if value}
 
 

@@ -13,8 +13,8 @@ pytest.importorskip("transformers")
 from heedful.envs.toys.echo import Echo
 from heedful.run.presets import preset
 from heedful.storage import RunFolder, read_metrics
-from heedful.studies import sampling
 from heedful.types import Metric
+from research import sampling
 
 
 @pytest.mark.parametrize("presses", [1, 2])

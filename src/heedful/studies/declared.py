@@ -1,4 +1,4 @@
-"""The study of one configuration over several seeds."""
+"""The studies that heedful declares itself: one configuration over several seeds, and a quick look."""
 
 from __future__ import annotations
 
@@ -9,9 +9,10 @@ from dataclasses import replace
 from heedful.algorithms.table import ALGORITHMS
 from heedful.boundary import Choice
 from heedful.run.config import TrainConfig
-from heedful.studies.declaration import Arm, Measure, Study
+from heedful.studies.declaration import Arm, Measure, Pair, Study, train
 from heedful.studies.jobs import TrainingJob
-from research.catalogue.metric_names import INFORMATION
+
+INFORMATION = "information/first_turn"
 
 
 def several_seeds(config: TrainConfig, seeds: Sequence[int]) -> Study:
@@ -45,4 +46,29 @@ def several_seeds(config: TrainConfig, seeds: Sequence[int]) -> Study:
         ),
         keep_checkpoints=True,
         flat=True,
+    )
+
+
+def smoke() -> Study:
+    """Seconds on Echo: two arms and a pair, to see the machinery work."""
+    small = (
+        "--steps 4 --groups 4 --group-size 4 --evaluation.tasks 16 --evaluation.samples 2 --evaluation.times 3 "
+        "--diagnostics.every 1 --diagnostics.full-every 2 --keep-rollouts evaluations --checkpoint-every 1"
+    )
+    return Study(
+        "smoke",
+        "Does the machinery of studies work?",
+        (
+            Arm("top_p", train("echo", small)),
+            Arm("keep_all", train("echo", f"{small} --filter keep_all")),
+        ),
+        seeds=(0, 1),
+        pairs=(Pair("top_p", "keep_all"),),
+        measures=(
+            Measure("sampled success at the end", "eval/val/sampled/success"),
+            Measure("gap per token", f"{INFORMATION}/gap_per_token", "mean"),
+            Measure("first step with half of the prompts kept", "filter/kept_ratio", "first_at_least", 0.5),
+        ),
+        curves=("eval/val/sampled/success", "success/rate", f"{INFORMATION}/gap_per_token"),
+        minutes=0.2,
     )

@@ -11,10 +11,11 @@ pytest.importorskip("transformers")
 from heedful import cli
 from heedful.run.gradients import GradientsSettings
 from heedful.storage import read_metrics
-from heedful.studies import find_study
 from heedful.studies.declaration import Arm, Study, study_from_json, study_to_json, train
-from heedful.studies.jobs import GradientsJob, TrainingJob
+from heedful.studies.jobs import TrainingJob
 from heedful.studies.study_folder import StudyFolder
+from research.catalogue.paper.anatomy import gradients
+from research.jobs import GradientsJob
 
 SMALL = (
     "--seedling.steps 30 --steps 2 --groups 4 --group-size 4 --evaluation.times 0 --diagnostics.no-enabled "
@@ -24,7 +25,12 @@ SMALL = (
 
 def test_the_checkpoints_of_another_arm_are_measured_once_each() -> None:
     trained = train("echo", SMALL)
-    job = GradientsJob(trained.config, "trained", (0, 2), GradientsSettings(groups=8, group_size=4, buckets=2))
+    job = GradientsJob(
+        trained.config,
+        after="trained",
+        checkpoints=(0, 2),
+        measurement=GradientsSettings(groups=8, group_size=4, buckets=2),
+    )
     study = Study("little", "What?", (Arm("trained", trained), Arm("measured", job)), (0,))
     assert study_from_json(json.loads(json.dumps(study_to_json(study)))) == study
     assert study.arm("measured").after == "trained"
@@ -53,7 +59,7 @@ def test_a_shorter_study_measures_at_the_same_places() -> None:
 
 
 def test_the_declared_study_has_a_regulariser_in_force_and_keeps_what_it_measures() -> None:
-    study = find_study("gradients")
+    study = gradients()
     assert study.keep_checkpoints
     for arm in study.arms:
         config = arm.job.config
