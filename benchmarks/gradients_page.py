@@ -1,6 +1,6 @@
 """The tables of docs/results/gradients.md and its figure, from the measurements that the study `gradients` has stored.
 
-    heedful study gradients
+    python -m research gradients
     python benchmarks/gradients_page.py runs/study-gradients
 
 The tables replace what is between `<!-- table: NAME -->` and `<!-- end -->`. All buckets of all measurements go to

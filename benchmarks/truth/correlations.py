@@ -1,4 +1,4 @@
-"""Cases of `heedful correlate`: studies whose readings and success are normal, with known correlations.
+"""Cases of `python -m research correlate`: studies whose readings and success are normal, with known correlations.
 
 Two populations. In `Shared` a reading and success each have a level of the run and a part of the evaluation, half of
 the variance each. A share of both is common to the runs of a seed, which meet the same tasks. In `Following` success

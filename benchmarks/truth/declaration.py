@@ -16,6 +16,7 @@ _BY_DESIGN = "exact, from the distribution of the tasks"
 _AT_N = "expected value at this number of prompts, by integration"
 _SUMMED = "sum over types, thoughts and actions"
 _EXACT = "exact, from the population"
+_CORRELATE = "`python -m research correlate`"
 _NORMAL = "exact, from normal distributions"
 
 
@@ -203,12 +204,17 @@ ESTIMATORS = (
     _row("studies: counts (Clopper and Pearson)", "", "count", "the rate itself"),
     _row("studies: area under a ROC curve", "", "area", "exact, from two normal distributions"),
     *(
-        _row(f"`heedful correlate`: {view}, {method.capitalize()}", "", correlations.named(method, view), _NORMAL)
+        _row(
+            f"`python -m research correlate`: {view}, {method.capitalize()}",
+            "",
+            correlations.named(method, view),
+            _NORMAL,
+        )
         for method in ("pearson", "spearman")
         for view in ("all", "within runs", "beyond the course", "between runs", "between runs of a seed")
     ),
     *(
-        _row(f"`heedful correlate`: {view}, Pearson", "", correlations.named("pearson", view), _NORMAL)
+        _row(f"{_CORRELATE}: {view}, Pearson", "", correlations.named("pearson", view), _NORMAL)
         for view in ("next, within runs", "next given now")
     ),
 )
