@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -12,7 +11,6 @@ from heedful.guarded import OwnPartFailed
 from heedful.policies import Sampling
 from heedful.policies.scripted import ScriptedPolicy
 from heedful.policies.source import handed_over, opened, policy_of, sampling_of
-from heedful.rollout.player import replies_of
 from heedful.types import Conversation
 
 
@@ -49,23 +47,8 @@ REPLY = ScriptedPolicy(lambda _: "x").respond([Conversation("k", ())])[0]
             lambda: policy_of(Wrong(fails), WEIGHTS, Sampling(), 0),
             r"the sampler Wrong at policy\(\), found .*Exit",
         ),
-        (lambda: replies_of(Wrong(fails), []), r"the policy Wrong at respond\(\), found .* SystemExit: 0"),
-        (
-            lambda: replies_of(Wrong(lambda: [3, REPLY]), PAIR),
-            "Expected 2 replies .* found 2 values, 1 replies",
-        ),
-        (lambda: replies_of(Wrong(lambda: [REPLY]), PAIR), "Expected 2 replies .* found 1 values, 1 replies"),
-        (
-            lambda: replies_of(Wrong(lambda: [replace(REPLY, ids=(1, 2), logprobs=(0.0,))]), PAIR[:1]),
-            "2 ids and 1 log",
-        ),
     ],
 )
 def test_a_sampler_or_a_policy_of_the_user_that_fails_is_named(call: Any, found: str) -> None:
     with pytest.raises(OwnPartFailed, match=found):
         call()
-
-
-def test_replies_may_come_from_a_generator() -> None:
-    answer: Any = Wrong(lambda: (each for each in [REPLY]))
-    assert replies_of(answer, [Conversation("k", ())]) == [REPLY]

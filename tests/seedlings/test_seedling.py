@@ -216,7 +216,7 @@ def test_a_growth_that_is_killed_goes_on_from_its_last_copy(cache: Path, monkeyp
         if step == 3:
             raise ValueError("killed")
 
-    monkeypatch.setattr("heedful.seedlings.resumable.SAVED_EVERY", -1.0)
+    monkeypatch.setattr("heedful.seedlings.fit.SAVED_EVERY", -1.0)
     with pytest.raises(ValueError, match="killed"):
         load(progress=killed)
     steps: list[int] = []

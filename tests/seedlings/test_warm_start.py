@@ -187,55 +187,6 @@ def test_a_saved_fit_takes_the_same_next_step(seedling_folder: Path, tmp_path: P
     assert other.learn(second) == expected
 
 
-def damages(good: bytes) -> dict[str, bytes]:
-    """Damaged copies of an unfinished warm start."""
-    from safetensors.torch import load, save
-
-    def changed(step: str = "2", **tensors: torch.Tensor) -> bytes:
-        return save({**load(good), **tensors}, metadata={"step": step})
-
-    fewer = load(good)
-    del fewer["0.exp_avg"]
-    return {
-        "text": b"no copy",
-        "empty": b"",
-        "half": good[: len(good) // 2],
-        "a header of 8 EiB": b"\xff" * 8 + good[8:],
-        "no step": save(load(good)),
-        "a step that is none": changed("two"),
-        "a step beyond the last": changed("5"),
-        "a step of 5,000 digits": changed("1" * 5000),
-        "a tensor of another shape": changed(**{"0.weight": torch.zeros(3)}),
-        "a value that is no number": changed(**{"0.exp_avg": torch.full_like(load(good)["0.exp_avg"], torch.nan)}),
-        "a tensor too many": changed(**{"9999.weight": torch.zeros(3)}),
-        "a name that is none": changed(other=torch.zeros(3)),
-        "a tensor less": save(fewer, metadata={"step": "2"}),
-    }
-
-
-def test_a_damaged_copy_of_a_warm_start_is_refused_in_a_sentence(seedling_folder: Path, own_cache: Path) -> None:
-    learner = beginner(seedling_folder)
-    folder = warm_folder(SHORT, learner)
-    copy = folder.with_name(f"{folder.name}.unfinished") / "fit.safetensors"
-    copy.parent.mkdir(parents=True)
-    model, _ = load_model(str(seedling_folder), torch.device("cpu"))
-    fit = Fit(model, Schedule(4, 1e-3), 512)
-    for parameter in model.parameters():
-        parameter.grad = torch.zeros_like(parameter)
-    fit._optimizer.step()
-    fit.step = 2
-    fit.save(copy)
-    for name, content in damages(copy.read_bytes()).items():
-        copy.write_bytes(content)
-        with pytest.raises(ValueError, match=r"^Expected the copy of an unfinished warm start in .* Delete the folder"):
-            warm_started(SHORT, learner, silent)
-        assert copy.read_bytes() == content, name
-    copy.unlink()
-    os.mkfifo(copy)
-    with pytest.raises(ValueError, match="found a pipe or a device"):
-        warm_started(SHORT, learner, silent)
-
-
 def test_a_copy_for_which_there_is_no_room_leaves_the_earlier_one(
     seedling_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

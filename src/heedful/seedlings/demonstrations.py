@@ -7,19 +7,17 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import fields, is_dataclass, replace
-from functools import partial
 from typing import Any
 
-from heedful.envs.common.contract import answer_to, checked_observation, demonstrated, turns_of
+from heedful.envs.common.contract import answer_to, demonstrated, turns_of
 from heedful.envs.common.tasks import TaskStream
-from heedful.guarded import Raised, guarded_call
 from heedful.models.chat.render import Renderer
 from heedful.protocols import Demonstrates, Environment
 from heedful.rollout.context import Context
 from heedful.rollout.player import Player, made
 from heedful.seeds import derive, stream
 from heedful.training.samples import merge_rows
-from heedful.types import Ending, Group, Image, Message, Observation, Task, TrainingSample, Verdict
+from heedful.types import Ending, Group, Image, Message, Task, TrainingSample, Verdict
 
 TOKENIZER_EPISODES = 200
 
@@ -41,20 +39,13 @@ def teacher(env: Environment, imperfect: float, template: float) -> Demonstrates
 
 
 def first_images(env: Environment, tasks: int = 1) -> list[Image]:
-    """The pictures of the first observations of a few tasks. Empty for an environment that raises.
-
-    Raises ValueError, a sentence, for what is no observation.
-    """
+    """The pictures of the first observations of a few tasks. Empty for an environment that raises."""
     found: list[Image] = []
     for seed in range(tasks):
-        first = guarded_call(partial(_first, env, seed))
+        player = Player(made(env.episode), env.task(seed), 0, 1)
         # One that raises is told of with its task, where it is demonstrated.
-        found += [] if isinstance(first, Raised) else checked_observation(first.value).images
+        found += player.observation.images if player.ending is None else ()
     return found
-
-
-def _first(env: Environment, seed: int) -> Observation:
-    return env.episode().start(env.task(seed), 0)
 
 
 def corpus(env: Demonstrates, seed: int) -> Iterator[str]:

@@ -1,11 +1,18 @@
-"""Supervised learning of demonstrated replies, for a seedling and for the warm start of a loaded model."""
+"""Supervised learning of demonstrated replies, for a seedling and for the warm start of a loaded model.
+
+It goes on after an interruption, from a copy of what was learned (`Copy`).
+"""
 
 from __future__ import annotations
 
 import math
 import os
-from collections.abc import Callable, Sequence
+import shutil
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -16,14 +23,19 @@ from safetensors.torch import save_file
 from heedful.boundary.open_files import refuse_pipes
 from heedful.models.forward.token_logits import keeps_prompts, token_logits
 from heedful.models.writing import errors_of_the_disk
+from heedful.stopping import StoppedBySignal, StopRequest, finish_the_step_first
+from heedful.storage import held, naming_a_full_disk
 from heedful.training.batch import cut_micro_batches, pass_tokens
 from heedful.types import TrainingSample
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
 
-_PARTS = ("weight", "exp_avg", "exp_avg_sq", "step")
-"""What is kept of each parameter: its values, and AdamW's state."""
+_MOMENTS = ("exp_avg", "exp_avg_sq", "step")
+"""AdamW's state of each parameter."""
+
+SAVED_EVERY = 180.0
+"""Seconds between two copies of an unfinished model."""
 
 Progress = Callable[[int, int, float], None]
 """Called with (step, steps, loss)."""
@@ -126,30 +138,76 @@ class Fit:
 
     @torch.no_grad()
     def load(self, path: Path) -> None:
-        """Go on after the step at which `path` was written. Raises ValueError, a phrase, for a damaged file."""
-        try:
-            refuse_pipes(path)
-            with safe_open(path, framework="pt") as file:
-                tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 (it is no mapping)
-                step = str((file.metadata() or {}).get("step"))
-        except (OSError, SafetensorError) as error:
-            raise ValueError(str(error)) from error
-        if not step.isdecimal() or not 0 < int(step) <= self._schedule.steps:
-            raise ValueError(f"a copy of step {step[:20]} of {self._schedule.steps}")
-        states = [
-            {part: tensors.pop(f"{place}.{part}") for part in _PARTS if f"{place}.{part}" in tensors}
-            for place in range(len(self._parameters))
-        ]
-        for place, (parameter, state) in enumerate(zip(self._parameters, states, strict=True)):
-            shapes = {part: () if part == "step" else parameter.shape for part in _PARTS}
+        """Go on after the step at which `path` was written. Raises SafetensorError for a damaged file."""
+        refuse_pipes(path)
+        with safe_open(path, framework="pt") as file:
+            tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 (it is no mapping)
+            self.step = int(file.metadata()["step"])
+        states = []
+        for place, parameter in enumerate(self._parameters):
+            parameter.copy_(tensors[f"{place}.weight"])
             # A parameter that no gradient reached has no moments.
-            fits = set(state) in ({"weight"}, set(_PARTS)) and all(state[part].shape == shapes[part] for part in state)
-            if not fits or not all(bool(tensor.isfinite().all()) for tensor in state.values()):
-                raise ValueError(f"other tensors than those of parameter {place}, or values that are not finite")
-        if tensors:
-            raise ValueError(f"{len(tensors)} tensors of another model")
-        for parameter, state in zip(self._parameters, states, strict=True):
-            parameter.copy_(state.pop("weight"))
+            states.append({part: tensors[f"{place}.{part}"] for part in _MOMENTS if f"{place}.{part}" in tensors})
         groups = self._optimizer.state_dict()["param_groups"]
         self._optimizer.load_state_dict({"state": dict(enumerate(states)), "param_groups": groups})
-        self.step = int(step)
+
+
+@dataclass(frozen=True, slots=True)
+class Copy:
+    """The file that holds what an interrupted process has learned."""
+
+    file: Path
+    what: str
+    """What is learned: 'seedling' or 'warm start'."""
+
+    def load_into(self, fit: Fit) -> None:
+        """Go on after the step of this copy, if there is one. Raises ValueError, a sentence, for a damaged copy."""
+        if not self.file.exists():
+            return
+        try:
+            fit.load(self.file)
+        except (OSError, SafetensorError, ValueError, LookupError) as error:  # of another version, or damaged
+            raise ValueError(
+                f"Expected the copy of an unfinished {self.what} in {self.file}, found {error}. Delete the folder "
+                f"{self.file.parent} to begin the {self.what} again."
+            ) from error
+
+
+@contextmanager
+def unfinished(path: Path, what: str) -> Iterator[Copy]:
+    """Hold the folder beside `path`, the folder of the finished model, in which the copy is. It is removed at the end.
+
+    Raises:
+        InUse: another process is learning the same.
+        DiskFull: there is no room. A copy that was saved before stays.
+    """
+    folder = path.with_name(f"{path.name}.unfinished")
+    with naming_a_full_disk(path, kept=f"what {folder} holds of this {what}"), held(folder):
+        yield Copy(folder / "fit.safetensors", what)
+    shutil.rmtree(folder, ignore_errors=True)
+
+
+def learn(fit: Fit, rows: Iterator[list[TrainingSample]], steps: int, progress: Progress, copy: Copy | None) -> None:
+    """Take the steps that are left of `steps`. `rows`: those of every step, from the first one.
+
+    A first Ctrl-C, or a scheduler's signal, saves a copy and ends the program. `copy=None`: nothing is saved.
+
+    Raises:
+        ValueError: the copy is damaged.
+        StoppedBySignal: a signal came, and what is learned is saved.
+    """
+    if copy is not None:
+        copy.load_into(fit)
+    saved = time.monotonic()
+    with finish_the_step_first() if copy is not None else nullcontext(StopRequest()) as request:
+        for samples in islice(rows, fit.step, steps):
+            loss = fit.learn(samples)
+            progress(fit.step, steps, loss)
+            if copy is not None and (request.asked or time.monotonic() > saved + SAVED_EVERY):
+                fit.save(copy.file)
+                saved = time.monotonic()
+                if request.asked:
+                    raise StoppedBySignal(
+                        request.signal,
+                        f"the {copy.what} is saved after step {fit.step} of {steps}, and goes on from there",
+                    )

@@ -26,9 +26,8 @@ from heedful.protocols import Demonstrates, Environment, PlayedElsewhere
 from heedful.rollout.context import FULL_HISTORY, Context
 from heedful.seedlings.demonstrations import batches, corpus, first_images, teacher
 from heedful.seedlings.eyes import give_sight, seeing, side_of
-from heedful.seedlings.fit import Fit, Progress, Schedule
+from heedful.seedlings.fit import Copy, Fit, Progress, Schedule, learn, unfinished
 from heedful.seedlings.recipe import Seedling
-from heedful.seedlings.resumable import Copy, learn, unfinished
 from heedful.seedlings.tokenizer import add_pictures, grow_tokenizer
 from heedful.seeds import derive
 from heedful.storage import InUse, naming_a_full_disk, refuse_unwritable

@@ -12,8 +12,6 @@ from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, pre_token
 from transformers import PreTrainedTokenizerFast
 
 from heedful.boundary.foreign_text import encodable
-from heedful.boundary.limits import MOST_TOKENS, refuse_outside
-from heedful.seedlings.recipe import LEAST_VOCABULARY, MOST_ENTRIES
 
 PAD, END, SYSTEM, USER, ASSISTANT = "<|pad|>", "<|end|>", "<|system|>", "<|user|>", "<|assistant|>"
 
@@ -33,20 +31,15 @@ _WITH_PICTURES = CHAT_TEMPLATE.replace(
     "{% if part['type'] == 'image' %}<image>{% else %}{{ part['text'] }}{% endif %}{% endfor %}{% endif %}",
 )
 
-_TAGS = 4
-"""Tags that `LEAST_VOCABULARY` counts."""
-
 _PIECES = r" ?\|\|| ?[A-Za-z][a-z]*| ?[0-9]|\n| ?[^A-Za-z0-9\s]|\s"
 
 
 def grow_tokenizer(texts: Iterable[str], vocabulary: int, context: int, tags: Iterable[str]) -> PreTrainedTokenizerFast:
     """Learn the merges from `texts`. `tags` become ordinary single tokens that decoding keeps.
 
-    Raises ValueError for a vocabulary that cannot hold every byte, the tokens of the chat template and the tags.
+    `vocabulary`: at least `LEAST_VOCABULARY`, for every byte, the tokens of the chat template and the tags.
     """
     plain = list(map(encodable, tags))
-    refuse_outside("vocabulary", vocabulary, LEAST_VOCABULARY - _TAGS + len(plain), MOST_ENTRIES, whole=True)
-    refuse_outside("context", context, 1, MOST_TOKENS, whole=True)
     tokenizer = Tokenizer(models.BPE())
     tokenizer.pre_tokenizer = pre_tokenizers.Sequence(
         [

@@ -27,10 +27,9 @@ from heedful.models.vision import vision_of
 from heedful.protocols import Environment
 from heedful.rollout.context import FULL_HISTORY, Context
 from heedful.seedlings.demonstrations import batches, teacher
-from heedful.seedlings.fit import Fit, Progress, Schedule, half_is_fast
+from heedful.seedlings.fit import Copy, Fit, Progress, Schedule, half_is_fast, learn, unfinished
 from heedful.seedlings.grow import shown_to_a_learner, versions
 from heedful.seedlings.recipe import WarmStart, key_of
-from heedful.seedlings.resumable import Copy, learn, unfinished
 from heedful.seeds import derive
 from heedful.storage import check_model
 from heedful.training.lora import Adapters
