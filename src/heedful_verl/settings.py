@@ -13,8 +13,7 @@ from typing import Annotated, Any, Literal
 from heedful.algorithms.loss_scale import LossScale, check_loss_scale
 from heedful.boundary import Choice, ConfigurationError, Problem, from_json, refuse_below
 from heedful.filters import FILTERS, TopP
-from heedful.integrations.watching.logged import numbers_of
-from heedful.integrations.watching.weights import refuse_soft_weights
+from heedful.integrations.watching.settings import numbers_of, refuse_soft_weights
 from heedful.measuring.diagnostics_config import DiagnosticsConfig
 from heedful.models.chat.replies import Tags
 from heedful.protocols import Filter

@@ -29,7 +29,6 @@ from heedful.boundary.folders import make_folder
 from heedful.filters import KeepAll
 from heedful.integrations.watching.observer import Observer, Seen
 from heedful.integrations.watching.record import STATE, Record, load_state, reading_state, save_state
-from heedful.integrations.watching.weights import check_weights
 from heedful.models.forward.attention import longest_context_of
 from heedful_verl.batch import limits, loss, queue, watcher
 from heedful_verl.batch.rows import Sampled, mini_batch_counts, sampled_of
@@ -135,7 +134,6 @@ class HeedfulMixin(_Trainer):
         seen = self._observe(sampled)
         metrics.update(self.heedful.logged(seen.metrics))
         self.collapsed = self.collapsed or any(alarm.collapse for alarm in seen.raised)
-        check_weights("verl", self._filter, seen.verdicts)
         kept = sum(verdict.kept for verdict in seen.verdicts)
         self._frozen = not kept
         if kept:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import warnings
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -17,7 +16,6 @@ from tiny_trl import Script, arguments, filtering, trainer_of, written
 
 from heedful.filters import DropConstant, RandomSubset, Shrunken, SoftWeight
 from heedful.integrations.trl import HeedfulConfig, HeedfulGRPOTrainer, Probe, compatibility
-from heedful.integrations.watching.observer import Observer
 
 pytestmark = pytest.mark.filterwarnings("ignore::FutureWarning")
 
@@ -108,40 +106,6 @@ def test_a_filter_of_trls_own_that_is_off_leaves_ours_on(chosen: Any, tiny_model
     (batch,) = trainer._buffered_inputs
     assert len(batch["advantages"]) == 2
     assert torch.isfinite(batch["advantages"]).all()
-
-
-@pytest.mark.parametrize(
-    ("given", "sentence"),
-    [
-        (lambda: {}["x"], "an answer of the filter Own at a trial before the training, found that it raised KeyError"),
-        (lambda: [5] * 4, "Expected 4 verdicts, one per group, of the filter Own at a trial .*, found 5"),
-        (list, "Expected 4 verdicts, one per group, of the filter Own at a trial .*, found 0"),
-    ],
-)
-def test_a_filter_of_ones_own_that_fails_is_named_when_it_is_configured(given: Any, sentence: str) -> None:
-    class Own:
-        on = "reward"
-        share = None
-
-        def __call__(self, values: Any, rng: Any) -> Any:
-            return given()
-
-    with pytest.raises(ValueError, match=sentence):
-        HeedfulConfig(filter=Own())
-
-
-def test_a_filter_of_ones_own_that_fails_later_is_named_with_its_batch() -> None:
-    class Own:
-        on = "reward"
-        share = None
-
-        def __call__(self, values: Any, rng: Any) -> Any:
-            return [].pop()
-
-    reader: Any = SimpleNamespace(groups=lambda *given: [])
-    observer = Observer(Own(), reader, diagnostician=None, temperature=1.0, seed=0, generation=7)  # type: ignore[arg-type]
-    with pytest.raises(ValueError, match="the filter Own at batch 7, found that it raised IndexError"):
-        observer.observe([], 0)
 
 
 @pytest.mark.parametrize("soft", [SoftWeight(), RandomSubset(like=SoftWeight()), Shrunken(like=SoftWeight())], ids=repr)

@@ -157,11 +157,6 @@ def damaged(**parts: Any) -> str:
     "state",
     [
         '{"generation": 4',
-        '{"generation": -4, "folder": null, "diagnostics": {}}',
-        '{"generation": 4, "folder": 3, "diagnostics": {}}',
-        '{"generation": 4, "folder": "../mine", "diagnostics": {}}',
-        '{"generation": 4, "folder": "..", "diagnostics": {}}',
-        '{"generation": 4, "folder": "checkpoint-2", "diagnostics": {}}',
         '{"generation": 4, "folder": null, "diagnostics": {"zscores": null}}',
         '{"generation": 4, "folder": null, "diagnostics": {"zscores": {"first_turn": {}}}}',
         damaged(zscores={"first_turn": {"std": 1.0, "std_tempered": "x"}}),

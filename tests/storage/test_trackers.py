@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from heedful.integrations.watching.logged import numbers_of
+from heedful.integrations.watching.settings import numbers_of
 from heedful.storage import trackers
 from heedful.storage.measurements import read_metrics
 from heedful.storage.trackers import TRACKERS, JsonlTracker, guarded, open_trackers

@@ -14,7 +14,7 @@ from heedful.filters import KeepAll
 from heedful.integrations.watching.completions import BatchReader
 from heedful.integrations.watching.observer import Observer
 from heedful.integrations.watching.record import Record
-from heedful.integrations.watching.unknown import unknown_metrics
+from heedful.integrations.watching.settings import unknown_metrics
 from heedful.measuring.diagnostician import Diagnostician
 from heedful.measuring.swapped import TokenScorer
 from heedful.models.chat.replies import ReplyParser

@@ -11,6 +11,8 @@ from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
+import torch
+
 from heedful.boundary import to_json
 from heedful.diagnostics.cross_scores.thoughts import ThoughtTags
 from heedful.integrations.trl.pictures import PausedSight, bare_model, sees, sight_of
@@ -19,8 +21,7 @@ from heedful.integrations.trl.settings import HeedfulConfig
 from heedful.integrations.watching.completions import BatchReader
 from heedful.integrations.watching.observer import Observer
 from heedful.integrations.watching.record import Record
-from heedful.integrations.watching.sampling import truncating
-from heedful.integrations.watching.unknown import unknown_metrics
+from heedful.integrations.watching.settings import truncating, unknown_metrics
 from heedful.measuring.diagnostician import Diagnostician
 from heedful.models.chat.replies import ReplyParser
 from heedful.models.own_tokenizer import difference_from_folder
@@ -109,9 +110,8 @@ def unknown_to_trl(outcome: bool, played: bool) -> dict[str, str]:
 
 def claim_record(trainer: Any, config: HeedfulConfig, chooses: Filter) -> Record:
     """A new folder for the record of this run."""
-    return Record.claim(
-        Path(trainer.args.output_dir), described(trainer, config, chooses), str(trainer.accelerator.device), _threads()
-    )
+    folder, device = Path(trainer.args.output_dir), str(trainer.accelerator.device)
+    return Record.claim(folder, described(trainer, config, chooses), device, torch.get_num_threads())
 
 
 def described(trainer: Any, config: HeedfulConfig, chooses: Filter) -> dict[str, Any]:
@@ -178,9 +178,3 @@ def _check_names(trainer: Any, config: HeedfulConfig, on: str, played: bool) -> 
             f"The filter uses the reward function {on!r}, which has the weight 0 in reward_weights, so every group "
             f"would be constant. Name it in HeedfulConfig(outcome={on!r}) and filter on='outcome', or give it a weight."
         )
-
-
-def _threads() -> int:
-    import torch
-
-    return torch.get_num_threads()

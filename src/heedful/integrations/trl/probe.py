@@ -40,7 +40,7 @@ class Probe:
     """
 
     def __init__(self, config: HeedfulConfig | None = None) -> None:
-        self.heedful = HeedfulConfig.of(config)
+        self.heedful = config or HeedfulConfig()
         self.__name__ = "heedful_probe"
         self.collapsed = False
         """An alarm named a collapse was raised in this run."""

@@ -6,20 +6,15 @@ The returned ids are the sampled ids, and nothing is tokenised twice. Task, memb
 from __future__ import annotations
 
 import copy
-import math
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from numbers import Integral, Real
 from typing import Any, Protocol
 
 import torch
 
-from heedful.boundary import MOST_EPISODES
 from heedful.boundary.foreign_text import encodable
-from heedful.boundary.limits import HOTTEST, refuse_outside
-from heedful.envs.common.contract import missing_from, task_of_seed, turns_of
-from heedful.envs.common.tasks import SEEDS_PER_TASK, SPLITS
-from heedful.guarded import in_short
+from heedful.envs.common.contract import task_of_seed, turns_of
+from heedful.envs.common.tasks import SEEDS_PER_TASK
 from heedful.integrations.trl.compatibility import PRIVATE_OF_ROLLOUTS, check
 from heedful.integrations.trl.pictures import PausedSight, kinds_of, pixels_of, sight_of
 from heedful.models.chat.calls import tools_of
@@ -28,7 +23,7 @@ from heedful.models.chat.replies import Tags
 from heedful.protocols import Environment, Policy
 from heedful.rollout.player import Player, first_observation, made
 from heedful.seeds import derive
-from heedful.types import Conversation, Image, Observation, Prompt, Reply, Span, Task, Trajectory
+from heedful.types import Conversation, Image, Observation, Reply, Span, Task, Trajectory
 
 FIELD = "heedful"
 """The field that passes an episode to reward functions."""
@@ -76,10 +71,6 @@ class EnvironmentRollouts:
         """
         import datasets
 
-        _refuse_unless_whole("tasks", tasks, 1, MOST_EPISODES)
-        _refuse_unless_whole("seed", seed)
-        if split not in SPLITS:
-            raise ValueError(f"split: expected one of {', '.join(SPLITS)}, found {split!r:.80}")
         found: dict[tuple[str, str], Task] = {}
         drawn: set[str] = set()
         draw, last = 0, SEEDS_PER_TASK
@@ -126,8 +117,6 @@ class EnvironmentRollouts:
         while live:
             self._refuse_late(live)
             replies = policy.respond([player.conversation for player in live])
-            if self._sampler is not None:
-                _refuse_odd(replies, _tokens_of(trainer), policy)
             for player, reply in zip(live, replies, strict=True):
                 player.advance(reply)
             live = [player for player in live if player.ending is None]
@@ -180,9 +169,7 @@ class EnvironmentRollouts:
     def _policy(self, trainer: Any) -> Policy:
         self._batches += 1
         if self._sampler is not None:
-            policy = self._sampler(trainer, self._batches - 1)
-            refuse_outside("temperature of the sampler's policy", getattr(policy, "temperature", None), 0, HOTTEST)
-            return policy
+            return self._sampler(trainer, self._batches - 1)
         return _Engine(trainer, self._rendered(trainer), self.tokens_per_turn, self._sight)
 
     def _rendered(self, trainer: Any) -> Renderer:
@@ -221,46 +208,9 @@ def to_trl_rollout_func(
 
     `tokens_per_turn`: maximum tokens of one reply. `chat_options`: variables of the chat template. `sampler`: makes a
     policy for each batch, for instance heedful's own batched sampler. Without one the trainer's engine samples, as TRL
-    is configured (`generate`, or vLLM in one process). Raises ValueError for an argument of another kind.
+    is configured (`generate`, or vLLM in one process).
     """
-    missing = missing_from(env)
-    if missing:
-        raise ValueError(f"env: expected an environment (`name`, `turns`, `task(seed)`, `episode()`), found {missing}.")
-    turns_of(env)
-    for name, given, kind in (("tags", tags, Tags), ("chat_options", chat_options, dict)):
-        if not isinstance(given, kind | None):
-            raise ValueError(f"{name}: expected a {kind.__name__}, found {given!r:.80}")
-    if sampler is not None and not callable(sampler):
-        raise ValueError(f"sampler: expected a function of the trainer and the batch, found {in_short(sampler)}")
-    _refuse_unless_whole("tokens_per_turn", tokens_per_turn, 1)
     return EnvironmentRollouts(env, tags or Tags(), tokens_per_turn, dict(chat_options or {}), sampler)
-
-
-def _tokens_of(trainer: Any) -> int:
-    return int(trainer.model.config.get_text_config(decoder=True).vocab_size)
-
-
-def _refuse_odd(replies: Sequence[Reply], tokens: int, policy: Policy) -> None:
-    """Raise ValueError for ids that the model does not have, and for log-probabilities that are no numbers."""
-    for reply in replies:
-        odd: list[object] = [
-            *(id for id in (*reply.prompt.ids, *reply.ids) if not (isinstance(id, Integral) and 0 <= id < tokens)),
-            *(logprob for logprob in reply.logprobs if not (isinstance(logprob, Real) and math.isfinite(logprob))),
-        ]
-        if odd or not isinstance(reply.text, str):
-            raise ValueError(
-                f"Expected from the policy {type(policy).__name__} of the sampler a text, ids from 0 to {tokens - 1:,} "
-                f"and finite log-probabilities, found {in_short(odd[0] if odd else reply.text)}. Correct respond()."
-            )
-
-
-def _refuse_unless_whole(name: str, given: object, least: int | None = None, most: int | None = None) -> None:
-    """Raise ValueError, a sentence, for what is no whole number within the bounds."""
-    low = [] if least is None else [f"at least {least:,}"]
-    high = [] if most is None else [f"at most {most:,}"]
-    if type(given) is not int or (least is not None and given < least) or (most is not None and given > most):
-        bounds = " of " + " and ".join(low + high) if low + high else ""
-        raise ValueError(f"{name}: expected a whole number{bounds}, found {given!r:.80}")
 
 
 def environment_reward(prompts: list[Any], completions: list[Any], **fields: Any) -> list[float | None]:
@@ -302,12 +252,6 @@ def _as_rows(played: Sequence[Trajectory], renderer: Renderer, sight: PausedSigh
         logprobs: list[float] = []
         for number, turn in enumerate(trajectory.turns):
             reply = turn.reply
-            if reply.prompt.restarts:
-                raise ValueError(
-                    f"Expected episodes with their full history, since TRL trains on one row per rollout, but the "
-                    f"context of turn {number + 1} of task {trajectory.task.id} restarts. Windows of history are for "
-                    "heedful's own loop (heedful train ENV --context.turns K)."
-                )
             glue = reply.prompt.ids if number else ()
             ids += glue + reply.ids
             mask += [0] * len(glue) + [1] * len(reply.ids)
@@ -339,11 +283,13 @@ class _Engine:
         self.version = int(trainer.state.global_step)
 
     def respond(self, conversations: Sequence[Conversation]) -> list[Reply]:
-        renderer, limit = self._renderer, self._window()
+        config = self._trainer.model.config.get_text_config(decoder=True)
+        renderer, limit = self._renderer, getattr(config, "max_position_embeddings", None) or 1 << 30
         prompts = [renderer.next_prompt(conversation) for conversation in conversations]
         contexts = [renderer.context_ids(conversation) for conversation in conversations]
         fits = [row for row, context in enumerate(contexts) if len(context) + self._most <= limit]
-        replies = [_unanswered(prompt) for prompt in prompts]
+        nothing = Span(0, 0)
+        replies = [Reply(prompt, (), "", (), (), nothing, nothing, closed=False, cut=True) for prompt in prompts]
         if not fits:
             return replies
         shown = [[image for message in conversations[row].messages for image in message.images] for row in fits]
@@ -372,10 +318,6 @@ class _Engine:
             )
         return ids, logprobs
 
-    def _window(self) -> int:
-        config = self._trainer.model.config.get_text_config(decoder=True)
-        return getattr(config, "max_position_embeddings", None) or 1 << 30
-
 
 @contextmanager
 def _at_most(trainer: Any, tokens: int) -> Iterator[None]:
@@ -390,11 +332,6 @@ def _at_most(trainer: Any, tokens: int) -> Iterator[None]:
         yield
     finally:
         setattr(owner, name, before)
-
-
-def _unanswered(prompt: Prompt) -> Reply:
-    nothing = Span(0, 0)
-    return Reply(prompt, (), "", (), (), nothing, nothing, closed=False, cut=True)
 
 
 __all__ = ["FIELD", "EnvironmentRollouts", "Sampler", "environment_reward", "to_trl_rollout_func"]

@@ -21,7 +21,6 @@ from heedful.algorithms.loss_scale import loss_scale_factor
 from heedful.diagnostics.cross_scores.thoughts import ThoughtTags
 from heedful.filters import KeepAll
 from heedful.integrations.trl import compatibility, removal
-from heedful.integrations.trl.advantages import advantages_over
 from heedful.integrations.trl.callback import Bridge
 from heedful.integrations.trl.observer import claim_record, observer_of
 from heedful.integrations.trl.pictures import kinds_of, pictures_in, pixels_of
@@ -31,7 +30,6 @@ from heedful.integrations.trl.settings import HeedfulConfig
 from heedful.integrations.watching.completions import Completion, in_groups
 from heedful.integrations.watching.observer import Observer, Seen
 from heedful.integrations.watching.record import Record
-from heedful.integrations.watching.weights import check_weights
 from heedful.protocols import Filter
 from heedful.types import Verdict
 
@@ -59,7 +57,7 @@ class HeedfulGRPOTrainer(GRPOTrainer):
     def __init__(self, *args: Any, heedful: HeedfulConfig | None = None, **kwargs: Any) -> None:
         # The arguments of TRL's constructor are passed on unchanged, because they change with its releases.
         compatibility.check(compatibility.PRIVATE)
-        self.heedful = HeedfulConfig.of(heedful)
+        self.heedful = heedful or HeedfulConfig()
         super().__init__(*args, **kwargs)
         compatibility.check_attributes(self)
         self._filter = self._chosen_filter()
@@ -217,7 +215,6 @@ class HeedfulGRPOTrainer(GRPOTrainer):
         return found or seen
 
     def _filtered(self, batch: dict[str, Any], verdicts: Sequence[Verdict]) -> dict[str, Any]:
-        check_weights("TRL", self._filter, verdicts)
         kept_P = [verdict.kept for verdict in verdicts]
         if all(kept_P):
             batch[removal.KEPT] = batch["completion_mask"].new_ones(len(batch["completion_mask"]), dtype=torch.bool)
@@ -242,7 +239,7 @@ class HeedfulGRPOTrainer(GRPOTrainer):
         if not over_batch or not any(kept_B):
             return advantages_B
         assert self._rewards_BF is not None
-        found = advantages_over(
+        found = removal.advantages_over(
             self._rewards_BF,
             self.reward_weights.to(self._rewards_BF.device),
             self.num_generations,

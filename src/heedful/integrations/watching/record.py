@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 import logging
-import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from itertools import chain, count
@@ -18,15 +17,12 @@ from typing import Any
 from heedful.boundary.jsontext import read_json
 from heedful.measuring.diagnostician import Diagnosis
 from heedful.storage import RunFolder, claim_folder, describe_environment, held, write_rollouts, write_whole
-from heedful.storage.measurements import MOST_STEP
 from heedful.types import Group, Verdict
 
 _LOG = logging.getLogger("heedful")
 
 FOLDER = "heedful"
 """The folder with the record of a run, in the trainer's output folder. A second run there is `heedful-2`."""
-
-_RECORD = re.compile(rf"{FOLDER}(-[1-9][0-9]{{0,8}})?")
 
 STATE = "heedful.json"
 """File in a checkpoint of the trainer with the state of the measurements."""
@@ -98,13 +94,7 @@ def load_state(checkpoint: Path) -> Mapping[str, Any] | None:
         return None
     with reading_state(checkpoint):
         state = read_json(path)
-        generation, folder = state["generation"], state["folder"]
-        if isinstance(generation, bool) or not isinstance(generation, int) or not 0 <= generation <= MOST_STEP:
-            raise ValueError(f"the generation {str(generation)[:60]!r}, which is no number of batches")
-        # The later batches of that folder are deleted. A checkpoint may come from others.
-        if folder is not None and not (isinstance(folder, str) and _RECORD.fullmatch(folder)):
-            raise ValueError(f"the folder {str(folder)[:60]!r}, which is no name of a record")
-        return {"generation": generation, "folder": folder, "diagnostics": state["diagnostics"]}
+        return {name: state[name] for name in ("generation", "folder", "diagnostics")}
 
 
 @contextmanager
