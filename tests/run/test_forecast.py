@@ -4,23 +4,21 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
 pytest.importorskip("torch")
 
-import tiny_models
 from heedful.envs.toys.echo import Echo
 from heedful.measuring.diagnostics_config import DiagnosticsConfig
 from heedful.policies.sampling import Sampling
 from heedful.run.config import EvaluationConfig, GradientsConfig, TrainConfig
 from heedful.run.forecast import (
-    ModelShape,
     StepTokens,
     estimate,
     memory_of_step,
     sentence_after,
-    shape_of,
     time_left,
     tokens_of_step,
 )
@@ -59,17 +57,25 @@ def test_measurements_cost_what_they_need_or_the_share_if_that_is_less() -> None
     assert tokens_of_step(replace(SMALL, diagnostics=tight), 5).diagnose == round(0.05 * (34 + 132))
 
 
+def model_of(bytes_each: int) -> SimpleNamespace:
+    """100 weights of so many bytes in 2 layers of width 3, whose keys and values hold 2 numbers, and 10 tokens."""
+    sizes = {"hidden_size": 3, "num_hidden_layers": 2, "num_attention_heads": 1, "head_dim": 2, "vocab_size": 10}
+    shape = SimpleNamespace(**sizes, num_key_value_heads=None)
+    weight = SimpleNamespace(numel=lambda: 100, element_size=lambda: bytes_each, requires_grad=True)
+    config = SimpleNamespace(get_text_config=lambda decoder: shape)
+    return SimpleNamespace(config=config, parameters=lambda: [weight])
+
+
 def test_the_memory_of_a_step_is_what_stays_and_the_larger_of_update_and_cache() -> None:
-    shape = ModelShape(100, 100, 4, layers=2, hidden=3, key_values=2, vocabulary=10)
+    whole, half = model_of(4), model_of(2)
     # Weights and two moments; then gradients, 3 blocks of 4 x 10 logits, and 17 values per state of 4 tokens.
     update = 400 + 3 * 4 * 10 * 4 + 4 * 3 * 4 * 2 * 17
-    assert memory_of_step(shape, SMALL, 5, reference=False, critic=False) == 400 + 800 + update
-    assert memory_of_step(shape, SMALL, 5, reference=True, critic=False) == 800 + 800 + update
+    assert memory_of_step(whole, SMALL, 5, reference=False, critic=False) == 400 + 800 + update
+    assert memory_of_step(whole, SMALL, 5, reference=True, critic=False) == 800 + 800 + update
     # With long replies the cache is larger: 4 conversations of 5 + 2 x 100 tokens, keys and values of 2 layers.
     long = replace(SMALL, sampling=Sampling(tokens_per_turn=100))
-    assert memory_of_step(shape, long, 5, reference=False, critic=False) == 400 + 800 + 4 * 205 * 2 * 2 * 2 * 4
+    assert memory_of_step(whole, long, 5, reference=False, critic=False) == 400 + 800 + 4 * 205 * 2 * 2 * 2 * 4
     # In half precision the optimizer keeps float32 copies and sums float32 gradients.
-    half = replace(shape, bytes_each=2)
     held = 200 + 3 * 400 + 400 + 3 * 4 * 10 * 4 + 4 * 3 * 2 * 2 * 17
     assert memory_of_step(half, SMALL, 5, reference=False, critic=False) == held
     recomputed = replace(SMALL, gradient_checkpointing=True)
@@ -100,13 +106,6 @@ def test_the_time_left_of_a_run_that_never_ends_costs_no_time() -> None:
 def test_the_line_after_the_first_step_names_its_stages_and_the_time_left() -> None:
     said = sentence_after(SMALL, 0, {"collect": 20.0, "update": 9.0, "store": 0.1})
     assert said == "Step 1 took 29s (collect 20s, update 9.0s). About 4m51s left for 10 steps."
-
-
-def test_the_shape_of_a_model_is_read_off_its_weights() -> None:
-    model = tiny_models.narrow(20, num_key_value_heads=1)
-    shape = shape_of(model)
-    assert shape.parameters == sum(weight.numel() for weight in model.parameters()) == shape.trained
-    assert (shape.bytes_each, shape.layers, shape.hidden, shape.key_values, shape.vocabulary) == (8, 2, 16, 8, 20)
 
 
 def test_a_run_says_once_what_a_step_costs_and_once_how_long_is_left(echo_run: TrainConfig, tmp_path: Path) -> None:

@@ -3,15 +3,25 @@
 from __future__ import annotations
 
 import shlex
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Annotated
 
 from heedful.boundary import CommandLine, Positional, Shown, to_json
 from heedful.console import SafeConsole
 from heedful.models.cache import SMOLLM2
-from heedful.run.evaluation.held_out import write_numbers
-from heedful.run.grow import grow_model, grow_settings
-from heedful.run.terminal import growth_table
+from heedful.run.evaluation.evaluate import EvaluateSettings, evaluate_subject, settings_of
+from heedful.run.evaluation.held_out import refuse_numbers, write_numbers
+from heedful.run.evaluation.subjects import Subject, with_settings
+from heedful.run.presets import preset
+from heedful.run.terminal import GrowthBar, growth_table
+from heedful.seedlings.recipe import WarmStart
+from heedful.training.lora_config import LoraConfig
+
+STEPS = 60
+"""Steps of a warm start where the preset has none."""
+
+TASKS = 48
+"""Held-out tasks of the evaluations before and after."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,23 +47,81 @@ class GrowWords:
     """Leave out the measurement of the untouched model."""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GrowSettings(EvaluateSettings):
+    """Settings of a warm start and of the evaluations before and after it."""
+
+    warm_start: WarmStart
+    """Learning from the environment's demonstrations."""
+    lora: LoraConfig
+    """LoRA of the warm start, short for --warm-start.lora."""
+
+    def __post_init__(self) -> None:
+        if self.lora.rank and self.warm_start.lora.rank and self.lora != self.warm_start.lora:
+            raise ValueError(
+                f"Expected one LoRA for the warm start, found --lora.rank {self.lora.rank} and another one of "
+                f"--warm-start.lora.rank {self.warm_start.lora.rank}. Leave one of them out."
+            )
+
+    @property
+    def recipe(self) -> WarmStart:
+        """The warm start with the LoRA that was asked for."""
+        return replace(self.warm_start, lora=self.lora) if self.lora.rank else self.warm_start
+
+
 def main(argv: list[str]) -> int:
     line = CommandLine(GrowWords, argv, "heedful grow")
     words = line.words
-    defaults = grow_settings(words.env, words.model)
-    settings = line.settings(type(defaults), defaults)
+    settings = line.settings(GrowSettings, _defaults(words.env, words.model))
+
+    import torch
+
+    from heedful.models.load import pick_device
+    from heedful.run.parts import beginner_of
+    from heedful.seedlings.warm_start import warm_started
+
+    refuse_numbers(settings.json)
     console = SafeConsole()
-    grown = grow_model(words.env, words.model, settings, not words.only_after, console)
+    plain = replace(preset(words.env, words.model), warm_start=WarmStart())
+    untouched = with_settings(Subject(words.model, plain), settings)
+    before = None
+    if not words.only_after:
+        console.print("Before the warm start", style="bold")
+        before = evaluate_subject(untouched, settings, console)
+    config = untouched.config
+    torch.set_num_threads(config.threads)
+    with GrowthBar(console) as bar:
+        folder = warm_started(settings.recipe, beginner_of(config, pick_device(config.device)), bar)
+    console.print("After the warm start", style="bold")
+    grown = replace(untouched, config=replace(config, model=str(folder)))
+    after = evaluate_subject(grown, settings, console)
     console.print(f"{settings.env.name}, {settings.tasks} tasks of {settings.split}", style="bold")
-    console.print(growth_table(grown.before.metrics if grown.before else (), grown.after.metrics))
-    console.print(f"model folder: {grown.folder}", soft_wrap=True)
+    console.print(growth_table(before.metrics if before else (), after.metrics))
+    console.print(f"model folder: {folder}", soft_wrap=True)
     if settings.json is not None:
         about = {
             "subject": f"{words.model} after its warm start",
-            "model": str(grown.folder),
+            "model": str(folder),
             "settings": {name: value for name, value in to_json(settings).items() if name != "json"},
         }
-        write_numbers(settings.json, about, grown.after.metrics, grown.after.sequence)
-    train = shlex.join(["heedful", "train", words.env, "--model", str(grown.folder)])
+        write_numbers(settings.json, about, after.metrics, after.sequence)
+    train = shlex.join(["heedful", "train", words.env, "--model", str(folder)])
     console.print(f"train it: {train}", soft_wrap=True)
     return 0
+
+
+def _defaults(environment: str, model: str) -> GrowSettings:
+    """The settings of the preset of this environment for this model.
+
+    Raises ValueError for a model that is not loaded, and for an unknown environment.
+    """
+    if model == "seedling":
+        raise ValueError(
+            "`heedful grow` gives a loaded model its warm start, found --model seedling. A seedling is grown when it "
+            f"is first used: heedful eval {environment}. Name a model, such as --model smollm2."
+        )
+    config = preset(environment, model)
+    evaluation = settings_of(Subject(model, config))
+    shared = {name: getattr(evaluation, name) for name in EvaluateSettings.__dataclass_fields__}
+    recipe = config.warm_start if config.warm_start.steps else replace(config.warm_start, steps=STEPS)
+    return GrowSettings(**shared | {"tasks": TASKS, "samples": 1, "warm_start": recipe, "lora": LoraConfig()})

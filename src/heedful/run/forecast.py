@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 from heedful.envs.common.contract import turns_of
 from heedful.measuring.budget import PASSES_OF_UPDATE, steps_paid_for
@@ -17,8 +17,6 @@ from heedful.run.config import TrainConfig
 from heedful.run.terminal import duration
 
 if TYPE_CHECKING:
-    from transformers import PreTrainedModel
-
     from heedful.protocols import Environment
     from heedful.run.parts import Parts
 
@@ -27,21 +25,6 @@ VALUES_PER_STATE = 17
 Korthikanti et al. 2022, equation 1, without the attention scores, which fused attention does not keep."""
 LOGIT_BLOCKS = 3
 """Logits, their log softmax and its gradient, in float32."""
-
-
-@dataclass(frozen=True, slots=True)
-class ModelShape:
-    """The sizes of a model that decide its memory."""
-
-    parameters: int
-    trained: int
-    bytes_each: int
-    """Bytes of a weight."""
-    layers: int
-    hidden: int
-    key_values: int
-    """Numbers of a key (or a value) of one token in one layer."""
-    vocabulary: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +52,7 @@ def estimate(config: TrainConfig, parts: Parts, env: Environment) -> str:
     if parts.learner.sharded is None:
         reference = (config.algorithm.kl > 0 or config.gradients.every > 0) and parts.adapters is None
         critic = parts.learner.critic is not None and config.critic.kind == "model"
-        memory = memory_of_step(shape_of(parts.model), config, prompt, reference=reference, critic=critic)
+        memory = memory_of_step(parts.model, config, prompt, reference=reference, critic=critic)
         found.append(f"{size(memory)} of memory at the peak")
     step = parts.version + 1
     if not found:
@@ -86,23 +69,6 @@ def _first_prompt(config: TrainConfig, parts: Parts, env: Environment) -> Sequen
     player = Player(made(env.episode), parts.tasks.next(1)[0], 0, turns_of(env), config.context)
     parts.tasks.cursor = cursor
     return parts.renderer.context_ids(player.conversation) if player.ending is None else ()
-
-
-def shape_of(model: PreTrainedModel) -> ModelShape:
-    """The sizes of a model that decide its memory."""
-    config: Any = model.config.get_text_config(decoder=True)
-    heads = int(config.num_attention_heads)
-    head = getattr(config, "head_dim", None) or config.hidden_size // heads
-    weights = list(cast(Any, model).parameters())
-    return ModelShape(
-        parameters=sum(weight.numel() for weight in weights),
-        trained=sum(weight.numel() for weight in weights if weight.requires_grad),
-        bytes_each=max((weight.element_size() for weight in weights), default=4),
-        layers=int(config.num_hidden_layers),
-        hidden=int(config.hidden_size),
-        key_values=int(getattr(config, "num_key_value_heads", None) or heads) * int(head),
-        vocabulary=int(config.vocab_size),
-    )
 
 
 def tokens_of_step(config: TrainConfig, prompt: int, shown: int = 0) -> StepTokens:
@@ -135,26 +101,32 @@ def _diagnosis(config: TrainConfig, prompt: int, others: int) -> float:
     return needed if asked.share is None else min(needed, asked.share * others)
 
 
-def memory_of_step(shape: ModelShape, config: TrainConfig, prompt: int, *, reference: bool, critic: bool) -> int:
+def memory_of_step(model: Any, config: TrainConfig, prompt: int, *, reference: bool, critic: bool) -> int:
     """Bytes at the peak of a step in one process: what stays, and the larger one of update and KV cache.
 
     Weights, the reference, AdamW's two moments and, for weights in half precision, their float32 copies stay. The
     update adds gradients, the logits of one micro-batch and its activations. Collecting adds the KV cache of all
     conversations. `critic`: it has a copy of the model.
     """
-    half = shape.bytes_each < 4
-    wide = max(4, shape.bytes_each)
-    stays = shape.parameters * shape.bytes_each * (1 + reference) + shape.trained * wide * (3 if half else 2)
-    gradients = shape.trained * wide
+    shape = model.config.get_text_config(decoder=True)
+    weights = list(model.parameters())
+    each = max(weight.element_size() for weight in weights)
+    parameters = sum(weight.numel() for weight in weights)
+    trained = sum(weight.numel() for weight in weights if weight.requires_grad)
+    head = getattr(shape, "head_dim", None) or shape.hidden_size // shape.num_attention_heads
+    key_values = (getattr(shape, "num_key_value_heads", None) or shape.num_attention_heads) * head
+    half, wide = each < 4, max(4, each)
+    stays = parameters * each * (1 + reference) + trained * wide * (3 if half else 2)
+    gradients = trained * wide
     if critic:
-        stays, gradients = stays + shape.parameters * 4 * 3, gradients + shape.parameters * 4
-    tokens = config.micro_batch_tokens
-    states = tokens * shape.hidden * shape.bytes_each
-    kept = VALUES_PER_STATE * shape.layers
-    activations = states * (shape.layers + VALUES_PER_STATE if config.gradient_checkpointing else kept)
-    logits = LOGIT_BLOCKS * tokens * shape.vocabulary * 4
+        stays, gradients = stays + parameters * 4 * 3, gradients + parameters * 4
+    layers, tokens = shape.num_hidden_layers, config.micro_batch_tokens
+    states = tokens * shape.hidden_size * each
+    kept = VALUES_PER_STATE * layers
+    activations = states * (layers + VALUES_PER_STATE if config.gradient_checkpointing else kept)
+    logits = LOGIT_BLOCKS * tokens * shape.vocab_size * 4
     context = prompt + turns_of(config.env) * config.sampling.tokens_per_turn
-    cached = config.groups * config.group_size * context * shape.layers * 2 * shape.key_values * shape.bytes_each
+    cached = config.groups * config.group_size * context * layers * 2 * key_values * each
     return stays + max(gradients + activations + logits, cached)
 
 

@@ -18,7 +18,6 @@ from itertools import count
 from pathlib import Path
 
 from heedful.boundary.jsontext import read_json
-from heedful.boundary.open_files import refuse_other_bytes
 from heedful.storage.files import claim_folder, write_whole
 from heedful.storage.locks import LOCK
 
@@ -49,7 +48,6 @@ class RunFolder:
     @classmethod
     def create(cls, root: Path | str, environment: str, algorithm: str, seed: int) -> RunFolder:
         """Claim `<root>/<environment>-<algorithm>-s<seed>-<n>` with the first free n from 1. Process-safe."""
-        refuse_other_bytes(Path(root))
         path = claim_folder(Path(root) / f"{environment}-{algorithm}-s{seed}-{number}" for number in count(1))
         return cls(path, path.stat())
 
@@ -58,11 +56,9 @@ class RunFolder:
         """Use the folder `out` that the user named.
 
         Raises:
-            ValueError: it is a file, or it is not empty without a resume, or a resume finds no run in it. Or its path
-                has bytes that are no letters.
+            ValueError: it is a file, or it is not empty without a resume, or a resume finds no run in it.
         """
         path = Path(out)
-        refuse_other_bytes(path)
         if path.exists() and not path.is_dir():
             advice = _advice(path) if resume else "Give another --out."
             raise ValueError(f"Expected a folder for the run at {path}, found a file. {advice}")
@@ -151,12 +147,6 @@ class RunFolder:
         """The steps whose training rollouts are stored, ascending."""
         return self._steps("rollouts", r"step_(\d+)\.parquet")
 
-    def rollout_kinds(self, step: int) -> list[str]:
-        """Of which kinds the rollouts of a step are stored: empty = training, or the name of an evaluation."""
-        files = sorted((self.path / "rollouts").glob(f"{_step_name(step)}*.parquet"))
-        names = [file.name.removeprefix(_step_name(step)).removesuffix(".parquet") for file in files]
-        return [name.removeprefix("_") for name in names if not name or name[0] == "_"]
-
     def score_steps(self) -> list[int]:
         """The steps whose cross-scores are stored, ascending."""
         return self._steps("scores", r"step_(\d+)\.npz")
@@ -171,30 +161,25 @@ class RunFolder:
         names = (re.fullmatch(pattern, entry.name) for entry in parent.iterdir()) if parent.is_dir() else ()
         return sorted(int(name[1]) for name in names if name and _step_name(int(name[1])) == f"step_{name[1]}")
 
-    def truncate_after(self, step: int) -> list[str]:
+    def truncate_after(self, step: int) -> None:
         """Remove everything later than `step`: rollouts, cross-scores, measurements and the report.
 
         The remaining lines of `metrics.jsonl` keep their bytes. An incomplete last line is removed. Checkpoints stay.
-
-        Returns:
-            One phrase per removed item, for the user.
         """
+        later = [
+            entry
+            for folder in ("rollouts", "scores")
+            for entry in (self.path / folder).glob("step_*")
+            if (name := _STEP_FILE.fullmatch(entry.name)) and int(name[1]) > step
+        ]
+        for entry in later:
+            entry.unlink()
         lines = self.metrics.read_bytes().splitlines(keepends=True) if self.metrics.exists() else []
         kept = [line for line in lines if line.endswith(b"\n") and json.loads(line)["step"] <= step]
-        removed = []
-        for folder in ("rollouts", "scores"):
-            for entry in sorted((self.path / folder).glob("step_*")):
-                name = _STEP_FILE.fullmatch(entry.name)
-                if name and int(name[1]) > step:
-                    entry.unlink()
-                    removed.append(f"{folder}/{entry.name}")
         if len(kept) < len(lines):
             write_whole(self.metrics, b"".join(kept))
-            removed.append(f"{len(lines) - len(kept)} lines of {self.metrics.name}")
-        if removed and self.report.exists():
-            self.report.unlink()
-            removed.append(self.report.name)
-        return removed
+        if later or len(kept) < len(lines):
+            self.report.unlink(missing_ok=True)
 
 
 def is_run(path: Path) -> bool:

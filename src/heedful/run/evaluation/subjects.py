@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from heedful.boundary import trust_flags
-from heedful.boundary.open_files import refuse_other_bytes
 from heedful.policies import OpenPolicySource, Sampling, Weights, open_with
 from heedful.protocols import Policy
 from heedful.rollout.context import Context
@@ -138,7 +137,6 @@ def _environments() -> str:
 
 def choose_checkpoint(folder: RunFolder, config: TrainConfig, choice: str) -> tuple[int, tuple[str, ...]]:
     """The step of a run's checkpoint named `last`, `best` or by its number, and notes about the choice."""
-    refuse_other_bytes(folder.path)
     steps = folder.checkpoint_steps()
     if not steps and folder.report.exists():
         raise ValueError(
