@@ -182,10 +182,10 @@ def test_a_damaged_or_foreign_file_is_named_with_a_way_out(tmp_path: Path) -> No
     write_rollouts(path, 0, "train", [group()], [KEPT])
     whole = path.read_bytes()
     path.write_bytes(whole[: len(whole) // 2])
-    with pytest.raises(ValueError, match=r"cannot be read.*restore it from a copy"):
+    with pytest.raises(ValueError, match=r"restore it from a copy"):
         read_rollouts(path)
     pyarrow.parquet.write_table(pyarrow.table({"prompt": ["a"], "step": [1]}), path)
-    with pytest.raises(ValueError, match=r"none named schema_version, split.*has to be converted"):
+    with pytest.raises(ValueError, match=r"none named 'schema_version'"):
         read_rollouts(path)
 
 
@@ -213,7 +213,7 @@ def test_a_file_of_another_version_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "r.parquet"
     write_rollouts(path, 0, "train", [group()], [KEPT])
     _rewritten(path, "schema_version", [1, 2, 1])
-    with pytest.raises(ValueError, match=r"schema_version 1 .* found 2"):
+    with pytest.raises(ValueError, match="found schema_version 2, which another version of heedful reads"):
         read_rollouts(path)
 
 

@@ -74,12 +74,9 @@ def write_whole(path: Path | str, content: bytes | str) -> None:
 
     A symbolic link at `path` is replaced. Its target stays as it is.
 
-    Raises:
-        ValueError: a folder, a pipe or a device is at `path`.
-        DiskFull: there was no room. The temporary file is removed and the old file at `path` is unchanged.
+    Raises DiskFull where there was no room. The temporary file is removed and the old file at `path` is unchanged.
     """
     path = Path(path)
-    _refuse_no_file(path, "Remove it to write there")
     path.parent.mkdir(parents=True, exist_ok=True)
     partial = path.with_name(f".{path.name}.{os.getpid()}.part")  # two commands may write a page at the same time
     # Names of files may hold bytes that are no UTF-8. JSON reads their escapes back as they were.
@@ -103,7 +100,8 @@ def write_whole(path: Path | str, content: bytes | str) -> None:
 
 def refuse_unwritable(path: Path) -> None:
     """Raise now what `write_whole` would raise for `path` after a long measurement, which would be lost."""
-    _refuse_no_file(path, "Remove it to write there")
+    if path.is_dir():
+        raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
     path.parent.mkdir(parents=True, exist_ok=True)
     try:
         with tempfile.TemporaryFile(dir=path.parent):
@@ -118,9 +116,10 @@ def refuse_typed(path: Path, beginning: bytes) -> None:
     `beginning`: how all files of this kind begin. A mistyped name would replace a file of a run, and a link such as
     /dev/stdout would itself become the file. An empty file may be replaced.
     """
-    if path.is_symlink():
-        raise ValueError(f"Expected a file, or nothing, at {path}, found a symbolic link. Give another name.")
-    _refuse_no_file(path, "Give another name")
+    if path.is_symlink() or (path.exists() and not path.is_file()):
+        raise ValueError(
+            f"Expected a file, or nothing, at {path}, found a folder, a link, a pipe or a device. Give another name."
+        )
     refuse_unwritable(path)
     if path.exists():
         with path.open("rb") as stream:
@@ -130,13 +129,6 @@ def refuse_typed(path: Path, beginning: bytes) -> None:
                 f"Expected nothing, or a file that the same command wrote earlier, at {path}, found another file. "
                 f"Give another name, or remove it."
             )
-
-
-def _refuse_no_file(path: Path, remedy: str) -> None:
-    """A rename would replace a pipe or a device, even /dev/null."""
-    if path.exists() and not path.is_file() and not path.is_symlink():
-        found = "a folder" if path.is_dir() else "a pipe or a device"
-        raise ValueError(f"Expected a file, or nothing, at {path}, found {found}. {remedy}.")
 
 
 def claim_folder(candidates: Iterable[Path]) -> Path:

@@ -215,35 +215,21 @@ def read_rollouts(path: Path | str, replies: bool = True) -> Rollouts:
             schema = pyarrow.schema([field for field in schema if field.name in names])
             table = opened.read(columns=schema.names).select(schema.names).cast(schema)
             of_file = opened.schema_arrow.metadata or {}
-    except (OSError, pyarrow.ArrowException) as error:
-        raise ValueError(
-            f"Expected a rollout file (parquet) at {path}, found one that cannot be read: {error}. "
-            "Delete it, or restore it from a copy. The other steps of the run do not need it."
-        ) from error
-    missing = [name for name in wanted if name not in table.column_names and name not in _ADDED]
-    if missing:
-        raise ValueError(
-            f"Expected the columns of docs/formats.md in {path}, found none named {', '.join(missing)}. "
-            "A foreign log has to be converted to this format first."
-        )
-    absent = _ADDED if replies else _OF_THE_REPLY
-    rows = [{**absent, **row} for row in table.to_pylist()]
-    versions = {row["schema_version"] for row in rows} - {SCHEMA_VERSION}
-    if versions:
-        raise ValueError(
-            f"Expected schema_version {SCHEMA_VERSION} in {path}, found {min(versions)}. "
-            "Read it with the version of heedful that wrote it."
-        )
-    try:
+        absent = _ADDED if replies else _OF_THE_REPLY
+        rows = [{**absent, **row} for row in table.to_pylist()]
+        versions = {row["schema_version"] for row in rows} - {SCHEMA_VERSION}
+        if versions:
+            raise ValueError(f"schema_version {min(versions)}, which another version of heedful reads")
         if replies:
             _find_pictures(rows)
         step = int(of_file[b"heedful.step"])
         split, environment = (of_file[key].decode() for key in (b"heedful.split", b"heedful.environment"))
         pairs = [_group(list(of_group)) for _, of_group in itertools.groupby(rows, key=lambda row: row["group"])]
-    except (KeyError, TypeError, ValueError) as error:
+    except (OSError, pyarrow.ArrowException, KeyError, TypeError, ValueError) as error:
+        found = f"none named {error}" if isinstance(error, KeyError) else error
         raise ValueError(
-            f"Expected rows as docs/formats.md describes them in {path}, found {type(error).__name__}: {error}. "
-            "Write rollout files with heedful.storage.write_rollouts only."
+            f"Expected a rollout file with the columns of docs/formats.md at {path}, found {found}. Delete it, or "
+            "restore it from a copy. The other steps of the run do not need it."
         ) from error
     verdicts = tuple(verdict for _, verdict in pairs if verdict)
     filtered = of_file[b"heedful.filtered"] == b"True"
