@@ -1,6 +1,6 @@
 """What an index of passages costs: CPU seconds to build, bytes on disk, memory and milliseconds when searched.
 
-    python benchmarks/search_index.py                       # 10^5 by both engines, 10^6 by tantivy
+    python benchmarks/search_index.py                       # 10^5 and 10^6 passages
     python benchmarks/search_index.py --sizes 10000 --out /tmp/search_index
 
 Passages have 100 words of a Zipf vocabulary of 200,000. A query is one rare and four ordinary words of a passage. Each
@@ -62,11 +62,11 @@ def cpu() -> float:
     return used.ru_utime + used.ru_stime
 
 
-def build(corpus: Path, out: Path, engine: str) -> dict[str, object]:
+def build(corpus: Path, out: Path) -> dict[str, object]:
     from heedful_envs.search_qa.index_command import index_file
 
     began, used = time.perf_counter(), cpu()
-    folder = index_file(corpus, out, engine)  # type: ignore[arg-type]
+    folder = index_file(corpus, out)
     sizes = {path: path.stat().st_size for path in folder.rglob("*") if path.is_file()}
     return {
         "folder": str(folder),
@@ -88,7 +88,7 @@ def search(folder: Path) -> dict[str, object]:
     times, cpus, found = [], [], 0
     for _ in range(QUERIES):
         place = rng.randrange(len(index))
-        words = index._passages[place].text.split()
+        words = index.passage(place).text.split()
         words.sort(key=lambda word: int(word[1:]))
         query = " ".join([words[-1], *rng.sample(words[: WORDS // 2], 4)])
         began, used = time.perf_counter(), cpu()
@@ -118,24 +118,20 @@ def elsewhere(*words: str) -> dict[str, object]:
 
 
 def measure(sizes: list[int], out: Path) -> None:
-    """Measure each size by each engine, and write the results so far after each."""
-    import tantivy
-
+    """Measure each size, and write the results so far after each."""
     versions = {"python": sys.version.split()[0], "numpy": np.__version__}
-    versions["tantivy"] = tantivy.__version__.split()[1].rstrip(",")
     rows: list[dict[str, object]] = []
     result = {"cores": os.cpu_count(), "versions": versions, "queries": QUERIES, "results": RESULTS, "rows": rows}
     with tempfile.TemporaryDirectory(prefix="search_index_") as place:
         for size in sizes:
             corpus = Path(place, f"corpus_{size}.jsonl")
             write(corpus, size)
-            for engine in ("tantivy", "numpy") if size <= 100_000 else ("tantivy",):
-                load = os.getloadavg()[0]
-                built = elsewhere("--build", str(corpus), place, engine)
-                searched = elsewhere("--search", str(built.pop("folder")))
-                rows.append({"engine": engine, "passages": size, "load": round(load, 1), **built, **searched})
-                out.with_suffix(".json").write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")
-                out.with_suffix(".md").write_text(page(result), encoding="utf-8")
+            load = os.getloadavg()[0]
+            built = elsewhere("--build", str(corpus), place)
+            searched = elsewhere("--search", str(built.pop("folder")))
+            rows.append({"passages": size, "load": round(load, 1), **built, **searched})
+            out.with_suffix(".json").write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")
+            out.with_suffix(".md").write_text(page(result), encoding="utf-8")
             corpus.unlink()
 
 
@@ -150,13 +146,13 @@ def page(result: dict[str, object]) -> str:
         f"and four ordinary words of a passage, for {result['results']} results. One run. Other programs ran",
         "on the machine (column load), so CPU seconds and sizes count, and wall times are upper bounds.",
         "",
-        "| engine | passages | load | build: CPU s (wall) | peak MB | disk MB (texts) | RSS MB: open, after (own) "
+        "| passages | load | build: CPU s (wall) | peak MB | disk MB (texts) | RSS MB: open, after (own) "
         "| query ms: CPU p50, wall p50 (p99) | source found |",
-        "|---|---|---|---|---|---|---|---|---|",
+        "|---|---|---|---|---|---|---|---|",
     ]
     for row in result["rows"]:  # type: ignore[attr-defined]
         lines.append(
-            f"| {row['engine']} | {row['passages']:,} | {row['load']} | {row['cpu_seconds']} ({row['wall_seconds']}) "
+            f"| {row['passages']:,} | {row['load']} | {row['cpu_seconds']} ({row['wall_seconds']}) "
             f"| {row['peak_mb']} | {row['disk_mb']} ({row['texts_mb']}) "
             f"| {row['rss_open_mb']}, {row['rss_after_mb']} ({row['own_after_mb']}) "
             f"| {row['cpu_p50_ms']}, {row['p50_ms']} ({row['p99_ms']}) | {row['source_found']:.0%} |"
@@ -172,11 +168,11 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--sizes", type=int, nargs="+", default=[100_000, 1_000_000])
     parser.add_argument("--out", type=Path, default=RESULTS_FOLDER / "search_index", help="without its ending")
-    parser.add_argument("--build", nargs=3, metavar=("CORPUS", "OUT", "ENGINE"))
+    parser.add_argument("--build", nargs=2, metavar=("CORPUS", "OUT"))
     parser.add_argument("--search", type=Path, metavar="FOLDER")
     given = parser.parse_args()
     if given.build:
-        print(json.dumps(build(Path(given.build[0]), Path(given.build[1]), given.build[2])))
+        print(json.dumps(build(Path(given.build[0]), Path(given.build[1]))))
     elif given.search:
         print(json.dumps(search(given.search)))
     else:

@@ -15,9 +15,9 @@ from pathlib import Path
 
 from heedful.boundary import in_home
 from heedful.envs.common import JsonLines, JsonList, ParquetRows, Rows, split_of
+from heedful_envs.filed import Filed
 from heedful_envs.search_qa.questions import (
     COLUMNS,
-    Faulty,
     FiledQuestion,
     different_passages,
     key_of,
@@ -25,80 +25,39 @@ from heedful_envs.search_qa.questions import (
     read_question,
 )
 from heedful_envs.search_qa.retrieval import Passage
-from heedful_envs.search_qa.retrieval.small import MOST_PASSAGES, SmallIndex
 
 FILE_KINDS = (".jsonl", ".json", ".parquet")
 
 LARGEST_SHARE = 0.1
 """Questions that hang together and are more than this share of a file belong to `train`."""
 
-_ROWS_NAMED = 5
-_HELD = 512
 
-
-class QuestionFile:
+class QuestionFile(Filed[FiledQuestion]):
     """The questions of a file. Raises ValueError for rows that are none, unless they are to be skipped."""
 
     def __init__(self, path: Path, skip_faulty: bool) -> None:
-        self.path = path
-        self._rows = rows_of(path)
-        self._good = array("L")
-        self._roots = array("Q")
+        rows = rows_of(path)
+        roots = array("Q")
         groups = _Groups()
-        faults: list[str] = []
-        faulty = 0
-        for number, row in enumerate(self._rows):
-            try:
-                question = read_question(row)
-            except Faulty as error:
-                faulty += 1
-                if len(faults) < _ROWS_NAMED:
-                    faults.append(f"{self._place(number)}: {error}")
-                continue
-            self._good.append(number)
-            own = key_of(f"question {question.asked}")
-            self._roots.append(own)
-            groups.join(own, map(passage_key, question.gold_passages))
-        more = f" and {faulty - len(faults)} more" if faulty > len(faults) else ""
-        if not self._good:
-            raise ValueError(f"search_qa: expected questions in {path}, found none. {'; '.join(faults)}{more}")
-        if faults and not skip_faulty:
-            raise ValueError(
-                f"search_qa: expected a question with its answer in every row, found {'; '.join(faults)}{more}. "
-                "Correct them, or leave such rows out with --env.skip-faulty true."
-            )
-        self.skipped = faulty
-        self._roots = array("Q", map(groups.root, self._roots))
+
+        def where(row: int) -> str:
+            return f"{path}:{rows.line(row)}" if isinstance(rows, JsonLines) else f"{path}, row {row + 1}"
+
+        def join(question: FiledQuestion) -> None:
+            roots.append(key_of(f"question {question.asked}"))
+            groups.join(roots[-1], map(passage_key, question.gold_passages))
+
+        super().__init__(
+            "search_qa", str(path), rows, read_question, "a question with its answer", skip_faulty, where, join
+        )
+        self._roots = array("Q", map(groups.root, roots))
         counted = Counter(self._roots)
         self._large = {root for root, count in counted.items() if count > 1 and count > LARGEST_SHARE * len(self)}
-        self._question = lru_cache(maxsize=_HELD)(self._read)
-
-    def __len__(self) -> int:
-        return len(self._good)
-
-    def __getitem__(self, number: int) -> FiledQuestion:
-        return self._question(number)
-
-    def __iter__(self) -> Iterator[FiledQuestion]:
-        return (self._read(number) for number in range(len(self)))
 
     def split(self, number: int) -> str:
         """The split of a question."""
         root = self._roots[number]
         return "train" if root in self._large else split_of(f"search_qa {root}")
-
-    def _read(self, number: int) -> FiledQuestion:
-        try:
-            return read_question(self._rows[self._good[number]])
-        except Faulty as error:
-            place = self._place(self._good[number])
-            raise ValueError(f"search_qa: {place} has changed since the file was opened: {error}.") from None
-
-    def _place(self, row: int) -> str:
-        """Where a row is, for people."""
-        if isinstance(self._rows, JsonLines):
-            return f"{self.path}:{self._rows.line(row)}"
-        return f"{self.path}, row {row + 1}"
 
 
 class _Groups:
@@ -148,24 +107,6 @@ def open_questions(path: str, skip_faulty: bool) -> QuestionFile:
 @lru_cache(maxsize=4)
 def _opened(path: Path, skip_faulty: bool, stamp: tuple[int, int]) -> QuestionFile:
     return QuestionFile(path, skip_faulty)
-
-
-def small_index(passages: Iterator[Passage], name: str) -> SmallIndex:
-    """An index in memory. Raises ValueError for more passages than it takes."""
-
-    def counted() -> Iterator[Passage]:
-        for number, passage in enumerate(passages):
-            if number == MOST_PASSAGES:
-                raise ValueError(
-                    f"search_qa: {name} has more than {MOST_PASSAGES:,} passages, too many for an index in memory. "
-                    "Build one on the disk with heedful index, and name its folder with --env.index."
-                )
-            yield passage
-
-    index = SmallIndex(counted())
-    if not len(index):
-        raise ValueError(f"search_qa: expected passages in {name}, found none. Name a corpus with --env.corpus FILE.")
-    return index
 
 
 def passages_with(questions: QuestionFile) -> Iterator[Passage]:

@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
+import hashlib
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
-from itertools import islice
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated
 
 from heedful.boundary import CommandLine, Positional, complain, in_home, tell
-from heedful_envs.search_qa.files import FILE_KINDS, QuestionFile, passages_with, rows_of
+from heedful_envs.search_qa.files import QuestionFile, passages_with
 from heedful_envs.search_qa.retrieval import Passage
-from heedful_envs.search_qa.retrieval.corpora import CORPUS_KINDS, digest_of, is_corpus_name, read_corpus, read_lines
-from heedful_envs.search_qa.retrieval.folder import Engine, IndexFolder, Source, build, open_built, open_index
-from heedful_envs.search_qa.retrieval.large import check_installed
+from heedful_envs.search_qa.retrieval.corpora import read_corpus, read_rows
+from heedful_envs.search_qa.retrieval.folder import Source, build, open_index
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,8 +38,6 @@ class IndexSettings:
 
     out: str = "indexes"
     """Folder under which the folder of the index is."""
-    engine: Literal["tantivy", "numpy"] = "tantivy"
-    """`tantivy`: any number of passages, with the extra `search`. `numpy`: up to 100,000, without any extra."""
     skip_faulty: bool = False
     """Questions: leave out the rows that hold no question."""
 
@@ -52,77 +49,33 @@ def main(argv: list[str]) -> int:
     path = in_home(line.words.corpus)
     if not path.is_file():
         raise ValueError(f"Expected a file of passages at {path}, found none.")
-    folder = index_file(path, in_home(settings.out), settings.engine, settings.skip_faulty)
+    folder = index_file(path, in_home(settings.out), settings.skip_faulty)
     tell(str(folder))
     return 0
 
 
-def index_file(path: Path, out: Path, engine: Engine, skip_faulty: bool = False) -> Path:
+def index_file(path: Path, out: Path, skip_faulty: bool = False) -> Path:
     """The folder of the index of a file's passages, built if it is not there."""
-    if engine == "tantivy":
-        check_installed()
-    state = _state(path)
-    source = Source(path.name, digest_of(path))
-    if (out / source.folder(engine)).exists():
-        _told(open_built(out / source.folder(engine)), "found")
-        return out / source.folder(engine)
+    with path.open("rb") as file:
+        source = Source(path.name, hashlib.file_digest(file, "sha256").hexdigest())
+    how = "found" if (out / source.folder).exists() else "built"
     began = time.perf_counter()
-
-    def progress(passages: int) -> None:
-        seconds = time.perf_counter() - began
-        complain(f"{passages:,} passages, {seconds:.0f} s")
-
-    passages = _of_unchanged(path, state, passages_of(path, skip_faulty))
-    folder = build(source, passages, out, engine, progress)
-    _told(open_index(folder), "built")
+    folder = build(source, passages_of(path, skip_faulty), out, lambda passages: _progress(passages, began))
+    complain(f"{how}: {len(open_index(folder)):,} passages of {path.name}")
     return folder
 
 
-def _state(path: Path) -> tuple[int, int, int]:
-    """What differs for a file that was replaced or written to."""
-    found = path.stat()
-    return found.st_ino, found.st_size, found.st_mtime_ns
-
-
-def _of_unchanged(path: Path, state: tuple[int, int, int], passages: Iterator[Passage]) -> Iterator[Passage]:
-    """The passages. Raises ValueError at their end if the file changed, since its hash is the index' name."""
-    yield from passages
-    if _state(path) != state:
-        raise ValueError(
-            f"Expected {path} to stay as it was, found that it changed while it was read. Build the index again when "
-            "nothing writes to it."
-        )
+def _progress(passages: int, began: float) -> None:
+    complain(f"{passages:,} passages, {time.perf_counter() - began:.0f} s")
 
 
 def passages_of(path: Path, skip_faulty: bool) -> Iterator[Passage]:
     """The passages of a corpus, or those that come with questions. The first row tells which."""
-    if _holds_questions(path):
+    if path.suffix == ".parquet" or _asks(path):
         return passages_with(QuestionFile(path, skip_faulty))
     return read_corpus(path)
 
 
-def _holds_questions(path: Path) -> bool:
-    if path.suffix == ".parquet":
-        return True
-    if not is_corpus_name(path):
-        kinds = ", ".join(dict.fromkeys((*CORPUS_KINDS, *FILE_KINDS)))
-        raise ValueError(f"Expected a file of passages or questions ({kinds}), found {path.name!r}.")
-    if path.suffix == ".gz":
-        return False
-    if path.suffix == ".json" and not _is_list_of_objects(path):
-        return False
-    if path.suffix == ".json":
-        first = next(islice(iter(rows_of(path)), 1), {})
-    else:  # the first line alone, however long the others are
-        _, first = next(read_lines(path), (0, {}))
+def _asks(path: Path) -> bool:
+    _, first = next(read_rows(path), (0, {}))
     return isinstance(first, dict) and "question" in first and ("context" in first or "paragraphs" in first)
-
-
-def _is_list_of_objects(path: Path) -> bool:
-    with path.open("rb") as file:
-        start = file.read(1 << 16).removeprefix(b"\xef\xbb\xbf").split()
-    return b"".join(start[:2]).startswith(b"[{")
-
-
-def _told(index: IndexFolder, how: str) -> None:
-    complain(f"{how}: {len(index):,} passages of {index.summary['corpus']['name']}, by {index.summary['engine']}")

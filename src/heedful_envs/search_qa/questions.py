@@ -22,7 +22,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from heedful.boundary import parse_json
-from heedful.envs.common import is_writable
+from heedful_envs.filed import Faulty, text_of
 from heedful_envs.search_qa.retrieval import Passage
 from heedful_envs.search_qa.scores import normalised
 
@@ -38,10 +38,6 @@ LONGEST = 100_000
 
 _ASKED = re.compile(r"Question:\s*", re.IGNORECASE)
 _HOPS = re.compile(r"(\d+)hop")
-
-
-class Faulty(ValueError):
-    """A row that is no question, as a clause."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,19 +62,10 @@ class FiledQuestion:
 
 
 def read_question(row: Mapping[str, Any]) -> FiledQuestion:
-    """The question of a row. Raises Faulty."""
-    try:
-        found = _read(row)
-    except Faulty:
-        raise
-    except KeyError as error:
-        raise Faulty(f"it lacks the column {error}") from None
-    except (TypeError, AttributeError, IndexError, ValueError) as error:
-        raise Faulty(f"its columns have another form ({type(error).__name__}: {error})") from None
+    """The question of a row. Raises Faulty, or what Python raises where columns have another form."""
+    found = _read(row)
     if not found.text.strip():
         raise Faulty("its question is empty")
-    if not all(map(is_writable, (found.text, found.source, *found.golds))):
-        raise Faulty("its question, answer or source holds half of a surrogate pair, which is no text")
     if not found.golds:
         raise Faulty("it has no right answer")
     length = len(found.text) + sum(map(len, found.golds))
@@ -92,9 +79,9 @@ def read_question(row: Mapping[str, Any]) -> FiledQuestion:
 
 def _read(row: Mapping[str, Any]) -> FiledQuestion:
     given = {name for name in COLUMNS if row.get(name) is not None}
-    source = row["data_source"] if isinstance(row.get("data_source"), str) else ""
+    source = text_of(row.get("data_source") or "")
     if {"question", "golden_answers"} <= given:
-        return FiledQuestion(_text(row["question"]), _texts(row["golden_answers"]), source or "flashrag", 0)
+        return FiledQuestion(text_of(row["question"]), _texts(row["golden_answers"]), source or "flashrag", 0)
     if {"question", "answer", "paragraphs"} <= given:
         return _musique(row, source)
     if {"question", "answer", "context"} <= given:
@@ -102,15 +89,15 @@ def _read(row: Mapping[str, Any]) -> FiledQuestion:
     if {"prompt", "reward_model"} <= given:
         return _search_r1(row, source)
     if {"question", "ground_truth"} <= given:
-        return FiledQuestion(_text(row["question"]), _texts(row["ground_truth"]), source or "ragen", 0)
+        return FiledQuestion(text_of(row["question"]), _texts(row["ground_truth"]), source or "ragen", 0)
     if {"question", "answer"} <= given:
-        return FiledQuestion(_text(row["question"]), _texts(row["answer"]), source or "file", 0)
+        return FiledQuestion(text_of(row["question"]), _texts(row["answer"]), source or "file", 0)
     raise Faulty(f"its columns ({', '.join(sorted(row)) or 'none'}) belong to no known form")
 
 
 def _search_r1(row: Mapping[str, Any], source: str) -> FiledQuestion:
     prompt = row["prompt"]
-    told = prompt if isinstance(prompt, str) else _text(prompt[-1]["content"])
+    told = prompt if isinstance(prompt, str) else text_of(prompt[-1]["content"])
     if not _ASKED.search(told):
         raise Faulty("its prompt has no `Question:`")
     truth = row["reward_model"]["ground_truth"]
@@ -122,31 +109,19 @@ def _search_r1(row: Mapping[str, Any], source: str) -> FiledQuestion:
 def _hotpot(row: Mapping[str, Any], source: str) -> FiledQuestion:
     context, facts = row["context"], row.get("supporting_facts") or []
     pairs = _pairs(context, "title", ("sentences", "content"))
-    passages = tuple(Passage("", _text(title), " ".join(map(_stripped, sentences))) for title, sentences in pairs)
+    passages = tuple(Passage("", text_of(title), " ".join(map(str.strip, sentences))) for title, sentences in pairs)
     titles = {title for title, _ in _pairs(facts, "title", ("sent_id",))}
     named = source or ("2wiki" if row.get("evidences") is not None else "hotpotqa")
     golds = tuple(each for each in passages if each.title in titles)
-    return FiledQuestion(_text(row["question"]), _texts(row["answer"]), named, len(titles), passages, golds)
+    return FiledQuestion(text_of(row["question"]), _texts(row["answer"]), named, len(titles), passages, golds)
 
 
 def _pairs(columns: Any, first: str, seconds: tuple[str, ...]) -> list[tuple[Any, Any]]:
     """Pairs that a file writes as lists of two, or as a column for each."""
-    if isinstance(columns, Mapping):
-        second = next((name for name in seconds if name in columns), None)
-        if second is None:
-            raise Faulty(f"its columns of {first} have none of {' and '.join(seconds)} beside them")
-        if not (_is_list(columns[first]) and _is_list(columns[second]) and len(columns[first]) == len(columns[second])):
-            raise Faulty(f"its columns {first} and {second} are not two lists of one length")
-        return list(zip(columns[first], columns[second], strict=True))
-    wrong = columns if not _is_list(columns) else [pair for pair in columns if not _is_list(pair) or len(pair) < 2]
-    if wrong:
-        found = str(wrong[:1] if _is_list(wrong) else wrong)
-        raise Faulty(f"pairs of a {first} and its {seconds[0]} were expected, and there is {found[:60]}")
-    return [(pair[0], pair[1]) for pair in columns]
-
-
-def _is_list(value: Any) -> bool:
-    return isinstance(value, list | tuple)
+    if not isinstance(columns, Mapping):
+        return [(pair[0], pair[1]) for pair in columns]
+    second = next((name for name in seconds if name in columns), seconds[0])
+    return list(zip(columns[first], columns[second], strict=True))
 
 
 def _musique(row: Mapping[str, Any], source: str) -> FiledQuestion:
@@ -154,33 +129,23 @@ def _musique(row: Mapping[str, Any], source: str) -> FiledQuestion:
         raise Faulty("it is marked as not answerable")
     passages, golds = [], []
     for each in row["paragraphs"]:
-        passage = Passage("", _text(each["title"]), _text(each["paragraph_text"]))
+        passage = Passage("", text_of(each["title"]), text_of(each["paragraph_text"]))
         passages.append(passage)
         if each.get("is_supporting"):
             golds.append(passage)
     hops = _HOPS.match(str(row.get("id", "")))
     answers = (*_texts(row["answer"]), *_texts(row.get("answer_aliases") or []))
     count = int(hops[1]) if hops else len(golds)
-    return FiledQuestion(_text(row["question"]), answers, source or "musique", count, tuple(passages), tuple(golds))
-
-
-def _text(value: Any) -> str:
-    if not isinstance(value, str):
-        raise Faulty(f"a text was expected, and there is {type(value).__name__}")
-    return value
-
-
-def _stripped(value: Any) -> str:
-    return _text(value).strip()
+    return FiledQuestion(text_of(row["question"]), answers, source or "musique", count, tuple(passages), tuple(golds))
 
 
 def _texts(value: Any) -> tuple[str, ...]:
     """One or several different right answers."""
     if isinstance(value, str):
-        return (value,)
-    if not isinstance(value, list | tuple) or not all(isinstance(each, str) for each in value):
+        return (text_of(value),)
+    if not isinstance(value, list | tuple):
         raise Faulty("its right answers are neither a text nor a list of texts")
-    return tuple(dict.fromkeys(value))
+    return tuple(dict.fromkeys(map(text_of, value)))
 
 
 def key_of(text: str) -> int:

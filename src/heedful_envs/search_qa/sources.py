@@ -4,20 +4,24 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import lru_cache
+from itertools import islice
 from pathlib import Path
 
 from heedful.boundary import in_home, refuse_seconds
 from heedful.envs.common import check_choice
 from heedful.policies.servers import read_key
-from heedful_envs.search_qa.files import FILE_KINDS, check_named, open_questions, passages_with, small_index
-from heedful_envs.search_qa.retrieval import Searcher
+from heedful_envs.search_qa.files import FILE_KINDS, check_named, open_questions, passages_with
+from heedful_envs.search_qa.retrieval import Searcher, SmallIndex
 from heedful_envs.search_qa.retrieval.corpora import CORPUS_KINDS, read_corpus
 from heedful_envs.search_qa.retrieval.folder import find_index, open_index
-from heedful_envs.search_qa.retrieval.small import SmallIndex
 from heedful_envs.search_qa.server import Protocol, check_url, server_of
 
 OWN_PASSAGES = "questions"
 """In place of a corpus: the passages that come with the questions."""
+
+
+MOST_PASSAGES = 100_000
+"""Passages that are indexed in memory on the spot. More belong into an index on the disk."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,6 +79,13 @@ class Source:
 
 @lru_cache(maxsize=2)
 def _in_memory(place: Path, questions: str, skip_faulty: bool, stamp: tuple[int, int]) -> SmallIndex:
-    if questions:
-        return small_index(passages_with(open_questions(questions, skip_faulty)), questions)
-    return small_index(read_corpus(place), str(place))
+    passages = passages_with(open_questions(questions, skip_faulty)) if questions else read_corpus(place)
+    index = SmallIndex(islice(passages, MOST_PASSAGES + 1))
+    if not index:
+        raise ValueError(f"search_qa: expected passages in {place}, found none. Name a corpus with --env.corpus FILE.")
+    if len(index) > MOST_PASSAGES:
+        raise ValueError(
+            f"search_qa: {place} has more than {MOST_PASSAGES:,} passages, too many for an index in memory. "
+            "Build one on the disk with heedful index, and name its folder with --env.index."
+        )
+    return index

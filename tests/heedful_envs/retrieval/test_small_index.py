@@ -8,7 +8,7 @@ import random
 import pytest
 
 from heedful_envs.search_qa.retrieval import Passage, SmallIndex, terms_of
-from heedful_envs.search_qa.retrieval.terms import LONGEST_TERM, MOST_QUERIED, queried
+from heedful_envs.search_qa.retrieval.passages import LONGEST_TERM, MOST_QUERIED, queried
 
 VOCABULARY = [f"w{number}" for number in range(40)]
 

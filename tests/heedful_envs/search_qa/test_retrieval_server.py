@@ -37,7 +37,7 @@ QUESTIONS = str(EXAMPLES / "flashrag.jsonl")
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return index_file(EXAMPLES / "corpus.jsonl", tmp_path_factory.mktemp("index"), "numpy")
+    return index_file(EXAMPLES / "corpus.jsonl", tmp_path_factory.mktemp("index"))
 
 
 @pytest.fixture(scope="module")
@@ -228,12 +228,12 @@ def test_an_answer_of_another_form_is_no_answer(read: Any, tree: Any) -> None:
 def test_the_commands_build_an_index_and_serve_it(tmp_path: Path) -> None:
     run = [sys.executable, "-m", "heedful"]
     out = tmp_path / "indexes"
-    command = [*run, "index", str(EXAMPLES / "hotpotqa.json"), "--out", str(out), "--engine", "numpy"]
+    command = [*run, "index", str(EXAMPLES / "hotpotqa.json"), "--out", str(out)]
     first, again = (subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE) for _ in range(2))
     assert (first.returncode, again.returncode) == (0, 0), first.stderr
     assert first.stdout == again.stdout
-    assert "built: 48 passages of hotpotqa.json, by numpy" in first.stderr
-    assert "found: 48 passages of hotpotqa.json, by numpy" in again.stderr
+    assert "built: 48 passages of hotpotqa.json" in first.stderr
+    assert "found: 48 passages of hotpotqa.json" in again.stderr
     server = subprocess.Popen([*run, "serve-search", str(out), "--port", "0"], stdout=subprocess.PIPE, text=True)
     try:
         assert server.stdout is not None
@@ -255,7 +255,7 @@ def test_the_commands_build_an_index_and_serve_it(tmp_path: Path) -> None:
 def test_a_corpus_that_is_none_is_a_sentence(tmp_path: Path) -> None:
     run = [sys.executable, "-m", "heedful", "index"]
     (tmp_path / "c.jsonl").write_text('{"text": "fine"}\n{"words": 1}\n')
-    command = [*run, str(tmp_path / "c.jsonl"), "--out", str(tmp_path / "out"), "--engine", "numpy"]
+    command = [*run, str(tmp_path / "c.jsonl"), "--out", str(tmp_path / "out")]
     ended = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE)
     assert ended.returncode == 2
     assert "c.jsonl:2: expected a passage, found a row without the text field" in ended.stderr

@@ -15,10 +15,11 @@ from heedful.envs.checking.check import QUICK, Effort, check
 from heedful.envs.common.actions import format_reply
 from heedful.envs.common.foreign import cut_at_word, harmless
 from heedful.types import Ending
+from heedful_envs.search_qa import sources
 from heedful_envs.search_qa.environment import SearchQA
 from heedful_envs.search_qa.files import QuestionFile, open_questions
 from heedful_envs.search_qa.index_command import index_file
-from heedful_envs.search_qa.questions import Faulty, read_question
+from heedful_envs.search_qa.questions import read_question
 from patience import PATIENCE
 
 EXAMPLES = Path(__file__).parents[3] / "examples" / "search_qa"
@@ -81,7 +82,7 @@ def test_a_file_keeps_the_contract(name: str) -> None:
 
 
 def test_an_index_on_the_disk_keeps_the_contract_and_other_processes_find_the_same(tmp_path: Path) -> None:
-    folder = index_file(EXAMPLES / "corpus.jsonl", tmp_path, "numpy")
+    folder = index_file(EXAMPLES / "corpus.jsonl", tmp_path)
     env = SearchQA(questions=str(EXAMPLES / "flashrag.jsonl"), index=str(folder), instructions="brief")
     report = check(env, effort=Effort(seeds=200, episodes=10, patience=PATIENCE))
     assert report.ok, str(report)
@@ -129,29 +130,24 @@ def test_equal_questions_are_in_one_split_and_a_large_family_is_trained_on(tmp_p
         ({"question": "Q?", "golden_answers": ["fine", "The The"]}, "'The The' normalises to nothing"),
         ({"question": "Q?", "answer": "..."}, "normalises to nothing"),
         ({"question": "Q" * 100_000, "answer": "fine"}, "have 100,004 characters, more than 100,000"),
-        ({"question": "Q?", "golden_answers": [3]}, "neither a text nor a list of texts"),
+        ({"question": "Q?", "golden_answers": [3]}, "a text was expected, and there is int"),
         ({"query": "Q?"}, r"its columns \(query\) belong to no known form"),
         ({"question": "Q?", "answer": "x", "paragraphs": [], "answerable": False}, "marked as not answerable"),
         ({"prompt": [{"content": "no mark"}], "reward_model": {"ground_truth": {"target": ["x"]}}}, "no `Question:`"),
         ({"question": "Q?", "answer": "x", "paragraphs": [{"title": "T"}]}, "it lacks the column 'paragraph_text'"),
         ({"question": "Q?", "answer": "x", "paragraphs": [7]}, r"its columns have another form \(TypeError"),
         (
-            {"question": "Q?", "answer": "x", "context": [["T", ["s"]], ["T2"]]},
-            r"pairs of a title and its sentences were expected, and there is \[\['T2'\]\]",
-        ),
-        ({"question": "Q?", "answer": "x", "context": "T"}, "pairs of a title and its sentences .* there is T"),
-        (
             {"question": "Q?", "answer": "x", "context": {"title": ["a", "b"], "sentences": [["x"]]}},
-            "its columns title and sentences are not two lists of one length",
+            r"its columns have another form \(ValueError",
         ),
-        ({"question": "Q?", "answer": "x", "context": {"title": ["T"]}}, "none of sentences and content"),
+        ({"question": "Q?", "answer": "x", "context": {"title": ["T"]}}, "it lacks the column 'sentences'"),
         ({"question": "Q\ud800?", "answer": "x"}, "half of a surrogate pair"),
         ({"question": "Q?", "golden_answers": ["x", "\udfff"]}, "half of a surrogate pair"),
     ],
 )
-def test_a_row_that_is_no_question_says_why(row: dict[str, Any], fault: str) -> None:
-    with pytest.raises(Faulty, match=fault):
-        read_question(row)
+def test_a_row_that_is_no_question_says_why(row: dict[str, Any], fault: str, tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match=rf"q\.jsonl:1: .*{fault}"):
+        QuestionFile(lines(tmp_path / "q.jsonl", [row]), False)
 
 
 def test_the_question_of_a_prompt_follows_its_last_mark_and_golds_of_flashrag_are_preferred() -> None:
@@ -170,7 +166,9 @@ def test_bad_rows_are_named_by_file_and_line_and_can_be_left_out(tmp_path: Path)
         QuestionFile(path, skip_faulty=False)
     found = QuestionFile(path, skip_faulty=True)
     assert (len(found), found.skipped) == (2, 1)
-    with pytest.raises(ValueError, match=r"expected questions in .*q\.jsonl, found none. .*q\.jsonl:1: its columns"):
+    with pytest.raises(
+        ValueError, match=r"expected a question with its answer in .*q\.jsonl, found none. .*q\.jsonl:1: its columns"
+    ):
         QuestionFile(lines(path, [{"a": 1}]), skip_faulty=True)
 
 
@@ -296,8 +294,8 @@ def test_questions_without_passages_of_their_own_are_no_corpus() -> None:
 
 
 def test_too_many_passages_for_memory_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("heedful_envs.search_qa.files.MOST_PASSAGES", 10)
-    from heedful_envs.search_qa.files import passages_with, small_index
-
+    monkeypatch.setattr("heedful_envs.search_qa.sources.MOST_PASSAGES", 10)
+    sources._in_memory.cache_clear()
+    env = SearchQA(questions=str(EXAMPLES / "hotpotqa.json"), corpus="questions")
     with pytest.raises(ValueError, match=r"more than 10 passages, too many for an index in memory\. Build one"):
-        small_index(passages_with(open_questions(str(EXAMPLES / "hotpotqa.json"), False)), "it")
+        env.searcher(0)

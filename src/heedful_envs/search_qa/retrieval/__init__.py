@@ -1,7 +1,5 @@
-"""Search in passages of text: their terms, indexes that rank them by BM25, and the files that hold them."""
+"""Search in passages of text: what is searched, the indexes that rank it by BM25, and the files that hold it."""
 
-from heedful_envs.search_qa.retrieval.passages import Found, Passage, Searcher
-from heedful_envs.search_qa.retrieval.small import SmallIndex
-from heedful_envs.search_qa.retrieval.terms import terms_of
+from heedful_envs.search_qa.retrieval.passages import Found, Passage, Searcher, SmallIndex, terms_of
 
 __all__ = ["Found", "Passage", "Searcher", "SmallIndex", "terms_of"]

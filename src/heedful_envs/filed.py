@@ -1,0 +1,99 @@
+"""Items of a file of the user: which rows hold one, and what is wrong with the others."""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Callable, Iterator, Mapping
+from functools import lru_cache
+from typing import Any, Generic, TypeVar
+
+from heedful.envs.common import Rows, is_writable
+
+Item = TypeVar("Item")
+
+_ROWS_NAMED = 5
+_HELD = 512
+
+
+class Faulty(ValueError):
+    """A row that holds no item, and why, as a clause."""
+
+
+class Filed(Generic[Item]):
+    """The items of a file. Each is checked once, when the file is opened, and read again when it is needed.
+
+    Raises ValueError where rows hold none, unless these are to be skipped.
+
+    Args:
+        rows: of the file.
+        read: the item of a row. What it raises makes the row faulty.
+        what: an item, for people, such as `a question with its answer`.
+        where: the place of a row by its number, for people.
+        each: is handed every item when the file is opened.
+    """
+
+    def __init__(
+        self,
+        who: str,
+        name: str,
+        rows: Rows,
+        read: Callable[[Mapping[str, Any]], Item],
+        what: str,
+        skip_faulty: bool,
+        where: Callable[[int], str] = lambda row: f"row {row + 1}",
+        each: Callable[[Item], None] = lambda item: None,
+    ) -> None:
+        self._rows, self._reader = rows, read
+        self._good = array("L")
+        faults: list[str] = []
+        faulty = 0
+        for number, row in enumerate(rows):
+            try:
+                item = self._item(row)
+            except Faulty as error:
+                faulty += 1
+                if len(faults) < _ROWS_NAMED:
+                    faults.append(f"{where(number)}: {error}")
+            else:
+                self._good.append(number)
+                each(item)
+        more = f" and {faulty - len(faults)} more" if faulty > len(faults) else ""
+        if not self._good:
+            raise ValueError(f"{who}: expected {what} in {name}, found none. {'; '.join(faults)}{more}")
+        if faults and not skip_faulty:
+            raise ValueError(
+                f"{who}: expected {what} in every row of {name}, found {'; '.join(faults)}{more}. "
+                "Correct them, or leave such rows out with --env.skip-faulty true."
+            )
+        self.skipped = faulty
+        self._held = lru_cache(maxsize=_HELD)(lambda number: self._item(rows[self._good[number]]))
+
+    def __len__(self) -> int:
+        return len(self._good)
+
+    def __getitem__(self, number: int) -> Item:
+        return self._held(number)
+
+    def __iter__(self) -> Iterator[Item]:
+        return (self._item(self._rows[number]) for number in self._good)
+
+    def _item(self, row: Mapping[str, Any]) -> Item:
+        try:
+            return self._reader(row)
+        except Faulty:
+            raise
+        except KeyError as error:
+            raise Faulty(f"it lacks the column {error}") from None
+        except (RecursionError, MemoryError):
+            raise Faulty("it is nested too deeply") from None
+        except (TypeError, AttributeError, IndexError, ValueError, SyntaxError) as error:
+            raise Faulty(f"its columns have another form ({type(error).__name__}: {error})") from None
+
+
+def text_of(value: Any) -> str:
+    """A text that can be written as UTF-8. Raises Faulty for anything else."""
+    if not isinstance(value, str):
+        raise Faulty(f"a text was expected, and there is {type(value).__name__}")
+    if not is_writable(value):
+        raise Faulty("it holds half of a surrogate pair, which is no text")
+    return value
