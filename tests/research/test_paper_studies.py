@@ -19,7 +19,7 @@ from research.__main__ import run
 from research.catalogue import STUDIES
 from research.correlations.report import FEWEST_EVALUATIONS
 
-PAGE = Path(__file__).parents[2] / "docs" / "studies.md"
+PAGE = Path(__file__).parents[2] / "research" / "README.md"
 
 
 @pytest.mark.parametrize("name", STUDIES)
