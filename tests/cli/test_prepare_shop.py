@@ -29,21 +29,12 @@ def test_a_download_is_prepared_and_played(tmp_path: Path, capsys: pytest.Captur
     assert "attributes 2/2" in said
 
 
-def test_a_drawn_catalogue_is_prepared(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    code, _, noted = told(capsys, "prepare-shop", "--drawn", "50", "--out", str(tmp_path / "shop"))
-    assert code == 0
-    assert "50 products; 50 of 50 synthetic goals can be met" in noted
-
-
 @pytest.mark.parametrize(
     ("words", "sentence"),
     [
-        ((), "Expected either the folder of a WebShop download or --drawn N."),
         (("nowhere",), "Expected the folder of a WebShop download at nowhere, found none."),
-        ((str(EXAMPLE), "--drawn", "5"), "Expected either the folder"),
         ((str(EXAMPLE), "--items", "nowhere.json"), "Expected the file of --items at nowhere.json, found none."),
         ((str(EXAMPLE), "--most", "-1"), "most"),
-        (("--drawn", "99999999999"), "drawn must be at most 10000000, found 99999999999"),
     ],
 )
 def test_bad_input_ends_in_a_sentence(
@@ -54,7 +45,7 @@ def test_bad_input_ends_in_a_sentence(
     assert sentence in said
 
 
-def test_a_page_is_for_the_shop_only(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_page_is_for_environments_that_have_pages(capsys: pytest.CaptureFixture[str]) -> None:
     code, _, said = told(capsys, "serve-env", "bandit", "--page")
     assert code == 2
-    assert "--page is for the environment shop" in said
+    assert "--page is for environments with pages" in said

@@ -167,8 +167,7 @@ class Shop(ToolEnvironment):
         if self.products > LARGEST:
             raise ValueError(
                 f"shop: every task has a drawn shop of its own, so products must be at most {LARGEST:,}, but is "
-                f"{self.products:,}. Prepare a larger one once with heedful prepare-shop --drawn {self.products} "
-                "--out DIR, and play it with --env.catalogue DIR."
+                f"{self.products:,}."
             )
         check_range(self.name, "products", self.products, self.rivals + 1)
         needed = turns_needed(self.rules, self.features == "item")

@@ -1,4 +1,4 @@
-"""`heedful prepare-shop`: WebShop's files, or a drawn catalogue, as a folder that the environment shop plays."""
+"""`heedful prepare-shop`: WebShop's files as a folder that the environment shop plays."""
 
 from __future__ import annotations
 
@@ -8,14 +8,11 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated, Literal
 
-from heedful.boundary import CommandLine, Positional, complain, in_home, refuse_above, refuse_below, tell
+from heedful.boundary import CommandLine, Positional, complain, in_home, refuse_below, tell
 from heedful_envs.shop.catalogue.nouns import MODEL
-from heedful_envs.shop.catalogue.prepare import Count, Sources, find_sources, prepare, prepare_drawn
+from heedful_envs.shop.catalogue.prepare import Count, Sources, find_sources, prepare
 
 _TOLD_EVERY = 20_000
-
-MOST_DRAWN = 10**7
-"""Products of a drawn catalogue. They take hours, and gigabytes on the disk."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,11 +24,10 @@ class PrepareWords:
 
       heedful prepare-shop webshop/data --out shops/webshop
       heedful play shop --env.catalogue shops/webshop
-      heedful prepare-shop --drawn 100000 --out shops/large
     """
 
-    download: Annotated[str | None, Positional("FOLDER")] = None
-    """The folder with WebShop's files. Leave it out for --drawn."""
+    download: Annotated[str, Positional("FOLDER", example="webshop/data")]
+    """The folder with WebShop's files."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,14 +47,9 @@ class PrepareSettings:
     """The file of attributes and synthetic instructions, where the folder holds several."""
     human: str = ""
     """The file of human instructions, where the folder holds several."""
-    drawn: int = 0
-    """Products of a drawn catalogue, in place of a folder. At most 10,000,000."""
-    seed: int = 0
-    """Seed of a drawn catalogue."""
 
     def __post_init__(self) -> None:
-        refuse_below(self, most=0, drawn=0)
-        refuse_above(self, drawn=MOST_DRAWN)
+        refuse_below(self, most=0)
 
 
 def main(argv: list[str]) -> int:
@@ -66,13 +57,7 @@ def main(argv: list[str]) -> int:
     line = CommandLine(PrepareWords, argv, "heedful prepare-shop")
     settings = line.settings(PrepareSettings, PrepareSettings())
     out = in_home(settings.out)
-    if bool(settings.drawn) == (line.words.download is not None):
-        raise ValueError("Expected either the folder of a WebShop download or --drawn N.")
-    if settings.drawn:
-        count = prepare_drawn(settings.drawn, settings.seed, out, _progress())
-    else:
-        sources = _sources(in_home(str(line.words.download)), settings)
-        count = prepare(sources, out, settings.nouns, settings.most, _progress())
+    count = prepare(_sources(in_home(line.words.download), settings), out, settings.nouns, settings.most, _progress())
     _report(count, out, settings)
     return 0
 
@@ -108,6 +93,6 @@ def _report(count: Count, out: Path, settings: PrepareSettings) -> None:
         f"{count.met[kind]:,} of {times:,} {kind} goals can be met" for kind, times in count.goals.items()
     )
     complain(f"{count.products:,} products; {goals or 'no goals'}")
-    if not settings.drawn and settings.nouns == "words":
+    if settings.nouns == "words":
         complain(f"nouns are all words but stop words; with spaCy and {MODEL} they are WebShop's")
     tell(str(out))

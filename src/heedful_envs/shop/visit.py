@@ -10,8 +10,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from heedful.envs.common import cut_at_word, harmless
-from heedful_envs.shop.catalogue.products import Catalogue, Goal, Product
-from heedful_envs.shop.catalogue.search import MOST_FOUND
+from heedful_envs.shop.catalogue.products import MOST_FOUND, Catalogue, Goal, Product
 from heedful_envs.shop.pages import BACK, BUY, DETAILS, NEXT, PREV, Listed, Option, Page, PageName
 from heedful_envs.shop.reward import Terms, terms
 

@@ -12,8 +12,7 @@ from typing import Any
 
 import pytest
 
-from heedful_envs.shop.catalogue.prices import drawn_limit, drawn_price, price_tag
-from heedful_envs.shop.catalogue.products import NO_LIMIT, Goal, Product
+from heedful_envs.shop.catalogue.products import NO_LIMIT, Goal, Product, drawn_limit, drawn_price, price_tag
 from heedful_envs.shop.matching import COLOURS, alike, colour, token_set_ratio
 from heedful_envs.shop.reward import is_chosen, terms
 

@@ -8,27 +8,24 @@ share them, but for the passages, which are read.
 from __future__ import annotations
 
 import json
-import os
 import shutil
 import tempfile
-from array import array
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
-from heedful.boundary import make_folder, parse_json, read_json
+from heedful.boundary import make_folder, read_json
 from heedful_envs.bm25 import open_index as open_arrays
 from heedful_envs.bm25 import write_index
+from heedful_envs.row_files import RowFile, RowWriter
 from heedful_envs.search_qa.retrieval.passages import FORMULA, Found, Passage, queried
 
 VERSION = 2
 """Of the folder's layout, of the terms and of the formula. Another one means another index."""
 
-SUMMARY, PASSAGES, LINES = "index.json", "passages.jsonl", "lines.npy"
+SUMMARY, PASSAGES = "index.json", "passages"
 _TOLD_EVERY = 10_000
 
 
@@ -82,16 +79,13 @@ def build(
 
 
 def _written(folder: Path, passages: Iterable[Passage], progress: Callable[[int], None]) -> Iterator[Passage]:
-    """Write passages while they are handed on. Both files are whole once the last one was taken."""
-    begins = array("Q", [0])
-    with (folder / PASSAGES).open("wb") as lines:
+    """Write passages while they are handed on."""
+    with RowWriter(folder / PASSAGES) as rows:
         for count, passage in enumerate(passages, 1):
-            row = {"id": passage.id, "title": passage.title, "text": passage.text}
-            begins.append(begins[-1] + lines.write(json.dumps(row, ensure_ascii=True).encode() + b"\n"))
+            rows.add({"id": passage.id, "title": passage.title, "text": passage.text})
             yield passage
             if count % _TOLD_EVERY == 0:
                 progress(count)
-    np.save(folder / LINES, np.array(begins, np.uint64))
 
 
 class IndexFolder:
@@ -100,17 +94,14 @@ class IndexFolder:
     def __init__(self, path: Path, summary: dict[str, Any]) -> None:
         self.path, self.summary = path, summary
         self._index = open_arrays(path, summary["passages"])
-        self._begins = np.load(path / LINES, mmap_mode="r")
-        # Read and not mapped: each mapped passage would keep the pages around it in the memory of the process.
-        self._lines = (path / PASSAGES).open("rb")
+        self._rows = RowFile(path / PASSAGES)
 
     def __len__(self) -> int:
         return len(self._index)
 
     def passage(self, place: int) -> Passage:
         """The passage at a place of the corpus."""
-        begin, end = int(self._begins[place]), int(self._begins[place + 1])
-        return Passage(**parse_json(os.pread(self._lines.fileno(), end - begin, begin)))
+        return Passage(**self._rows[place])
 
     def search(self, query: str, most: int) -> list[Found]:
         """The best `most` passages, best first."""

@@ -14,9 +14,8 @@ from functools import lru_cache
 from itertools import product as pairs
 from typing import Literal
 
-from heedful_envs.shop.catalogue.prices import drawn_limit
-from heedful_envs.shop.catalogue.products import Goal, Product, searched_text
-from heedful_envs.shop.catalogue.search import WordIndex
+from heedful_envs.bm25 import Index, index_of
+from heedful_envs.shop.catalogue.products import FORMULA, Goal, Product, drawn_limit, searched_text, words_of
 
 Searched = Literal["type", "text"]
 
@@ -35,7 +34,7 @@ CHEAPEST, DEAREST, TOO_DEAR = 11, 49, 99
 """Whole prices. A fitting product costs at most `DEAREST`, a rival that misses by the price at most `TOO_DEAR`."""
 
 LARGEST = 10_000
-"""Products of a drawn shop. A larger one is prepared once and played from its folder."""
+"""Products of a drawn shop."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,16 +59,18 @@ class DrawnShop:
 
     def __init__(self, products: Sequence[Product], goal: Goal, wanted: str, searched: Searched) -> None:
         """`wanted`: the word for the wanted type."""
-        self.products = {product.id: product for product in products}
+        self.products = {product.id: product for product in sorted(products, key=lambda product: product.id)}
         self.goal, self.wanted = goal, wanted
         self._searched = searched
-        self._index: WordIndex | None = None
+        self._index: Index | None = None
 
     def search(self, words: str, most: int) -> list[str]:
+        """The ids of the products that fit the words best, best first, equal ones by id."""
         if self._index is None:
-            of = searched_text if self._searched == "text" else _type_text
-            self._index = WordIndex((product.id, of(product)) for product in self.products.values())
-        return self._index.search(words, most)
+            texts = (searched_text(one) if self._searched == "text" else one.query for one in self.products.values())
+            self._index = index_of(([words_of(text)] for text in texts), FORMULA)
+        ids = list(self.products)
+        return [ids[place] for place, _ in self._index.best(sorted(set(words_of(words))), most)]
 
     def product(self, id: str) -> Product:
         return self.products[id]
@@ -202,10 +203,6 @@ def _sentence(wanted: str, asked: list[str], chosen: tuple[tuple[str, str], ...]
     options = " and ".join(f"{name} {value}" for name, value in chosen)
     end = f", with {options}" if options else ""
     return f"Find a {wanted} that is {' and '.join(asked)}{end}, for less than {limit:.0f} dollars."
-
-
-def _type_text(product: Product) -> str:
-    return product.query
 
 
 @lru_cache(maxsize=8)

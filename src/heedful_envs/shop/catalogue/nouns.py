@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator
 from functools import lru_cache
 from typing import Any, Literal
 
-from heedful_envs.shop.catalogue.search import words_of
+from heedful_envs.shop.catalogue.products import words_of
 
 Way = Literal["spacy", "words"]
 

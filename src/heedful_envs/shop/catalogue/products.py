@@ -2,11 +2,28 @@
 
 from __future__ import annotations
 
+import random
+import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
+from heedful_envs.bm25 import Formula
+
 NO_LIMIT = 1_000_000.0
 """The price limit of a goal that states none."""
+
+UNPRICED = 100.0
+"""The price of a product without one."""
+
+FORMULA = Formula(k1=0.9, b=0.4)
+"""The values of the published index."""
+
+MOST_FOUND = 50
+"""Results of a search."""
+
+_WORD = re.compile(r"\w+")
+_STEPS = [10.0 * number for number in range(1, 100)]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,7 +77,7 @@ class Catalogue(Protocol):
         ...
 
     def product(self, id: str) -> Product:
-        """The product of an id that `search` gave. Raises ValueError if it cannot be read."""
+        """The product of an id that `search` gave."""
         ...
 
 
@@ -69,3 +86,36 @@ def searched_text(product: Product) -> str:
     options = ", and ".join(f"{name}: {', '.join(values)}" for name, values in product.options)
     first = product.bullets[0] if product.bullets else ""
     return " ".join((product.title, product.description, first, options)).lower()
+
+
+def words_of(text: str) -> list[str]:
+    """The words of a text, as searches and indexes see them."""
+    return _WORD.findall(text.lower())
+
+
+# WebShop draws prices and limits from a global generator before it is seeded, so its goals change from run to run. Here
+# the generators are named by the product and the goal.
+
+
+def drawn_price(amounts: Sequence[float], product: str) -> float:
+    """The price of a product: the only amount, or a uniform draw between the first two."""
+    if not amounts:
+        return UNPRICED
+    if len(amounts) == 1:
+        return amounts[0]
+    return random.Random(f"shop price:{product}").uniform(*amounts[:2])
+
+
+def drawn_limit(price: float, name: str) -> float:
+    """The larger of two of the next four multiples of 10 above `price`, up to 990. `NO_LIMIT` if fewer than two."""
+    above = [step for step in _STEPS if step > price][:4]
+    if len(above) < 2:
+        return NO_LIMIT
+    return max(random.Random(f"shop limit:{name}").sample(above, 2))
+
+
+def price_tag(amounts: Sequence[float]) -> str:
+    """A price as pages show it."""
+    if len(amounts) > 1:
+        return f"${amounts[0]} to ${amounts[1]}"
+    return f"${amounts[0] if amounts else UNPRICED}"

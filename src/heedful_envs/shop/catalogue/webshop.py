@@ -8,17 +8,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from heedful_envs.shop.catalogue.prices import drawn_price, price_tag
-from heedful_envs.shop.catalogue.products import Product
+from heedful_envs.filed import Faulty
+from heedful_envs.shop.catalogue.products import Product, drawn_price, price_tag
 
 LONGEST_ID = 10
 """Characters of an asin. WebShop leaves longer ones out."""
 
 _AMOUNT = re.compile(r"[^\d.]")
-
-
-class Faulty(ValueError):
-    """A row that is no product or no goal, and why."""
 
 
 @dataclass(frozen=True, slots=True)
