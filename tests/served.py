@@ -14,11 +14,9 @@ from pathlib import Path
 from typing import Any
 
 from heedful.rollout.workers import isolated
-from heedful.serving.connections import Limits
-from heedful.serving.server import EnvironmentServer
+from heedful.serving.server import EnvironmentServer, Limits, Pages
 from heedful.serving.service import Service
 from heedful.serving.sessions import Sessions
-from heedful_envs.shop.browser_pages import ShopPages
 from patience import PATIENCE
 
 JSON = {"Content-Type": "application/json"}
@@ -36,7 +34,7 @@ def serving(
     timeout: float = PATIENCE,
     names: Sequence[str] = (),
     port: int = 0,
-    pages: ShopPages | None = None,
+    pages: Pages | None = None,
 ) -> Iterator[EnvironmentServer]:
     """A server in a thread of this process, by default on a free port."""
     with isolated(env, workers, timeout) as played:
@@ -44,13 +42,12 @@ def serving(
         tell = [].append if told is None else told.append
         service, kept = Service(env, sessions), limits or Limits()
         server = EnvironmentServer(("127.0.0.1", port), service, sessions, token, kept, tell, names, pages)
-        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True)
+        thread = threading.Thread(target=server.serve_forever, daemon=True)
         thread.start()
         try:
             yield server
         finally:
             server.shutdown()
-            server.server_close()
             thread.join(PATIENCE)
 
 
@@ -58,7 +55,7 @@ class Asker:
     """One connection."""
 
     def __init__(self, server: EnvironmentServer) -> None:
-        host, port = server.server_address[:2]
+        host, port = server.server_address
         self.connection = http.client.HTTPConnection(str(host), int(port), timeout=PATIENCE)
 
     def __call__(self, method: str, path: str, body: Any = None, headers: dict[str, str] | None = None) -> Any:

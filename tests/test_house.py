@@ -15,7 +15,7 @@ ROOT = Path(__file__).parents[1]
 BROAD_EXCEPTS = 2
 """One around calls into an environment, one around a tracker."""
 
-WATCHES_GLOBALS = ROOT / "src" / "heedful" / "envs" / "checking" / "global_state.py"
+WATCHES_GLOBALS = ROOT / "src" / "heedful" / "envs" / "checking" / "rules.py"
 """Moves the shared generators to see who draws from them, and puts them back; a test of its own says so."""
 
 ISOLATES_GLOBALS = ROOT / "src" / "heedful_envs" / "adapters" / "global_random.py"

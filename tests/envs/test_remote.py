@@ -28,8 +28,7 @@ from heedful.rollout.baselines import has_blind_player, has_random_player
 from heedful.rollout.player import Player
 from heedful.run.config import TrainConfig
 from heedful.run.evaluation.held_out import measure_baselines
-from heedful.serving.connections import Limits
-from heedful.serving.server import EnvironmentServer
+from heedful.serving.server import EnvironmentServer, Limits
 from heedful.types import Conversation, Ending, Group, Reply
 from patience import PATIENCE
 from perilous import Perilous

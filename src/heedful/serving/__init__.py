@@ -1,12 +1,10 @@
-"""Environments over HTTP: sessions, requests and the server. Standard library only.
+"""Environments over HTTP: sessions, requests and the server. It needs the extra `serve` (starlette and uvicorn).
 
 Every request gets an answer, errors as a sentence. A faulty client cannot disturb another client's session.
 """
 
 from heedful.envs.remote.server_calls import read_token
-from heedful.serving.browser import ROOT, Html, Pages
-from heedful.serving.connections import Limits
-from heedful.serving.server import EnvironmentServer, check_address
+from heedful.serving.server import ROOT, EnvironmentServer, Html, Limits, Pages, check_address
 from heedful.serving.service import Service
 from heedful.serving.sessions import Refusal, Sessions
 

@@ -1,61 +1,65 @@
-"""The HTTP server of a `Service` or another one: connections, limits, tokens and shutdown.
+"""The HTTP server of a `Service` or another one, on starlette and uvicorn: tokens, limits and shutdown.
 
-Connections, the size of a request, the time for its arrival, sessions and idle time are limited. If there is a token,
+The size of a request, the time for its arrival, connections, sessions and idle time are limited. If there is a token,
 every request except the health check needs it. Without a token the server listens on this machine only, and a request
-must name it as its host.
+must name it as its host. There is no TLS: put a reverse proxy or an SSH tunnel in front.
 
-It uses the standard library's threading server, not an ASGI framework. Environments are blocking code, so each request
-would run in a thread under a framework too. The nine requests here need none of its features (streams, sockets for many
-idle clients, schemas), and every user would have to install it. The standard library lacks three things, which are
-added here: one segment per answer (otherwise TCP waits 40 ms between headers and body), limits, and time-outs of
-connections. There is no TLS: put a reverse proxy or an SSH tunnel in front.
+Environments are blocking code, so each request is answered in a thread.
 """
 
 from __future__ import annotations
 
+import asyncio
+import base64
+import contextlib
 import hmac
-import io
 import ipaddress
+import re
+import signal
 import socket
-import sys
 import threading
 import time
-from collections.abc import Callable, Sequence
-from http import HTTPStatus
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from typing import Any, Protocol
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Protocol
+from urllib.parse import parse_qsl
 
 from heedful.boundary.jsontext import parse_json
-from heedful.envs.transport.deadline import DeadlineReader
 from heedful.envs.transport.wire import LARGEST_FRAME, Tree, encode
-from heedful.serving.browser import HEADERS, ROOT, Html, Pages, check_own_form, fields_of, knows_token
-from heedful.serving.connections import Connections, Limits, bind
-from heedful.serving.heads import BadHead, is_named, read_head
 from heedful.serving.sessions import Refusal, Sessions
+from heedful.stopping import STOP_SIGNALS
 
-CONNECTION_IDLE = 300.0
-"""Seconds after which a silent connection is closed."""
+if TYPE_CHECKING:
+    from starlette.requests import Request
+    from starlette.responses import Response
 
-SWEEP_EVERY = 1.0
-"""Seconds between two checks for idle sessions."""
+ROOT = "page"
+"""The first word of the address of every page."""
+
+_PAGE_HEADERS = {
+    "Content-Security-Policy": "default-src 'none'; style-src 'unsafe-inline'; form-action 'self'; base-uri 'none'; "
+    "frame-ancestors 'none'",
+    "X-Content-Type-Options": "nosniff",
+    "Referrer-Policy": "same-origin",
+    "Cache-Control": "no-store",
+}
+"""Of every page: no script, nothing from elsewhere, no frame of another site."""
 
 
-def check_address(host: str, token: str) -> None:
-    """Refuse an address that other machines can reach, unless there is a token. Raises ValueError."""
-    if token or _is_loopback(host):
-        return
-    raise ValueError(
-        f"Expected a token before listening on {host}, which other machines may reach: anyone who reaches an "
-        "environment server can use up its sessions and this machine. Set HEEDFUL_ENV_TOKEN to a secret (here and for "
-        "the clients), give --token-file FILE, or listen on 127.0.0.1."
-    )
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """Limits of a server."""
 
-
-def _is_loopback(host: str) -> bool:
-    try:
-        return host == "localhost" or ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return False
+    largest_request: int = 2**22
+    """Maximum size in bytes. A character of a reply can take six bytes."""
+    connections: int = 512
+    """Maximum number of open connections, and of requests that are answered at the same time."""
+    log_every: int = 10_000
+    """Requests between two lines of log."""
+    request_seconds: float = 30.0
+    """Seconds in which the body of a request must have arrived whole."""
+    request_flag: str = "--largest-reply"
+    """What sets `largest_request`, for the sentence of a refusal."""
 
 
 class Answers(Protocol):
@@ -66,12 +70,61 @@ class Answers(Protocol):
         ...
 
 
-class EnvironmentServer(ThreadingHTTPServer):
-    """An HTTP server that listens from its creation and answers in `serve_forever`. `tell` receives the log lines."""
+@dataclass(frozen=True, slots=True)
+class Html:
+    """An answer for a browser: a page, or the address to go on to."""
 
-    daemon_threads = True
-    block_on_close = False
-    request_queue_size = 128
+    status: int
+    body: str = ""
+    location: str = ""
+
+
+class Pages(Protocol):
+    """Pages for a browser, at and below `/page`."""
+
+    def answer(self, method: str, path: str, form: Mapping[str, str]) -> Html:
+        """The answer to one request. `form`: the fields that were sent. Raises Refusal."""
+        ...
+
+    def refused(self, sentence: str) -> str:
+        """The page that says why there is none."""
+        ...
+
+
+def check_address(host: str, token: str) -> None:
+    """Refuse an address that other machines can reach, unless there is a token. Raises ValueError."""
+    if not token and not is_named(f"[{host}]" if ":" in host else host, ()):
+        raise ValueError(
+            f"Expected a token before listening on {host}, which other machines may reach: anyone who reaches an "
+            "environment server can use up its sessions and this machine. Set HEEDFUL_ENV_TOKEN to a secret (here and "
+            "for the clients), give --token-file FILE, or listen on 127.0.0.1."
+        )
+
+
+def is_named(host: str, names: Collection[str]) -> bool:
+    """Whether the field Host names this server: a loopback address, `localhost`, or one of `names`. Ports do not count.
+
+    A web page can make a browser send requests to 127.0.0.1 under a name of the page's own (DNS rebinding). Its name
+    then stands in Host.
+    """
+    match = re.fullmatch(r"(\[[0-9a-fA-F:.]+\]|[\w.-]+)(:\d+)?", host)
+    if match is None:
+        return False
+    name = match[1].strip("[]").lower().rstrip(".")
+    if name == "localhost" or name in {each.lower().rstrip(".") for each in names}:
+        return True
+    try:
+        return ipaddress.ip_address(name).is_loopback
+    except ValueError:
+        return False
+
+
+class EnvironmentServer:
+    """An HTTP server that listens from its creation and answers in `serve_forever`. `tell` receives the log lines.
+
+    `sessions`: the episodes that the service holds, if it holds any. `names`: host names by which clients may call a
+    server without a token, besides those of this machine. `pages`: for browsers, if there are any.
+    """
 
     def __init__(
         self,
@@ -84,44 +137,51 @@ class EnvironmentServer(ThreadingHTTPServer):
         names: Sequence[str] = (),
         pages: Pages | None = None,
     ) -> None:
-        """`sessions`: the episodes that the service holds, if it holds any. `names`: host names by which clients may
-        call a server without a token, besides those of this machine. `pages`: for browsers, if there are any."""
         check_address(address[0], token)
-        if ":" in address[0]:
-            self.address_family = socket.AF_INET6
-        self.service, self.sessions, self.token, self.limits = service, sessions, token, limits
-        self.names = (address[0], *names)
-        self.pages = pages
-        self._tell = tell
-        self.connections = Connections(limits)
-        self._counting = threading.Lock()
-        self._requests = self._refused = 0
+        try:
+            import uvicorn
+        except ImportError as error:
+            raise ModuleNotFoundError(
+                'A server needs starlette and uvicorn, which are not installed: pip install "heedful[serve]".'
+            ) from error
+        self.service, self.sessions, self.pages = service, sessions, pages
+        self.token, self.limits, self.names = token, limits, (address[0], *names)
+        self.requests = self._refused = 0
         self._seconds = 0.0
-        self._next_sweep = time.monotonic() + SWEEP_EVERY
-        super().__init__(address, _Handler)
+        self._tell = tell
+        self._socket = _listening(*address)
+        self.server_address = self._socket.getsockname()[:2]
+        config = uvicorn.Config(
+            self._application,
+            interface="asgi3",
+            lifespan="off",
+            proxy_headers=False,
+            log_config=None,
+            access_log=False,
+            server_header=False,
+            limit_concurrency=limits.connections + 1,
+            timeout_keep_alive=300,
+            timeout_graceful_shutdown=1,
+            callback_notify=self._sweep,
+            timeout_notify=0,
+        )
+        self._server = uvicorn.Server(config)
+        self._server.capture_signals = self._stopped_by_signals  # type: ignore[method-assign]
 
     @property
     def url(self) -> str:
-        host, port = self.server_address[:2]
-        named = str(host)
-        return f"http://{f'[{named}]' if ':' in named else named}:{port}"
+        host, port = self.server_address
+        return f"http://{f'[{host}]' if ':' in host else host}:{port}"
 
-    @property
-    def requests(self) -> int:
-        return self._requests
+    def serve_forever(self) -> None:
+        """Answer until `shutdown`. In the main thread also until Ctrl-C or one of `STOP_SIGNALS`."""
+        self._server.run(sockets=[self._socket])
 
-    def count(self, seconds: float, refused: bool) -> None:
-        """Count one answered request. Every `log_every` requests make one log line."""
-        with self._counting:
-            self._requests += 1
-            self._refused += refused
-            self._seconds += seconds
-            if self._requests % self.limits.log_every:
-                return
-            mean = 1000 * self._seconds / self.limits.log_every
-            line = f"{self._requests:,} requests, the last {self.limits.log_every:,} of {mean:.2f} ms each; "
-            self._seconds = 0.0
-        self._tell(line + self.standing())
+    def shutdown(self) -> None:
+        self._server.should_exit = True
+
+    def close(self) -> None:
+        self._socket.close()
 
     def standing(self) -> str:
         """Sessions and refusals so far, for the log."""
@@ -133,267 +193,159 @@ class EnvironmentServer(ThreadingHTTPServer):
             f"{self._refused:,} requests refused"
         )
 
-    def process_request(self, request: Any, client_address: Any) -> None:
-        sentence = self.connections.admit(request, str(client_address[0]))
-        if not sentence:
-            super().process_request(request, client_address)
+    @contextlib.contextmanager
+    def _stopped_by_signals(self) -> Iterator[None]:
+        """uvicorn's own way raises the signal again after the end, which would be the exit code."""
+        if threading.current_thread() is not threading.main_thread():
+            yield
             return
-        body = encode({"error": sentence})
-        head = f"HTTP/1.1 503 Service Unavailable\r\nContent-Length: {len(body)}\r\nConnection: close\r\n"
-        request.settimeout(1.0)
+
+        def stop(number: int, frame: object) -> None:
+            if not self._server.should_exit:
+                self._tell("stopping")
+            self._server.should_exit = True
+
+        before = {number: signal.signal(number, stop) for number in (signal.SIGINT, *STOP_SIGNALS)}
         try:
-            request.sendall(f"{head}Content-Type: application/json\r\nRetry-After: 1\r\n\r\n".encode() + body)
-        except OSError:
-            pass  # the client has gone
+            yield
         finally:
-            self.shutdown_request(request)
+            for number, handler in before.items():
+                signal.signal(number, handler)
 
-    def process_request_thread(self, request: Any, client_address: Any) -> None:
-        try:
-            super().process_request_thread(request, client_address)
-        finally:
-            self.connections.leave(request)
-
-    def server_close(self) -> None:
-        """Also close the open connections, because their threads would continue to answer."""
-        super().server_close()
-        self.connections.close()
-
-    def service_actions(self) -> None:
-        """Close idle sessions. `serve_forever` calls this between two connections, at least twice a second."""
-        now = time.monotonic()
-        if self.sessions is None or now < self._next_sweep:
-            return
-        self._next_sweep = now + SWEEP_EVERY
-        closed = self.sessions.sweep()
+    async def _sweep(self) -> None:
+        """Close idle sessions, once a second."""
+        closed = self.sessions.sweep() if self.sessions is not None else 0
         if closed:
             self._tell(f"{closed} idle session{'s' if closed > 1 else ''} closed; {self.standing()}")
 
-    def handle_error(self, request: Any, client_address: Any) -> None:
-        """Log every error except network errors. A broken connection ends only its own thread."""
-        error = sys.exception()
-        if not isinstance(error, ConnectionError | TimeoutError):
-            self._tell(f"a request could not be answered: {type(error).__name__}: {error}")
+    async def _application(self, scope: Any, receive: Any, send: Any) -> None:
+        """The ASGI application."""
+        from starlette.requests import ClientDisconnect, Request
 
-    def server_bind(self) -> None:
-        """Bind without the standard library's name look-up, which can take seconds and is not needed here."""
-        bind(self)
-        self.server_name, self.server_port = str(self.server_address[0]), int(self.server_address[1])
-
-
-class _Handler(BaseHTTPRequestHandler):
-    """One connection with its requests, until either side closes it."""
-
-    protocol_version = "HTTP/1.1"
-    server_version = "heedful"
-    sys_version = ""
-    timeout = CONNECTION_IDLE
-    disable_nagle_algorithm = True
-    wbufsize = 2**16
-    """Large enough to send headers and body together."""
-    server: EnvironmentServer
-
-    def setup(self) -> None:
-        super().setup()
-        self.rfile.close()
-        self._reader = DeadlineReader(self.connection, CONNECTION_IDLE)
-        self.rfile = self._incoming = io.BufferedReader(self._reader, 2**16)
-
-    def handle_one_request(self) -> None:
-        """Read one request strictly and answer it. The standard library's reading repairs what it can."""
-        self.close_connection = True
-        self._reader.allow(CONNECTION_IDLE)
-        if not self._incoming.peek(1):
+        if scope["type"] != "http":
             return
-        self._reader.allow(self.server.limits.request_seconds)
+        request, begun = Request(scope, receive), time.perf_counter()
         try:
-            first, fields = read_head(self._incoming)
-        except BadHead as bad:
-            self._refuse(bad.status, str(bad))
+            if self.pages is not None and request.url.path.split("/")[1:2] == [ROOT]:
+                response = await self._page(request, self.pages)
+            else:
+                response = await self._tree(request)
+        except ClientDisconnect:
             return
-        except TimeoutError:
-            self._refuse(408, f"The request did not arrive within {self.server.limits.request_seconds:g} s.")
-            return
-        self.raw_requestline, self.rfile = first, io.BytesIO(fields)
-        readable = self.parse_request()
-        self.rfile = self._incoming
-        if not readable:
-            return
-        method = getattr(self, f"do_{self.command}", None)
-        if method is None:
-            self.send_error(501, f"Unsupported method ({self.command!r})")
-            return
-        method()
-        self.wfile.flush()
+        await response(scope, receive, send)
+        self.requests += 1
+        self._refused += response.status_code >= 400
+        self._seconds += time.perf_counter() - begun
+        if self.requests % self.limits.log_every == 0:
+            mean, self._seconds = 1000 * self._seconds / self.limits.log_every, 0.0
+            told = f"{self.requests:,} requests, the last {self.limits.log_every:,} of {mean:.2f} ms each"
+            self._tell(f"{told}; {self.standing()}")
 
-    def handle_expect_100(self) -> bool:
-        """Ask a client for the body that it holds back. Without the flush both sides would wait for each other."""
-        going_on = super().handle_expect_100()
-        self.wfile.flush()
-        return going_on
+    async def _tree(self, request: Request) -> Response:
+        from starlette.responses import Response
 
-    def _refuse(self, status: int, sentence: str) -> None:
-        """Refuse a request that was not read to its end, and close the connection."""
-        self.close_connection = True
-        self.request_version, self.requestline, self.command = self.protocol_version, "", ""
-        self._send(status, {"error": sentence})
-        self.wfile.flush()
-        self.server.count(0.0, refused=True)
-
-    def do_GET(self) -> None:
-        self._serve()
-
-    def do_POST(self) -> None:
-        self._serve()
-
-    def do_DELETE(self) -> None:
-        self._serve()
-
-    def log_message(self, format: str, *arguments: Any) -> None:
-        """Write nothing: a line per request would flood the terminal. See `EnvironmentServer.count`."""
-
-    def send_error(self, code: int, message: str | None = None, explain: str | None = None) -> None:
-        """Refusals by the standard library (malformed request line, too long headers), as JSON like other errors."""
-        self.close_connection = True
-        # Without this a request line without a version would get a body without headers.
-        self.request_version = self.protocol_version
-        self._send(code, {"error": f"{message or HTTPStatus(code).phrase}."})
-
-    def _serve(self) -> None:
-        if self.server.pages is not None and self.path.split("?")[0].split("/")[1:2] == [ROOT]:
-            self._serve_page(self.server.pages)
-            return
-        begun = time.perf_counter()
         try:
-            body = self._read()
-            self.server.connections.is_answered(self.connection)
-            status, tree = self.server.service.answer(self.command, self.path, body)
-        except Refusal as refusal:
-            status, tree = refusal.status, {"error": str(refusal)}
-        except TimeoutError:
-            self.close_connection = True
-            limit = self.server.limits.request_seconds
-            status, tree = 408, {"error": f"The request did not arrive within {limit:g} s."}
-        self.server.connections.waits(self.connection)
-        self.connection.settimeout(self.server.limits.request_seconds)
-        self._send(status, tree)
-        self.server.count(time.perf_counter() - begun, refused=status >= 400)
-
-    def _serve_page(self, pages: Pages) -> None:
-        """Answer a browser. The token is the password that the browser asks for."""
-        begun = time.perf_counter()
-        try:
-            form = self._read_form()
-            self.server.connections.is_answered(self.connection)
-            answer = pages.answer(self.command, self.path, form)
-        except Refusal as refusal:
-            answer = Html(refusal.status, pages.refused(str(refusal)))
-        except TimeoutError:
-            self.close_connection = True
-            answer = Html(408, pages.refused("The request did not arrive in time."))
-        self.server.connections.waits(self.connection)
-        self.connection.settimeout(self.server.limits.request_seconds)
-        self._send_page(answer)
-        self.server.count(time.perf_counter() - begun, refused=answer.status >= 400)
-
-    def _read_form(self) -> dict[str, str]:
-        """The fields of a form. Raises Refusal. The connection is closed where its body is not read."""
-        closes, self.close_connection = self.close_connection, True
-        if self.server.token and not knows_token(self.headers.get("Authorization", ""), self.server.token):
-            raise Refusal(401, "Expected the server's token as the password, under any name.")
-        self._check_host()
-        check_own_form(self.command, self.headers.get("Origin"), self.headers.get("Host"))
-        self.close_connection = closes
-        return fields_of(self.rfile.read(self._length()), self.headers.get_content_type())
-
-    def _send_page(self, answer: Html) -> None:
-        body = answer.body.encode("utf-8", "replace")
-        self.send_response(answer.status)
-        self.send_header("Content-Length", str(len(body)))
-        for name, value in HEADERS:
-            self.send_header(name, value)
-        if answer.location:
-            self.send_header("Location", answer.location)
-        if answer.status == 401:
-            self.send_header("WWW-Authenticate", 'Basic realm="heedful"')
-        if self.close_connection:
-            self.send_header("Connection", "close")
-        self.end_headers()
-        self.wfile.write(body)
-
-    def _read(self) -> Tree:
-        """The request's body. Raises Refusal. The connection is closed if a body is left unread."""
-        self._check_token()
-        self._check_host()
-        length = self._length()
-        body = self.rfile.read(length)
-        if len(body) < length:
-            self.close_connection = True
-            raise Refusal(400, f"Expected a body of {length} bytes, found {len(body)}.")
-        if not body:
-            return {}
-        if self.headers.get_content_type() != "application/json":
+            given = request.headers.get("authorization", "").encode("utf-8", "replace")
+            known = hmac.compare_digest(given, f"Bearer {self.token}".encode())
+            if self.token and not known and request.url.path != "/health":
+                raise Refusal(
+                    401, "Expected the server's token as `Authorization: Bearer TOKEN`: set HEEDFUL_ENV_TOKEN."
+                )
+            self._check_host(request)
+            body = await self._body(request)
             # This also excludes web pages: a browser asks for permission before it sends this type to another site.
-            raise Refusal(415, f"Expected application/json as Content-Type, found {self.headers['Content-Type']}.")
-        try:
-            return parse_json(body)
-        except ValueError as error:
-            raise Refusal(400, f"Expected the body as JSON, found {error}.") from error
+            kind = request.headers.get("content-type", "")
+            if body and kind.partition(";")[0].strip().lower() != "application/json":
+                raise Refusal(415, f"Expected application/json as Content-Type, found {kind}.")
+            try:
+                tree = parse_json(body) if body else {}
+            except ValueError as error:
+                raise Refusal(400, f"Expected the body as JSON, found {error}.") from error
+            status, answer = await self._in_thread(self.service.answer, request.method, request.url.path, tree)
+        except Refusal as refusal:
+            status, answer = refusal.status, {"error": str(refusal)}
+        headers = {"Retry-After": "1"} if status in (429, 503) else None
+        return Response(encode(answer), status, headers, "application/json")
 
-    def _length(self) -> int:
-        """Length of the body in bytes."""
-        stated, most = self.headers.get("Content-Length", "0"), self.server.limits.largest_request
-        if self.headers.get("Transfer-Encoding") or not (stated.isascii() and stated.isdigit()):
-            self.close_connection = True
-            raise Refusal(411, "Expected a Content-Length, as a whole number, and no Transfer-Encoding.")
-        length = int(stated[:20])
-        if length > most:
-            self._discard(length)
-            found = f"{length:,}" if len(stated) <= 20 else f"{len(stated):,} digits"
+    async def _page(self, request: Request, pages: Pages) -> Response:
+        """Answer a browser. The token is the password that it asks for, under any name."""
+        from starlette.responses import Response
+
+        try:
+            if self.token and not _knows_token(request.headers.get("authorization", ""), self.token):
+                raise Refusal(401, "Expected the server's token as the password, under any name.")
+            self._check_host(request)
+            origin, host = request.headers.get("origin"), request.headers.get("host")
+            if request.method == "POST" and origin is not None and origin.partition("://")[2] != host:
+                raise Refusal(403, "Expected a form of this server's own pages.")
+            form = dict(parse_qsl((await self._body(request)).decode("utf-8", "replace"), keep_blank_values=True))
+            html = await self._in_thread(pages.answer, request.method, request.url.path, form)
+        except Refusal as refusal:
+            html = Html(refusal.status, pages.refused(str(refusal)))
+        headers = dict(_PAGE_HEADERS)
+        if html.location:
+            headers["Location"] = html.location
+        if html.status == 401:
+            headers["WWW-Authenticate"] = 'Basic realm="heedful"'
+        return Response(html.body.encode("utf-8", "replace"), html.status, headers, "text/html; charset=utf-8")
+
+    async def _in_thread(self, call: Callable[..., Any], *arguments: Any) -> Any:
+        """The value of a blocking call. One that hangs does not keep the server from ending."""
+        from anyio import to_thread
+
+        limiter = to_thread.current_default_thread_limiter()
+        limiter.total_tokens = self.limits.connections
+        return await to_thread.run_sync(call, *arguments, abandon_on_cancel=True)
+
+    async def _body(self, request: Request) -> bytes:
+        """The body of a request. Raises Refusal. Too large a one is read and dropped, so that the client reads why."""
+        body, count, most = bytearray(), 0, self.limits.largest_request
+        try:
+            async with asyncio.timeout(self.limits.request_seconds):
+                async for part in request.stream():
+                    count += len(part)
+                    body += part if count <= most else b""
+                    if count > LARGEST_FRAME:
+                        break
+        except TimeoutError:
+            seconds = self.limits.request_seconds
+            raise Refusal(408, f"The request did not arrive within {seconds:g} s.") from None
+        if count > most:
             raise Refusal(
                 413,
-                f"Expected a request of at most {most:,} bytes, found one of {found}: start the server with a "
-                f"larger {self.server.limits.request_flag}, or shorten what is sent.",
+                f"Expected a request of at most {most:,} bytes, found one of {count:,} or more: start the server with "
+                f"a larger {self.limits.request_flag}, or shorten what is sent.",
             )
-        return length
+        return bytes(body)
 
-    def _discard(self, length: int) -> None:
-        """Read and drop a body, so that the client reads the answer. A far too large body is cut off."""
-        self.close_connection = self.close_connection or length > LARGEST_FRAME
-        while length > 0 and not self.close_connection:
-            part = self.rfile.read(min(length, 2**16))
-            length -= len(part)
-            self.close_connection = not part
-
-    def _check_token(self) -> None:
-        token = self.server.token
-        if not token or self.path == "/health":
-            return
-        given = self.headers.get("Authorization", "").encode("utf-8", "replace")
-        if not hmac.compare_digest(given, f"Bearer {token}".encode()):
-            self.close_connection = True
-            raise Refusal(401, "Expected the server's token as `Authorization: Bearer TOKEN`: set HEEDFUL_ENV_TOKEN.")
-
-    def _check_host(self) -> None:
+    def _check_host(self, request: Request) -> None:
         """Refuse a host name that is not this server's. With a token, a strange web page cannot ask anything."""
-        host, names = self.headers.get("Host"), self.server.names
-        if self.server.token or host is None or is_named(host, names):
-            return
-        self.close_connection = True
-        raise Refusal(
-            421,
-            f"Expected this machine as the host of the request, found {host[:60]!r}. If clients call the server by "
-            "that name, start it with --host-name NAME, or with a token.",
-        )
+        host = request.headers.get("host")
+        if not self.token and host is not None and not is_named(host, self.names):
+            raise Refusal(
+                421,
+                f"Expected this machine as the host of the request, found {host[:60]!r}. If clients call the server by "
+                "that name, start it with --host-name NAME, or with a token.",
+            )
 
-    def _send(self, status: int, tree: Tree) -> None:
-        body = encode(tree)
-        self.send_response(status)
-        self.send_header("Content-Type", "application/json")
-        self.send_header("Content-Length", str(len(body)))
-        if status in (429, 503):
-            self.send_header("Retry-After", "1")
-        if self.close_connection:
-            self.send_header("Connection", "close")
-        self.end_headers()
-        self.wfile.write(body)
+
+def _knows_token(authorization: str, token: str) -> bool:
+    kind, _, given = authorization.partition(" ")
+    try:
+        password = base64.b64decode(given, validate=True).partition(b":")[2] if kind.lower() == "basic" else b""
+    except ValueError:
+        password = b""
+    return hmac.compare_digest(password, token.encode())
+
+
+def _listening(host: str, port: int) -> socket.socket:
+    """Raises ValueError where the address is none of this machine, or its port is not free."""
+    try:
+        return socket.create_server(
+            (host, port), family=socket.AF_INET6 if ":" in host else socket.AF_INET, backlog=2048
+        )
+    except (OSError, TypeError, UnicodeError) as error:  # Python raises TypeError for what can be no name of a host
+        raise ValueError(
+            f"Expected a free port of an address of this machine, found port {port} of {host!r:.80} "
+            f"({getattr(error, 'strerror', None) or error}). Give another --port or --host."
+        ) from error

@@ -5,7 +5,7 @@ An unknown or malformed request raises `Refusal` with a status and a sentence.
 | request                                                   | answer                                          |
 |-----------------------------------------------------------|-------------------------------------------------|
 | GET /health                                               | `status`, `sessions`                            |
-| GET /environment                                               | what is served: see `Service.description`       |
+| GET /environment                                          | what is served: see `Service.description`       |
 | POST /tasks `{"seeds": [0, 1]}` or `{"seed": 0}`          | `tasks`                                         |
 | POST /sessions `{"seed": 0, "member": 0}`                 | `session`, `observation` (or `raised`)          |
 | POST /sessions/ID/step `{"response": "...", "turn": 0}`   | `step` (or `raised`)                            |
@@ -20,8 +20,8 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import json
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Mapping
+from typing import Any, TypeVar
 
 from heedful.boundary import to_json
 from heedful.envs.common.actions import actions_of, most_actions_of
@@ -32,13 +32,15 @@ from heedful.envs.transport.wire import Tree, WireError, generator_tree, read_ge
 from heedful.guarded import Raised, guarded_call
 from heedful.protocols import AnswersBlindly, AnswersFreely, Demonstrates, Environment, Summarises
 from heedful.serving.sessions import Refusal, Sessions
-from heedful.types import Task
 
 MOST_SEEDS = 1000
 """Maximum number of seeds in one request for tasks."""
 
 OFFERS = {"demonstrate": Demonstrates, "random_answer": AnswersFreely, "blind_answers": AnswersBlindly}
 """Methods that an environment may have in addition to the contract, and that a client can call."""
+
+Kind = TypeVar("Kind")
+Answer = TypeVar("Answer")
 
 
 class Service:
@@ -51,40 +53,35 @@ class Service:
 
     def answer(self, method: str, path: str, body: Tree) -> tuple[int, Tree]:
         """HTTP status and answer. `body`: the request's JSON, or `{}` if there is none. Raises Refusal."""
-        words = [word for word in path.split("?")[0].split("/") if word]
-        for (known_method, *pattern), handle in _ROUTES:
-            if len(pattern) == len(words) and all(
-                each in ("ID", word) for each, word in zip(pattern, words, strict=True)
-            ):
-                if method != known_method:
-                    continue
-                if not isinstance(body, dict):
-                    raise Refusal(400, f"Expected a JSON object as the body of {method} {path}.")
-                name = next((word for each, word in zip(pattern, words, strict=True) if each == "ID"), "")
-                try:
-                    return handle(self, body, name)
-                except WireError as error:
-                    raise Refusal(400, str(error)) from error
-        known = ", ".join(f"{route[0]} /{'/'.join(route[1:])}" for route, _ in _ROUTES)
-        raise Refusal(404, f"There is nothing at {method} {path[:60]}; known are {known}.")
+        words = [word for word in path.split("/") if word]
+        name = words[1] if len(words) > 1 else ""
+        route = f"{method} /{'/'.join('ID' if place == 1 else word for place, word in enumerate(words))}"
+        handle = _ROUTES.get(route)
+        if handle is None:
+            raise Refusal(404, f"There is nothing at {method} {path[:60]}; known are {', '.join(_ROUTES)}.")
+        if not isinstance(body, dict):
+            raise Refusal(400, f"Expected a JSON object as the body of {method} {path}.")
+        try:
+            return 201 if route == "POST /sessions" else 200, handle(self, body, name)
+        except WireError as error:
+            raise Refusal(400, str(error)) from error
 
-    def _health(self, body: Mapping[str, Tree], name: str) -> tuple[int, Tree]:
-        return 200, {"status": "ok", "sessions": self._sessions.open}
+    def _health(self, body: Mapping[str, Tree], name: str) -> Tree:
+        return {"status": "ok", "sessions": self._sessions.open}
 
-    def _describe(self, body: Mapping[str, Tree], name: str) -> tuple[int, Tree]:
-        return 200, self.description
+    def _describe(self, body: Mapping[str, Tree], name: str) -> Tree:
+        return self.description
 
-    def _tasks(self, body: Mapping[str, Tree], name: str) -> tuple[int, Tree]:
-        seeds = body["seeds"] if "seeds" in body else [_whole(body, "seed")]
+    def _tasks(self, body: Mapping[str, Tree], name: str) -> Tree:
+        seeds = body["seeds"] if "seeds" in body else [_field(body, "seed", int)]
         if not isinstance(seeds, list) or not seeds or any(type(seed) is not int for seed in seeds):
             raise Refusal(400, 'Expected "seeds" as a list of whole numbers, not empty.')
         if len(seeds) > MOST_SEEDS:
             raise Refusal(400, f"Expected at most {MOST_SEEDS} seeds in one request, found {len(seeds)}.")
         seeds = [read_seed(seed) for seed in seeds]
-        tasks: list[Task] = self._foreign(lambda: [task_of_seed(self._env, seed) for seed in seeds])
-        return 200, {"tasks": [task_tree(task) for task in tasks]}
+        return {"tasks": self._foreign(lambda: [task_tree(task_of_seed(self._env, seed)) for seed in seeds])}
 
-    def _start(self, body: Mapping[str, Tree], name: str) -> tuple[int, Tree]:
+    def _start(self, body: Mapping[str, Tree], name: str) -> Tree:
         expected = body.get("digest", self.description["digest"])
         if expected != self.description["digest"]:
             raise Refusal(
@@ -93,61 +90,51 @@ class Service:
                 f"{self.description['digest']}, the client knows {str(expected)[:20]!r}): the server was restarted "
                 "with other ones. Restart the client too.",
             )
-        for old in _listed(body, "close"):
+        for old in _field(body, "close", list, []):
             self._sessions.close(str(old))
-        member, key = _whole(body, "member") if "member" in body else 0, body.get("key", "")
-        if member < 0 or not isinstance(key, str) or len(key) > 100:
+        member, key = _field(body, "member", int, 0), _field(body, "key", str, "")
+        if member < 0 or len(key) > 100:
             raise Refusal(400, 'Expected "member" of at least 0 and "key" as a text of at most 100 characters.')
         if "task" in body:
             task = read_task(body["task"])
         else:
-            seed = read_seed(_whole(body, "seed"))
+            seed = read_seed(_field(body, "seed", int))
             task = self._foreign(lambda: task_of_seed(self._env, seed))
-        return 201, self._sessions.start(task, member, key)
+        return self._sessions.start(task, member, key)
 
-    def _step(self, body: Mapping[str, Tree], name: str) -> tuple[int, Tree]:
-        response = body.get("response")
-        if not isinstance(response, str):
-            raise Refusal(400, 'Expected "response" as text.')
-        return 200, self._sessions.step(name, response, _whole(body, "turn") if "turn" in body else None)
+    def _step(self, body: Mapping[str, Tree], name: str) -> Tree:
+        turn = _field(body, "turn", int) if "turn" in body else None
+        return self._sessions.step(name, _field(body, "response", str), turn)
 
-    def _close(self, body: Mapping[str, Tree], name: str) -> tuple[int, Tree]:
-        return 200, {"closed": self._sessions.close(name)}
+    def _close(self, body: Mapping[str, Tree], name: str) -> Tree:
+        return {"closed": self._sessions.close(name)}
 
-    def _demonstrate(self, body: Mapping[str, Tree], name: str) -> tuple[int, Tree]:
-        task, env = read_task(body.get("task")), self._env
-        if not isinstance(env, Demonstrates):
-            raise self._not_offered("demonstrate")
-        rng = read_generator(body.get("rng"))
+    def _demonstrate(self, body: Mapping[str, Tree], name: str) -> Tree:
+        task, rng = read_task(body.get("task")), read_generator(body.get("rng"))
+        env: Any = self._offering("demonstrate")
         faults = {knob: body[knob] for knob in ("imperfect", "template") if knob in body}
         if not faults.keys() <= self.description["knobs"].keys():
             raise Refusal(400, f"{self.description['name']} has no {' and '.join(faults)} demonstrations.")
-        if any(isinstance(value, bool) or not isinstance(value, int | float) for value in faults.values()):
-            raise Refusal(400, f"Expected {' and '.join(faults)} as numbers.")
-        teacher: Any = dataclasses.replace(env, **faults) if faults else env  # type: ignore[type-var]
-        pairs: list[tuple[str, str]] = self._foreign(lambda: demonstrated(teacher, task, rng))
-        return 200, {"pairs": [list(pair) for pair in pairs], "rng": generator_tree(rng)}
+        pairs = self._foreign(lambda: demonstrated(dataclasses.replace(env, **faults) if faults else env, task, rng))
+        return {"pairs": [list(pair) for pair in pairs], "rng": generator_tree(rng)}
 
-    def _random_answer(self, body: Mapping[str, Tree], name: str) -> tuple[int, Tree]:
-        task, env = read_task(body.get("task")), self._env
-        if not isinstance(env, AnswersFreely):
-            raise self._not_offered("random_answer")
+    def _random_answer(self, body: Mapping[str, Tree], name: str) -> Tree:
+        task, env = read_task(body.get("task")), self._offering("random_answer")
         rng = read_generator(body.get("rng"))
-        answer: str = self._foreign(lambda: random_answer_of(env, task, rng))
-        return 200, {"answer": answer, "rng": generator_tree(rng)}
+        answer = self._foreign(lambda: random_answer_of(env, task, rng))
+        return {"answer": answer, "rng": generator_tree(rng)}
 
-    def _blind_answers(self, body: Mapping[str, Tree], name: str) -> tuple[int, Tree]:
-        env = self._env
-        if not isinstance(env, AnswersBlindly):
-            raise self._not_offered("blind_answers")
-        tasks = [read_task(tree) for tree in _listed(body, "tasks")]
-        answers: Sequence[str] = self._foreign(lambda: blind_answers_of(env, tasks))
-        return 200, {"answers": list(answers)}
+    def _blind_answers(self, body: Mapping[str, Tree], name: str) -> Tree:
+        env, tasks = self._offering("blind_answers"), [read_task(tree) for tree in _field(body, "tasks", list, [])]
+        return {"answers": self._foreign(lambda: blind_answers_of(env, tasks))}
 
-    def _not_offered(self, offer: str) -> Refusal:
-        return Refusal(404, f"{self.description['name']} has no `{offer}`.")
+    def _offering(self, offer: str) -> Any:
+        """The environment, if it offers this. Raises Refusal."""
+        if offer not in self.description["offers"]:
+            raise Refusal(404, f"{self.description['name']} has no `{offer}`.")
+        return self._env
 
-    def _foreign(self, call: Callable[[], Any]) -> Any:
+    def _foreign(self, call: Callable[[], Answer]) -> Answer:
         """The environment's answer. Raises Refusal 500 with the environment's error."""
         answer = guarded_call(call)
         if isinstance(answer, Raised):
@@ -155,18 +142,18 @@ class Service:
         return answer.value
 
 
-_ROUTES: tuple[tuple[tuple[str, ...], Callable[[Service, Mapping[str, Tree], str], tuple[int, Tree]]], ...] = (
-    (("GET", "health"), Service._health),
-    (("GET", "environment"), Service._describe),
-    (("POST", "tasks"), Service._tasks),
-    (("POST", "sessions"), Service._start),
-    (("POST", "sessions", "ID", "step"), Service._step),
-    (("DELETE", "sessions", "ID"), Service._close),
-    (("POST", "demonstrate"), Service._demonstrate),
-    (("POST", "random-answer"), Service._random_answer),
-    (("POST", "blind-answers"), Service._blind_answers),
-)
-"""(method, *words of the path, ID for a session's id) -> the method that answers."""
+_ROUTES: dict[str, Callable[[Service, Mapping[str, Tree], str], Tree]] = {
+    "GET /health": Service._health,
+    "GET /environment": Service._describe,
+    "POST /tasks": Service._tasks,
+    "POST /sessions": Service._start,
+    "POST /sessions/ID/step": Service._step,
+    "DELETE /sessions/ID": Service._close,
+    "POST /demonstrate": Service._demonstrate,
+    "POST /random-answer": Service._random_answer,
+    "POST /blind-answers": Service._blind_answers,
+}
+"""Method and path (ID for a session's id) -> the method that answers."""
 
 
 def _description(env: Environment) -> dict[str, Tree]:
@@ -178,7 +165,7 @@ def _description(env: Environment) -> dict[str, Tree]:
     return {
         "protocol": PROTOCOL,
         "name": env.name,
-        "summary": _summary(env),
+        "summary": str(env.summary) if isinstance(env, Summarises) else "",
         "turns": turns_of(env),
         "actions": list(actions_of(env)),
         "actions_per_turn": most_actions_of(env) if actions_of(env) else None,
@@ -189,25 +176,11 @@ def _description(env: Environment) -> dict[str, Tree]:
     }
 
 
-def _summary(env: Environment) -> str:
-    summary = env.summary if isinstance(env, Summarises) else ""
-    if not isinstance(summary, str):
-        raise ValueError(
-            f"Expected a text as `summary` of the environment {env.name}, found {summary!r:.80}. Correct it; "
-            "`heedful check-env` names every member that is wrong."
-        )
-    return summary
+_SPELLED = {int: "a whole number", str: "text", list: "a list"}
 
 
-def _whole(body: Mapping[str, Tree], name: str) -> int:
-    value = body.get(name)
-    if type(value) is not int:
-        raise Refusal(400, f'Expected "{name}" as a whole number.')
-    return value
-
-
-def _listed(body: Mapping[str, Tree], name: str) -> list[Tree]:
-    value = body.get(name, [])
-    if not isinstance(value, list):
-        raise Refusal(400, f'Expected "{name}" as a list.')
+def _field(body: Mapping[str, Tree], name: str, kind: type[Kind], usual: Kind | None = None) -> Kind:
+    value = body.get(name, usual)
+    if type(value) is not kind:
+        raise Refusal(400, f'Expected "{name}" as {_SPELLED[kind]}.')
     return value

@@ -16,7 +16,7 @@ from heedful.envs.common.contract import checked_episode, checked_observation, c
 from heedful.envs.transport.wire import Tree, observation_tree, step_tree
 from heedful.guarded import Raised, guarded_call
 from heedful.protocols import Episode
-from heedful.types import Observation, Step, Task
+from heedful.types import Observation, Task
 
 
 class Refusal(Exception):
@@ -91,9 +91,18 @@ class Sessions:
                 if session.turn > 0 or session.answer is None:
                     raise Refusal(409, f"The session of key {key!r} has continued or was closed: choose a new key.")
                 return {"session": session.name, **session.answer}
+
+        def begin() -> tuple[Episode, Observation]:
+            episode = checked_episode(self._make())
+            return episode, checked_observation(episode.start(task, member))
+
         try:
-            episode, answer = self._begin(task, member)
-            session.episode, session.answer, session.used = episode, answer, self._clock()
+            begun = guarded_call(begin)
+            if isinstance(begun, Raised):
+                session.answer = {"raised": str(begun)}
+            else:
+                session.episode, session.answer = begun.value[0], {"observation": observation_tree(begun.value[1])}
+            session.used = self._clock()
         finally:
             session.lock.release()
             if session.episode is None:
@@ -108,26 +117,31 @@ class Sessions:
 
         Raises Refusal 404 for an unknown session, 409 for a turn that is not the next one.
         """
-        session = self._find(name)
+        session = self._sessions.get(name)
+        if session is None:
+            raise Refusal(
+                404,
+                f"There is no session {name[:60]!r}: it was closed, or idle for more than {self._idle:g} s, or the "
+                "server was restarted.",
+            )
         with session.lock:
             session.used = self._clock()
             if turn is not None and turn == session.turn - 1 and response == session.response:
                 return session.answer
-            if session.episode is None:
+            episode = session.episode
+            if episode is None:
                 raise Refusal(409, f"The episode of session {name} is over: begin another one with POST /sessions.")
             if turn is not None and turn != session.turn:
                 raise Refusal(
                     409, f"Expected turn {session.turn} of session {name}, or the last one again, found turn {turn}."
                 )
-            step = guarded_call(lambda: checked_step(_step(session, response)))
-            session.turn += 1
-            session.response = response
+            step = guarded_call(lambda: checked_step(episode.step(response)))
+            session.turn, session.response = session.turn + 1, response
             if isinstance(step, Raised):
-                session.answer = {"raised": str(step)}
+                session.answer, session.episode = {"raised": str(step)}, None
             else:
                 session.answer = {"step": step_tree(step.value)}
-            if isinstance(step, Raised) or step.value.ending is not None:
-                session.episode = None
+                session.episode = None if step.value.ending is not None else episode
             session.used = self._clock()
             return session.answer
 
@@ -149,16 +163,6 @@ class Sessions:
         self.expired += lost
         return lost
 
-    def _find(self, name: str) -> _Session:
-        session = self._sessions.get(name)
-        if session is None:
-            raise Refusal(
-                404,
-                f"There is no session {name[:60]!r}: it was closed, or idle for more than {self._idle:g} s, or the "
-                "server was restarted.",
-            )
-        return session
-
     def _admit(self, key: str) -> _Session:
         """A new session, under the table's lock. Raises Refusal 429 if there is no room."""
         if len(self._sessions) >= self._most:
@@ -177,18 +181,3 @@ class Sessions:
             self._by_key[key] = session
         self.opened += 1
         return session
-
-    def _begin(self, task: Task, member: int) -> tuple[Episode | None, Tree]:
-        def begin() -> tuple[Episode, Observation]:
-            episode = checked_episode(self._make())
-            return episode, checked_observation(episode.start(task, member))
-
-        begun = guarded_call(begin)
-        if isinstance(begun, Raised):
-            return None, {"raised": str(begun)}
-        return begun.value[0], {"observation": observation_tree(begun.value[1])}
-
-
-def _step(session: _Session, response: str) -> Step:
-    assert session.episode is not None, "an episode that goes on has an environment"
-    return session.episode.step(response)

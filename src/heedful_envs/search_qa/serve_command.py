@@ -5,7 +5,6 @@ The first line of output names the index and its address. Ctrl-C and `STOP_SIGNA
 
 from __future__ import annotations
 
-import signal
 import time
 from dataclasses import dataclass
 from pathlib import Path
@@ -40,8 +39,6 @@ class ServeSearchSettings:
     """Bytes of the longest request."""
     connections: int = 512
     """Most connections open at once."""
-    connections_per_address: int = 0
-    """Most connections of one address open at once. 0 = three quarters of --connections."""
     request_seconds: float = 30.0
     """Seconds in which a request must have arrived whole."""
     host_name: tuple[str, ...] = ()
@@ -52,7 +49,7 @@ class ServeSearchSettings:
     """A file whose first line is the token that clients must send. Empty = the variable HEEDFUL_ENV_TOKEN, if set."""
 
     def __post_init__(self) -> None:
-        refuse_below(self, port=0, largest_request=1024, connections=1, connections_per_address=0, log_every=1)
+        refuse_below(self, port=0, largest_request=1024, connections=1, log_every=1)
         refuse_seconds(self, "request_seconds")
         if self.port > 65535:
             raise ValueError(f"port must be at most 65535, found {self.port}")
@@ -67,33 +64,26 @@ def main(argv: list[str]) -> int:
 
 def serve(folder: Path, settings: ServeSearchSettings) -> int:
     """Listen until Ctrl-C or one of `STOP_SIGNALS`."""
-    from heedful.serving import EnvironmentServer, Limits, check_address, read_token
+    from heedful.serving import EnvironmentServer, Limits, read_token
     from heedful_envs.search_qa.retrieval.folder import open_index
     from heedful_envs.search_qa.retrieval_service import RetrievalService
 
     token = read_token(settings.token_file)
-    check_address(settings.host, token)
     index = open_index(folder)
-    signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell has background jobs ignore it
     limits = Limits(
         settings.largest_request,
         settings.connections,
         settings.log_every,
-        settings.connections_per_address,
         settings.request_seconds,
         request_flag="--largest-request",
     )
     service = RetrievalService(index, len(index))
     asks = ", clients need the token" if token else ""
     address, names = (settings.host, settings.port), settings.host_name
-    with EnvironmentServer(address, service, None, token, limits, _tell, names) as server:
-        try:
-            tell(f"serving {len(index):,} passages of {index.path.name} at {server.url}{asks}; Ctrl-C ends it")
-            server.serve_forever()
-        except KeyboardInterrupt:
-            _tell("stopping")
-        finally:
-            _tell(f"{server.requests:,} requests in all; {server.standing()}")
+    server = EnvironmentServer(address, service, None, token, limits, _tell, names)
+    tell(f"serving {len(index):,} passages of {index.path.name} at {server.url}{asks}; Ctrl-C ends it")
+    server.serve_forever()
+    _tell(f"{server.requests:,} requests in all; {server.standing()}")
     return 0
 
 

@@ -19,8 +19,7 @@ import pytest
 from heedful.envs.common.actions import format_reply
 from heedful.guarded import Raised, guarded_call
 from heedful.policies.servers import ForeignAnswer, ServerRefused, ServerUnreachable
-from heedful.serving.connections import Limits
-from heedful.serving.server import EnvironmentServer
+from heedful.serving.server import EnvironmentServer, Limits
 from heedful.serving.sessions import Refusal
 from heedful_envs.search_qa import retrieval_service
 from heedful_envs.search_qa.environment import SearchQA
@@ -58,7 +57,6 @@ def served(service: Any, token: str = "") -> Iterator[str]:
         yield server.url
     finally:
         server.shutdown()
-        server.server_close()
         thread.join(PATIENCE)
 
 

@@ -6,7 +6,6 @@ exit code 0.
 
 from __future__ import annotations
 
-import signal
 import time
 from dataclasses import dataclass, field
 from typing import Annotated, Any
@@ -67,8 +66,6 @@ class ServeSettings:
     """Bytes of the longest request."""
     connections: int = 512
     """Most connections open at once."""
-    connections_per_address: int = 0
-    """Most connections of one address open at once. 0 = three quarters of --connections."""
     request_seconds: float = 30.0
     """Seconds in which a request must have arrived whole."""
     host_name: tuple[str, ...] = ()
@@ -82,7 +79,6 @@ class ServeSettings:
 
     def __post_init__(self) -> None:
         refuse_below(self, port=0, sessions=1, env_workers=0, largest_reply=1024, connections=1, log_every=1)
-        refuse_below(self, connections_per_address=0)
         refuse_above(self, env_workers=MOST_AT_ONCE)
         check_timeout(self.env_timeout)
         refuse_seconds(self, "idle", "request_seconds")
@@ -103,42 +99,25 @@ def main(argv: list[str]) -> int:
 
 def serve(settings: ServeSettings) -> int:
     """Listen until Ctrl-C or one of `STOP_SIGNALS`."""
-    from heedful.envs.remote.server_calls import read_token
-    from heedful.serving.browser import ROOT
-    from heedful.serving.connections import Limits
-    from heedful.serving.server import EnvironmentServer, check_address
-    from heedful.serving.service import Service
-    from heedful.serving.sessions import Sessions
+    from heedful.serving import ROOT, EnvironmentServer, Limits, Service, Sessions, read_token
 
     token = read_token(settings.token_file)
-    check_address(settings.host, token)
-    signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell has background jobs ignore it
-    limits = Limits(
-        settings.largest_reply,
-        settings.connections,
-        settings.log_every,
-        settings.connections_per_address,
-        settings.request_seconds,
-    )
+    limits = Limits(settings.largest_reply, settings.connections, settings.log_every, settings.request_seconds)
     where = f"{settings.env_workers} worker processes" if settings.env_workers else "the server's process"
     asks = ", clients need the token" if token else ""
+    pages = settings.env.pages(settings.sessions, settings.idle) if settings.page else None
     with isolated(settings.env, settings.env_workers, settings.env_timeout) as env:
         sessions = Sessions(env.episode, settings.sessions, settings.idle)
         service = Service(settings.env, sessions)
         address, names = (settings.host, settings.port), settings.host_name
-        pages = settings.env.pages(settings.sessions, settings.idle) if settings.page else None
-        with EnvironmentServer(address, service, sessions, token, limits, _tell, names, pages) as server:
-            try:
-                tell(f"serving {settings.env.name} at {server.url}, episodes in {where}{asks}; Ctrl-C ends it")
-                if pages is not None:
-                    tell(f"pages for a browser: {server.url}/{ROOT}{' (the password is the token)' if token else ''}")
-                server.serve_forever()
-            except KeyboardInterrupt:
-                _tell("stopping")
-            finally:
-                _tell(f"{server.requests:,} requests in all; {server.standing()}")
+        server = EnvironmentServer(address, service, sessions, token, limits, log_line, names, pages)
+        tell(f"serving {settings.env.name} at {server.url}, episodes in {where}{asks}; Ctrl-C ends it")
+        if pages is not None:
+            tell(f"pages for a browser: {server.url}/{ROOT}{' (the password is the token)' if token else ''}")
+        server.serve_forever()
+        log_line(f"{server.requests:,} requests in all; {server.standing()}")
     return 0
 
 
-def _tell(line: str) -> None:
+def log_line(line: str) -> None:
     complain(f"{time.strftime('%Y-%m-%d %H:%M:%S')} {line}")
