@@ -5,8 +5,10 @@ Every sample is in exactly one micro-batch. How they are split changes memory an
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from typing import TYPE_CHECKING
 
 import torch
@@ -42,9 +44,17 @@ class UpdateSettings:
     """Read a prompt that several samples begin with once per micro-batch, where the model allows it. The same for the
     beginning that different prompts have in common, where it is a large part of them."""
 
-    def shares_prompts(self, model: PreTrainedModel) -> bool:
-        """Whether the prompts of `model` are read once per micro-batch."""
-        return self.share_prompts and self.sharded is None and not self.recompute and keeps_prompts(model)
+    def cutter(self, model: PreTrainedModel) -> Cutter:
+        """`cut_micro_batches` of samples and their token weights, under these settings and for this model."""
+        shares = self.share_prompts and self.sharded is None and not self.recompute and keeps_prompts(model)
+        return partial(
+            cut_micro_batches,
+            micro_batch_tokens=self.micro_batch_tokens,
+            device=self.device,
+            share_prompts=shares,
+            share_beginning=shares,
+            per_pass=pass_tokens(model, self.device),
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,6 +108,22 @@ def cut_micro_batches(
             samples, micro_batch_tokens, prompts=share_prompts, beginning=share_beginning, per_pass=per_pass
         )
     ]
+
+
+Cutter = Callable[[Sequence[TrainingSample], Sequence[float]], list[MicroBatch]]
+
+
+@contextmanager
+def naming_the_size(batch: MicroBatch, update: str, remedy: str) -> Iterator[None]:
+    """Where the device has no memory left for this micro-batch of an `update`, say how large it is."""
+    try:
+        yield
+    except torch.OutOfMemoryError as error:
+        sequences, length = batch.ids_BT.shape
+        raise MemoryError(
+            f"The device ran out of memory in {update}, on a micro-batch of {sequences} sequences of {length} tokens; "
+            f"lower --micro-batch-tokens{remedy}."
+        ) from error
 
 
 def pass_tokens(model: PreTrainedModel, device: torch.device | str) -> int:

@@ -21,7 +21,7 @@ from heedful.models.forward.shared_prompts import SharedPrompts
 from heedful.models.forward.token_logits import Over, TokenLogits, hidden_before_trained
 from heedful.models.vision import vision_of
 from heedful.protocols import UsesCritic
-from heedful.training.batch import MicroBatch, UpdateSettings, cut_micro_batches, pass_tokens
+from heedful.training.batch import MicroBatch, UpdateSettings, naming_the_size
 from heedful.training.critic_config import CriticConfig
 from heedful.training.objective import at_trained
 from heedful.training.optimizer_config import OptimizerConfig
@@ -89,8 +89,7 @@ class Critic:
         self.micro_batch_tokens = settings.micro_batch_tokens
         self.device = device = settings.device
         self._world = settings.world
-        self._shares = settings.shares_prompts(policy)
-        self._per_pass = pass_tokens(policy, device)
+        self._cut_up = settings.cutter(policy)
         if config.kind == "model":
             vision = vision_of(policy)  # the copy of a model that sees has no tower of its own
             decoder = deepcopy(decoder) if vision is None else vision.copied_decoder()
@@ -132,15 +131,7 @@ class Critic:
             for row in rows
         ]
         values: list[tuple[float, ...]] = [()] * len(rows)
-        for batch in cut_micro_batches(
-            blank,
-            [0.0] * len(rows),
-            self.micro_batch_tokens,
-            self.device,
-            share_prompts=self._shares,
-            share_beginning=self._shares,
-            per_pass=self._per_pass,
-        ):
+        for batch in self._cut_up(blank, [0.0] * len(rows)):
             values_N = self._read(batch, 0.0).tolist()
             start = 0
             for place in batch.places_B:
@@ -208,7 +199,9 @@ class Critic:
     def _backward(self, micro_batches: Sequence[MicroBatch], scale: float, share: float) -> CriticPass:
         reading = CriticPass()
         for batch in micro_batches:
-            try:
+            with naming_the_size(
+                batch, "the critic's update", f" (now {self.micro_batch_tokens}), or choose --critic.kind head"
+            ):
                 values_N = self._read(batch, share)
                 error = losses.value(
                     values_N,
@@ -219,13 +212,6 @@ class Critic:
                 weights_N = at_trained(batch.weights_B[:, None].expand_as(batch.trained_BT), batch).to(values_N.dtype)
                 loss = (weights_N * error.loss).sum()
                 (scale * self.config.coefficient * loss).backward()
-            except torch.OutOfMemoryError as failure:
-                sequences, length = batch.ids_BT.shape
-                raise MemoryError(
-                    f"The device ran out of memory in the critic's update, on a micro-batch of {sequences} sequences "
-                    f"of {length} tokens; lower --micro-batch-tokens (now {self.micro_batch_tokens}), or choose "
-                    "--critic.kind head."
-                ) from failure
             reading.loss += float(loss.detach())
             reading.tokens += len(values_N)
             reading.clipped += int(error.clip_binds.sum())

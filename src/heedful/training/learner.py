@@ -18,21 +18,14 @@ from heedful.algorithms.table import Algorithm
 from heedful.models.forward.token_logits import TokenLogits, token_logits
 from heedful.models.forward.token_scores import WIDE, scores_over
 from heedful.seeds import stream
-from heedful.training.batch import MicroBatch, UpdateSettings, cut_micro_batches, pass_tokens
+from heedful.training.batch import MicroBatch, UpdateSettings, naming_the_size
 from heedful.training.correction import Correction, corrected
 from heedful.training.critic import Critic, CriticPass, empty_critic_metrics
 from heedful.training.objective import Scores, at_trained, scores_of, token_terms
 from heedful.training.optimizer_config import OptimizerConfig
 from heedful.training.optimizer_step import OptimizerStep
 from heedful.training.recompute import recomputed
-from heedful.training.update_metrics import (
-    EMPTY,
-    Pass,
-    empty_metrics,
-    masked_metrics,
-    update_metrics,
-    warmup_metrics,
-)
+from heedful.training.update_metrics import EMPTY, MASKED, WARMUP, Pass, unread_metrics, update_metrics
 from heedful.types import Metric, TrainingSample
 
 if TYPE_CHECKING:
@@ -99,9 +92,10 @@ class Learner:
         self.sharded = settings.sharded
         rows = token_logits(self.model) if self.sharded is None else self.sharded.token_logits
         self._token_logits = recomputed(self.model, rows) if settings.recompute else rows
-        self._reference_logits = _rows_of(reference, self.device)
-        self._shares = settings.shares_prompts(self.model)
-        self._per_pass = pass_tokens(self.model, self.device)
+        if isinstance(reference, torch.nn.Module):
+            reference = token_logits(_placed(cast("PreTrainedModel", reference), self.device))
+        self._reference_logits = cast("TokenLogits | None", reference)
+        self._cut_up = settings.cutter(self.model)
         self._optimizer_step = OptimizerStep(model.parameters(), optimizer, self.world, sharded=self.sharded)
 
     def update(
@@ -118,13 +112,15 @@ class Learner:
         """
         capped = self.algorithm.importance_cap is not None
         if not samples:
-            return empty_metrics(capped) + ([] if self.critic is None else empty_critic_metrics(EMPTY))
+            unread = unread_metrics(EMPTY, empty=True, capped=capped)
+            return unread + ([] if self.critic is None else empty_critic_metrics(EMPTY))
         with self.whole():
             batch = self._batch(samples, scale, token_budget)
         warming = self.critic is not None and self.critic.warming
         if not warming and not any(any(sample.trained) for sample in batch.samples):
             # Nothing but masked tokens. The critic learns from the next batch.
-            return masked_metrics(batch.metrics) + ([] if self.critic is None else empty_critic_metrics(EMPTY))
+            unread = unread_metrics(MASKED, correction=batch.metrics)
+            return unread + ([] if self.critic is None else empty_critic_metrics(EMPTY))
         if self.critic is not None:
             self.critic.begin(samples)
         passes: list[Pass] = []
@@ -137,7 +133,7 @@ class Learner:
                 if trains:
                     passes.append(self._backward(batch, places))
                 if self.critic is not None:
-                    cut = self._cut([samples[place] for place in places], token_budget, share_prompts=self._shares)
+                    cut = self._cut([samples[place] for place in places], token_budget)
                     critic_passes.append(self.critic.learn(cut, scale, through_trunk=not warming))
                 if trains:
                     norms.append(self._optimizer_step.take("policy"))
@@ -145,7 +141,7 @@ class Learner:
         tokens = sum(len(sample.ids) for sample in samples) * self.algorithm.epochs
         metrics = [] if self.critic is None else self.critic.finish(critic_passes)
         if warming:
-            return warmup_metrics(capped, tokens) + metrics
+            return unread_metrics(WARMUP, capped=capped, tokens=tokens) + metrics
         self.updates += 1
         metrics += update_metrics(
             passes,
@@ -207,9 +203,7 @@ class Learner:
         dealt = [trajectories[part::parts] for part in range(parts)]
         return [[place for name in names for place in places_of[name]] for names in dealt]
 
-    def _cut(
-        self, samples: Sequence[TrainingSample], token_budget: int | None, *, share_prompts: bool
-    ) -> list[MicroBatch]:
+    def _cut(self, samples: Sequence[TrainingSample], token_budget: int | None) -> list[MicroBatch]:
         """Micro-batches of this rank's share of the samples of one optimizer step.
 
         Token weights depend on all samples, and on trajectories: one that became several samples counts as one.
@@ -224,15 +218,7 @@ class Learner:
         share_of = dict(zip(counts, shares, strict=True))
         weights_B = [share_of[sample.group, sample.member] for sample in samples]
         mine = self.world.mine([len(sample.ids) for sample in samples])
-        cut = cut_micro_batches(
-            [samples[place] for place in mine],
-            [weights_B[place] for place in mine],
-            self.settings.micro_batch_tokens,
-            self.device,
-            share_prompts=share_prompts,
-            share_beginning=share_prompts,
-            per_pass=self._per_pass,
-        )
+        cut = self._cut_up([samples[place] for place in mine], [weights_B[place] for place in mine])
         return [replace(batch, places_B=tuple(mine[place] for place in batch.places_B)) for batch in cut]
 
     def _logits(self, rows: TokenLogits, batch: MicroBatch) -> torch.Tensor:
@@ -268,16 +254,7 @@ class Learner:
     @torch.no_grad()
     def _score_alone(self, rows: TokenLogits, samples: Sequence[TrainingSample]) -> list[torch.Tensor]:
         scores: list[torch.Tensor] = [torch.empty(0)] * len(samples)
-        cut = cut_micro_batches(
-            samples,
-            [0.0] * len(samples),
-            self.settings.micro_batch_tokens,
-            self.device,
-            share_prompts=self._shares,
-            share_beginning=self._shares,
-            per_pass=self._per_pass,
-        )
-        for batch in cut:
+        for batch in self._cut_up(samples, [0.0] * len(samples)):
             logprobs_N = self._scores(rows, batch).logprobs_N
             counts_B = [sum(samples[place].trained) for place in batch.places_B]
             for place, logprobs_T in zip(batch.places_B, logprobs_N.split(counts_B), strict=True):
@@ -288,60 +265,33 @@ class Learner:
         """Add the gradient of the loss of the samples at `places`, averaged over these alone."""
         reading = Pass()
         samples = [batch.samples[place] for place in places]
-        cut = self._cut(samples, batch.token_budget, share_prompts=self._shares)
-        blanks = self._blanks(samples, len(cut))
+        cut = self._cut(samples, batch.token_budget)
+        reads_entropy = self.entropy_coefficient > 0 or isinstance(self.algorithm.entropy_control, EntropyTarget)
+        # FSDP2 averages a sharded model's gradients over ranks, and their sum is needed.
+        averaged = 1 if self.sharded is None else self.world.size
+        # Each of its passes gathers the shards of all ranks, so every rank takes equally many backward passes.
+        most = len(cut) if self.sharded is None else max(self.world.gather(len(cut)))
         for micro in cut:
             at = [places[place] for place in micro.places_B]
             reference_N = None if batch.reference is None else torch.cat([batch.reference[place] for place in at])
             learner_N = None if batch.learner is None else torch.cat([batch.learner[place] for place in at])
             importance_N = None if batch.importance is None else torch.cat([batch.importance[place] for place in at])
-            try:
+            with naming_the_size(micro, "the update", f" (now {self.settings.micro_batch_tokens})"):
                 terms = token_terms(
                     self.algorithm,
                     micro,
-                    self._scores(self._token_logits, micro, self._reads_entropy),
+                    self._scores(self._token_logits, micro, reads_entropy),
                     reference_N=reference_N,
                     learner_N=learner_N,
                     importance_N=importance_N,
                 )
                 loss = batch.scale * terms.loss(self.algorithm.kl, self.entropy_coefficient)
-                (loss * self._processes_averaged).backward()
-            except torch.OutOfMemoryError as error:
-                sequences, length = micro.ids_BT.shape
-                raise MemoryError(
-                    f"The device ran out of memory in the update, on a micro-batch of {sequences} sequences of "
-                    f"{length} tokens; lower --micro-batch-tokens (now {self.settings.micro_batch_tokens})."
-                ) from error
+                (loss * averaged).backward()
             reading.add(loss.detach(), terms, reference_N)
-        for blank in blanks:
+        for _ in range(most - len(cut)):
+            (blank,) = self._cut_up([min(samples, key=lambda sample: len(sample.ids))], [0.0])
             (self._logits(self._token_logits, blank).sum() * 0.0).backward()
         return reading.over(self.world)
-
-    @property
-    def _processes_averaged(self) -> int:
-        """The factor of the loss: FSDP2 averages a sharded model's gradients over ranks, and their sum is needed."""
-        return 1 if self.sharded is None else self.world.size
-
-    def _blanks(self, samples: Sequence[TrainingSample], own: int) -> list[MicroBatch]:
-        """Empty micro-batches after this rank's `own` ones, so that every rank takes equally many backward passes.
-
-        Each pass of a sharded model gathers the shards of all ranks.
-        """
-        if self.sharded is None:
-            return []
-        shortest = min(samples, key=lambda sample: len(sample.ids))
-        blank = cut_micro_batches([shortest], [0.0], self.settings.micro_batch_tokens, self.device)
-        return blank * (max(self.world.gather(own)) - own)
-
-    @property
-    def _reads_entropy(self) -> bool:
-        return self.entropy_coefficient > 0 or isinstance(self.algorithm.entropy_control, EntropyTarget)
-
-
-def _rows_of(reference: PreTrainedModel | TokenLogits | None, device: torch.device | str) -> TokenLogits | None:
-    if isinstance(reference, torch.nn.Module):
-        return token_logits(_placed(cast("PreTrainedModel", reference), device))
-    return cast("TokenLogits | None", reference)
 
 
 def _placed(model: PreTrainedModel, device: torch.device | str) -> PreTrainedModel:

@@ -18,8 +18,8 @@ from heedful.training.ranks.world import World
 from heedful.types import Metric
 
 EMPTY = "no sample to train on: the filter kept nothing, or nothing was scored"
-_WARMUP = "the critic warms up: the policy was not updated"
-_MASKED = "every token's importance weight lies outside floor and cap: all were masked"
+WARMUP = "the critic warms up: the policy was not updated"
+MASKED = "every token's importance weight lies outside floor and cap: all were masked"
 _NO_REFERENCE = "no reference model"
 _OF_THE_POLICY = (
     "loss",
@@ -129,21 +129,17 @@ def update_metrics(
     ]
 
 
-def empty_metrics(capped: bool) -> list[Metric]:
-    """The metrics of a step without samples."""
-    return [Metric("filter/empty", 1.0), *_unread(EMPTY, capped), Metric("tokens/update", 0.0)]
+def unread_metrics(
+    why: str, *, empty: bool = False, capped: bool = False, tokens: int = 0, correction: Sequence[Metric] = ()
+) -> list[Metric]:
+    """The metrics of a step in which the policy was not updated, and why.
 
-
-def masked_metrics(correction: Sequence[Metric]) -> list[Metric]:
-    """The metrics of a step in which the correction masked every token."""
-    return [Metric("filter/empty", 0.0), *_unread(_MASKED, False), Metric("tokens/update", 0.0), *correction]
-
-
-def warmup_metrics(capped: bool, tokens: int) -> list[Metric]:
-    """The metrics of a step in which only the critic learned."""
-    return [Metric("filter/empty", 0.0), *_unread(_WARMUP, capped), Metric("tokens/update", float(tokens))]
-
-
-def _unread(why: str, capped: bool) -> list[Metric]:
+    `empty`: without samples. `capped`: the metrics of the correction are missing, too.
+    """
     names = [*_OF_THE_POLICY, *(METRICS if capped else [])]
-    return [Metric(f"policy/{name}", None, why=why) for name in names]
+    return [
+        Metric("filter/empty", float(empty)),
+        *(Metric(f"policy/{name}", None, why=why) for name in names),
+        Metric("tokens/update", float(tokens)),
+        *correction,
+    ]

@@ -319,4 +319,4 @@ def test_models_that_do_not_keep_all_keys_read_every_prompt_with_its_row() -> No
     model = llama()
     model.config.layer_types = ["full_attention", "sliding_attention"]
     learner = Learner(model, ALGORITHMS["grpo"](), OptimizerConfig())
-    assert all(micro.prompts is None for micro in learner._cut(SAMPLES, 20, share_prompts=learner._shares))
+    assert all(micro.prompts is None for micro in learner._cut(SAMPLES, 20))
