@@ -215,18 +215,6 @@ def test_a_filter_that_could_not_choose_is_refused_before_the_run(
         trainer_of(tiny_model, args, script, heedful=heedful, functions=("right", "form"))
 
 
-def test_a_weight_that_is_no_number_is_named_before_the_run(tiny_model: Path, tmp_path: Path) -> None:
-    args = arguments(tmp_path, num_generations=2, per_device_train_batch_size=2, reward_weights=[1.0, float("nan")])
-    with pytest.raises(ValueError, match="as reward_weights of TRL, found nan for the reward function 'form'"):
-        trainer_of(
-            tiny_model,
-            args,
-            Script(written(named([[(0, 0), (1, 0)]]))),
-            heedful=filtering(),
-            functions=("right", "form"),
-        )
-
-
 def test_an_outcome_beyond_its_range_is_a_sentence(tiny_model: Path, tmp_path: Path) -> None:
     tasks = written(named([[(5, 0), (0, 0)]]))
     with pytest.raises(ValueError, match="success from 0 to 1, found 5"):

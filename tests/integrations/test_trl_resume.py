@@ -7,7 +7,6 @@ import math
 import shutil
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -17,14 +16,13 @@ pytest.importorskip("trl", reason="TRL is not installed (pip install 'heedful[tr
 import datasets
 import torch
 from tiny_trl import arguments, trainer_of, weights_of
-from transformers import TrainerControl, TrainerState
 
 from heedful.diagnostics.cross_scores.thoughts import ThoughtTags
 from heedful.filters import KeepAll, RandomSubset, TopP
 from heedful.integrations.trl import HeedfulConfig
-from heedful.integrations.trl.callback import Bridge
 from heedful.integrations.watching.completions import BatchReader
 from heedful.integrations.watching.observer import Observer
+from heedful.integrations.watching.record import load_state, reading_state
 from heedful.measuring.diagnostician import Diagnostician, DiagnosticsConfig
 from heedful.models.chat.replies import Tags
 from heedful.storage import RunFolder, StepMetrics, read_metrics, read_rollouts
@@ -178,9 +176,11 @@ def test_a_damaged_state_is_a_sentence(state: str, tmp_path: Path) -> None:
     (tmp_path / "heedful.json").write_text(state)
     diagnostician = Diagnostician(DiagnosticsConfig(), None, 0, ThoughtTags("<think>", "</think>"), str)
     observer = Observer(KeepAll(), BatchReader(None, str, Tags()), diagnostician, 1.0, 0)  # type: ignore[arg-type]
-    watching = SimpleNamespace(begin=lambda: None, resumed_from=tmp_path, heedful=HEEDFUL, observer=observer)
-    with pytest.raises(ValueError, match=r"heedful.json, found .*Delete the file to continue with new baselines"):
-        Bridge(watching).on_train_begin(None, TrainerState(global_step=4), TrainerControl())  # type: ignore[arg-type]
+    with (
+        pytest.raises(ValueError, match=r"heedful.json, found .*Delete the file to continue with new baselines"),
+        reading_state(tmp_path),
+    ):
+        observer.load_state(load_state(tmp_path) or {})
 
 
 def test_the_state_whose_parts_are_damaged_above_is_read() -> None:

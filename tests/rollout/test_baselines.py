@@ -92,14 +92,9 @@ def test_the_best_sequence_beats_the_random_policy_in_seconds() -> None:
     )
 
 
-def test_searching_on_no_tasks_is_refused() -> None:
-    with pytest.raises(ValueError, match="none were given"):
-        best_fixed_sequence(FrozenLake(), [])
-
-
 @pytest.mark.parametrize(
     ("answers", "found"),
-    [(lambda tasks: None, "that it raised TypeError: 'NoneType'"), (lambda tasks: ["a", 1], "1 among them")],
+    [(lambda tasks: None, "that it raised TypeError: 'NoneType'"), (lambda tasks: ["a", 1], r"\['a', 1\]")],
 )
 def test_blind_answers_that_are_none_are_named(answers: Any, found: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Echo, "blind_answers", staticmethod(answers), raising=False)

@@ -13,11 +13,13 @@ import itertools
 import random
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
+from typing import NamedTuple
 
 from heedful.envs.common.actions import actions_of, format_reply, most_actions_of
 from heedful.envs.common.contract import MOST_CANDIDATES, blind_answers_of, random_answer_of, turns_of
 from heedful.envs.common.tools import in_form
-from heedful.guarded import Answered, Raised, guarded_call
+from heedful.guarded import Answered, guarded_call
 from heedful.protocols import AnswersBlindly, AnswersFreely, Environment
 from heedful.types import Step, Task
 
@@ -37,14 +39,12 @@ class SuccessCount:
         return self.solved / self.episodes
 
 
-@dataclass(frozen=True, slots=True)
-class _Played:
+class _Played(NamedTuple):
     """How one episode went under a fixed sequence of actions."""
 
     executed: int
     over: bool
     solved: bool
-    broke: bool = False
 
 
 def play(env: Environment, task: Task, member: int, reply: ReplyFunction) -> list[Step]:
@@ -91,19 +91,16 @@ def random_policy_success(env: Environment, tasks: Sequence[Task], rng: random.R
     def solved(task: Task) -> bool:
         return play(env, task, 0, lambda observation, turn: random_reply(env, task, rng))[-1].outcome == 1.0
 
-    return _count([guarded_call(lambda task=task: solved(task)) for task in tasks])  # type: ignore[misc]
+    answers = [guarded_call(partial(solved, task)) for task in tasks]
+    scored = [answer.value for answer in answers if isinstance(answer, Answered)]
+    return SuccessCount(sum(scored), len(scored))
 
 
 def fixed_sequence_success(env: Environment, tasks: Sequence[Task], sequence: Sequence[str]) -> SuccessCount:
     """Success of one sequence of actions, or of answers, played whatever is observed."""
     replies = _replies(env, sequence)
     played = [_play_fixed(env, task, replies) for task in tasks]
-    return SuccessCount(sum(each.solved for each in played), sum(not each.broke for each in played))
-
-
-def _count(solved: Sequence[Answered[bool] | Raised]) -> SuccessCount:
-    scored = [each.value for each in solved if isinstance(each, Answered)]
-    return SuccessCount(sum(scored), len(scored))
+    return SuccessCount(sum(each.solved for each in played if each), sum(each is not None for each in played))
 
 
 def best_fixed_sequence(env: Environment, tasks: Sequence[Task]) -> tuple[str, ...]:
@@ -113,33 +110,19 @@ def best_fixed_sequence(env: Environment, tasks: Sequence[Task]) -> tuple[str, .
     open; then the first in the order of `env.actions`). Then one pass over its positions takes every change of a
     single action that solves more. Search on training tasks and score with `fixed_sequence_success` on others.
     """
-    if not tasks:
-        raise ValueError(f"{env.name}: the best fixed sequence is searched on tasks, but none were given.")
-    words = _candidates(env, tasks)
+    # Whole answers of a turn where the environment offers them, else its actions.
+    words = blind_answers_of(env, tasks) if isinstance(env, AnswersBlindly) else actions_of(env)
     if not words:
         return ()
-    sequence = _grow(env, tasks, words)
+    stride = 2 if len(words) ** 2 <= MOST_CANDIDATES else 1
+    sequence = _grow(env, tasks, words, stride)
     # What was grown at once is the best of all sequences of its length: no change of it can solve more.
-    return sequence if len(sequence) <= _stride(words) else _improve(env, tasks, words, sequence)
+    return sequence if len(sequence) <= stride else _improve(env, tasks, words, sequence)
 
 
-def _candidates(env: Environment, tasks: Sequence[Task]) -> Sequence[str]:
-    """What a sequence is made of: whole answers of a turn where the environment offers them, else its actions."""
-    return blind_answers_of(env, tasks) if isinstance(env, AnswersBlindly) else actions_of(env)
-
-
-def _per_turn(env: Environment) -> int:
-    return 1 if isinstance(env, AnswersBlindly) else most_actions_of(env)
-
-
-def _stride(words: Sequence[str]) -> int:
-    """How many actions the sequence grows by at once."""
-    return 2 if len(words) ** 2 <= MOST_CANDIDATES else 1
-
-
-def _grow(env: Environment, tasks: Sequence[Task], words: Sequence[str]) -> tuple[str, ...]:
+def _grow(env: Environment, tasks: Sequence[Task], words: Sequence[str], stride: int) -> tuple[str, ...]:
+    """`stride`: how many actions the sequence grows by at once."""
     budget = turns_of(env) * _per_turn(env)
-    stride = _stride(words)
     sequence: tuple[str, ...] = ()
     undecided = list(tasks)
     while len(sequence) < budget:
@@ -148,8 +131,7 @@ def _grow(env: Environment, tasks: Sequence[Task], words: Sequence[str]) -> tupl
         best_undecided = undecided
         for extension in itertools.product(words, repeat=min(stride, budget - len(sequence))):
             candidate = sequence + extension
-            replies = _replies(env, candidate)
-            played = [_play_fixed(env, task, replies) for task in undecided]
+            played = _play_all(env, undecided, candidate)
             score = (sum(result.solved for result in played), sum(not result.over for result in played))
             if score > best_score:
                 best_score, best = score, candidate
@@ -161,8 +143,7 @@ def _grow(env: Environment, tasks: Sequence[Task], words: Sequence[str]) -> tupl
 def _improve(
     env: Environment, tasks: Sequence[Task], words: Sequence[str], sequence: tuple[str, ...]
 ) -> tuple[str, ...]:
-    replies = _replies(env, sequence)
-    played = [_play_fixed(env, task, replies) for task in tasks]
+    played = _play_all(env, tasks, sequence)
     for position in range(len(sequence)):
         # An episode that was over before this position goes the same way whatever stands here.
         open_ones = [index for index, result in enumerate(played) if not (result.over and result.executed <= position)]
@@ -170,8 +151,9 @@ def _improve(
             candidate = (*sequence[:position], action, *sequence[position + 1 :])
             if candidate == sequence:
                 continue
-            replies = _replies(env, candidate)
-            changed = {index: _play_fixed(env, tasks[index], replies) for index in open_ones}
+            changed = dict(
+                zip(open_ones, _play_all(env, [tasks[index] for index in open_ones], candidate), strict=True)
+            )
             if sum(result.solved for result in changed.values()) > sum(played[index].solved for index in open_ones):
                 sequence = candidate
                 for index, result in changed.items():
@@ -179,23 +161,34 @@ def _improve(
     return sequence
 
 
+def _per_turn(env: Environment) -> int:
+    return 1 if isinstance(env, AnswersBlindly) else most_actions_of(env)
+
+
 def _replies(env: Environment, sequence: Sequence[str]) -> list[str]:
     most = _per_turn(env)
     return [in_form(env, format_reply(sequence[start : start + most], "")) for start in range(0, len(sequence), most)]
 
 
-def _play_fixed(env: Environment, task: Task, replies: Sequence[str]) -> _Played:
-    played = guarded_call(lambda: _execute(env, task, replies))
-    return _Played(0, True, False, broke=True) if isinstance(played, Raised) else played.value
+def _play_all(env: Environment, tasks: Sequence[Task], sequence: Sequence[str]) -> list[_Played]:
+    """One episode of each task. One that broke counts as over and not solved."""
+    replies = _replies(env, sequence)
+    return [_play_fixed(env, task, replies) or _Played(0, True, False) for task in tasks]
 
 
-def _execute(env: Environment, task: Task, replies: Sequence[str]) -> _Played:
-    episode = env.episode()
-    episode.start(task, 0)
-    executed, answers = 0, isinstance(env, AnswersBlindly)
-    for reply in replies:
-        step = episode.step(reply)
-        executed += 1 if answers else len(step.actions)
-        if step.ending is not None:
-            return _Played(executed, True, step.outcome == 1.0)
-    return _Played(executed, False, False)
+def _play_fixed(env: Environment, task: Task, replies: Sequence[str]) -> _Played | None:
+    """`None` where the environment broke."""
+
+    def played() -> _Played:
+        episode = env.episode()
+        episode.start(task, 0)
+        executed, answers = 0, isinstance(env, AnswersBlindly)
+        for reply in replies:
+            step = episode.step(reply)
+            executed += 1 if answers else len(step.actions)
+            if step.ending is not None:
+                return _Played(executed, True, step.outcome == 1.0)
+        return _Played(executed, False, False)
+
+    answer = guarded_call(played)
+    return answer.value if isinstance(answer, Answered) else None

@@ -6,50 +6,45 @@ A resumed run continues the baselines, the numbering and the record of the inter
 from __future__ import annotations
 
 import warnings
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 from transformers import TrainerCallback, TrainerControl, TrainerState, TrainingArguments
 
+from heedful.integrations.trl.observer import claim_record, observer_of
 from heedful.integrations.trl.settings import HeedfulConfig
-from heedful.integrations.watching.observer import Observer
 from heedful.integrations.watching.record import STATE, Record, load_state, reading_state, save_state
-
-
-class Watching(Protocol):
-    """Receiver of TRL's events: heedful's trainer, or a probe in another trainer."""
-
-    heedful: HeedfulConfig
-    observer: Observer
-    resumed_from: Path | None
-    collapsed: bool
-    """An alarm named a collapse was raised in this run."""
-
-    def begin(self) -> None:
-        """A run begins or continues."""
-        ...
-
-    def claim(self) -> Record:
-        """A new folder for the record of the run."""
-        ...
-
-    def leave_weights_if_nothing_was_kept(self) -> None:
-        """The optimiser is about to step."""
-        ...
+from heedful.protocols import Filter
 
 
 class Bridge(TrainerCallback):
-    """Forwards TRL's events to a `Watching`."""
+    """The observer of one TRL trainer, and what it does at TRL's events."""
 
-    def __init__(self, trainer: Watching) -> None:
+    def __init__(
+        self, trainer: Any, config: HeedfulConfig, chooses: Filter, before_step: Callable[[], None] = lambda: None
+    ) -> None:
+        """Adds itself to `trainer`. `before_step` is called when the optimiser is about to step."""
         self._trainer = trainer
+        self._config = config
+        self._chooses = chooses
+        self._before_step = before_step
+        self.observer = observer_of(trainer, config, chooses)
+        """Observes every generation batch, on rank 0."""
+        self.resumed_from: Path | None = None
+        """The checkpoint that the run resumes from, if its path is known. If not, one is looked for where TRL saves."""
+        self.collapsed = False
+        """An alarm named a collapse was raised in this run."""
+        trainer.add_callback(self)
 
     def on_train_begin(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: Any) -> None:
-        trainer = self._trainer
-        trainer.begin()
+        """A run begins or continues: new baselines, or those of the checkpoint."""
+        self.observer.close()
+        self.observer = observer = observer_of(self._trainer, self._config, self._chooses)
+        self.collapsed = False
         if not state.is_world_process_zero:
             return
-        checkpoint = trainer.resumed_from or _checkpoint(args, state)
+        checkpoint = self.resumed_from or _checkpoint(args, state)
         resumed = load_state(checkpoint) if state.global_step else None
         if state.global_step and resumed is None:
             warnings.warn(
@@ -57,33 +52,32 @@ class Bridge(TrainerCallback):
                 "baselines, numbered from 0.",
                 stacklevel=2,
             )
-        observer = trainer.observer
         if resumed is not None:
             with reading_state(checkpoint):
                 observer.load_state(resumed)
-        if not trainer.heedful.record:
+        if not self._config.record:
             return
         folder = checkpoint.parent / resumed["folder"] if resumed and resumed["folder"] else None
         if folder is not None and folder.is_dir() and folder.parent.samefile(str(args.output_dir)):
             observer.begin(Record.resume(folder, observer.generation))
         else:
-            observer.begin(trainer.claim())
+            observer.begin(claim_record(self._trainer, self._config, self._chooses))
 
     def on_save(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: Any) -> None:
         if state.is_world_process_zero:
-            save_state(_checkpoint(args, state), self._trainer.observer.state())
+            save_state(_checkpoint(args, state), self.observer.state())
 
     def on_pre_optimizer_step(
         self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: Any
     ) -> None:
-        self._trainer.leave_weights_if_nothing_was_kept()
+        self._before_step()
 
     def on_step_end(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: Any) -> None:
-        if self._trainer.collapsed and self._trainer.heedful.on_collapse == "stop":
+        if self.collapsed and self._config.on_collapse == "stop":
             control.should_training_stop = control.should_save = True
 
     def on_train_end(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: Any) -> None:
-        self._trainer.observer.close()
+        self.observer.close()
 
 
 def _checkpoint(args: TrainingArguments, state: TrainerState) -> Path:

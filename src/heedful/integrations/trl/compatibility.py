@@ -55,7 +55,10 @@ def check(methods: Mapping[str, tuple[str, ...]], version: str | None = None) ->
     Raises ValueError if a method is missing or takes other parameters.
     """
     found = version or trl.__version__
-    changed = [name for name, expected in methods.items() if _parameters(name) != expected]
+    own = {
+        name: inspect.signature(getattr(GRPOTrainer, name)).parameters for name in methods if hasattr(GRPOTrainer, name)
+    }
+    changed = [name for name, expected in methods.items() if tuple(own.get(name, ())) != expected]
     if changed:
         raise ValueError(
             f"heedful expected the methods {', '.join(methods)} of TRL {TESTED}, found trl {found}, in which "
@@ -79,13 +82,3 @@ def check_attributes(trainer: GRPOTrainer) -> None:
             f"trl {trl.__version__}, whose trainer lacks {', '.join(gone)}. Install trl=={TESTED}.*, or use "
             "heedful.integrations.trl.Probe, which needs less of TRL."
         )
-
-
-def own_filter_is_on(arguments: object) -> bool:
-    """Whether TRL filters by reward variance itself. heedful's filter is then disabled."""
-    return bool(getattr(arguments, FILTER_OF_TRL, None))
-
-
-def _parameters(name: str) -> tuple[str, ...]:
-    method = getattr(GRPOTrainer, name, None)
-    return () if method is None else tuple(inspect.signature(method).parameters)

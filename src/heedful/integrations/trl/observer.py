@@ -5,7 +5,6 @@ The weights that it measures are those that sampled the batch, because TRL rewar
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from contextlib import nullcontext
 from pathlib import Path
@@ -146,12 +145,6 @@ def _plays(trainer: Any) -> bool:
 
 def _check_names(trainer: Any, config: HeedfulConfig, on: str, played: bool) -> None:
     functions, weights = list(trainer.reward_func_names), trainer.reward_weights.tolist()
-    for name, weight in zip(functions, weights, strict=True):
-        if not math.isfinite(weight):
-            raise ValueError(
-                f"Expected finite numbers as reward_weights of TRL, found {weight} for the reward function {name!r}. "
-                "Correct the weight."
-            )
     if config.outcome is not None and config.outcome not in functions:
         raise ValueError(
             f"HeedfulConfig.outcome names the reward function that measures success: expected one of "

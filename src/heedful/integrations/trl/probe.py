@@ -10,20 +10,16 @@ import functools
 import inspect
 import math
 from collections.abc import Callable, Sequence
-from pathlib import Path
 from typing import Any
 
 from heedful.filters import KeepAll
 from heedful.integrations.trl.callback import Bridge
 from heedful.integrations.trl.compatibility import PRIVATE_OF_PROBE, check
-from heedful.integrations.trl.observer import claim_record, observer_of
 from heedful.integrations.trl.pictures import pictures_in
 from heedful.integrations.trl.rollouts import FIELD, EnvironmentRollouts
 from heedful.integrations.trl.rows import completions_of
 from heedful.integrations.trl.settings import HeedfulConfig
 from heedful.integrations.watching.completions import Completion, in_groups
-from heedful.integrations.watching.observer import Observer
-from heedful.integrations.watching.record import Record
 
 Reward = Callable[..., Sequence[float | None]]
 
@@ -42,13 +38,8 @@ class Probe:
     def __init__(self, config: HeedfulConfig | None = None) -> None:
         self.heedful = config or HeedfulConfig()
         self.__name__ = "heedful_probe"
-        self.collapsed = False
-        """An alarm named a collapse was raised in this run."""
         self._trainer: Any = None
-        self.observer: Observer
-        """Observes every generation batch, on rank 0."""
-        self.resumed_from: Path | None = None
-        """None: TRL does not pass on the path that it resumes from. The output folder is searched instead."""
+        self._bridge: Bridge
         self._watched: dict[int, list[float | None]] = {}
         """The watched function, by its identity, since two may share a name -> what it gave."""
 
@@ -82,20 +73,7 @@ class Probe:
                 f"{where}. Give TRL reward_funcs=[..., probe]."
             )
         self._trainer = trainer
-        self.begin()
-        trainer.add_callback(Bridge(self))
-
-    def begin(self) -> None:
-        """A run begins or continues: new baselines."""
-        self.observer = observer_of(self._trainer, self.heedful, KeepAll(on=self.heedful.filter.on))
-        self.collapsed = False
-
-    def claim(self) -> Record:
-        """A new folder for the record of the run."""
-        return claim_record(self._trainer, self.heedful, self.observer.chooses)
-
-    def leave_weights_if_nothing_was_kept(self) -> None:
-        """A probe drops nothing, so there is always an update."""
+        self._bridge = Bridge(trainer, self.heedful, KeepAll(on=self.heedful.filter.on))
 
     def __call__(
         self,
@@ -117,11 +95,11 @@ class Probe:
             collapsed = [False]
             if trainer.accelerator.is_main_process:
                 members_PG = in_groups(gathered, trainer.num_generations)
-                seen = self.observer.observe(members_PG, trainer.state.global_step)
+                seen = self._bridge.observer.observe(members_PG, trainer.state.global_step)
                 for name, value in self.heedful.logged(seen.metrics).items():
                     log_metric(name, value)
                 collapsed = [any(alarm.collapse for alarm in seen.raised)]
-            self.collapsed = self.collapsed or broadcast_object_list(collapsed)[0]
+            self._bridge.collapsed |= broadcast_object_list(collapsed)[0]
         self._watched.clear()
         return [None] * len(prompts)
 

@@ -151,19 +151,14 @@ class EnvironmentRollouts:
             "a sampler": self._sampler is not None,
             "vLLM": trainer.use_vllm,
             "continuous batching": trainer.use_transformers_continuous_batching,
+            "mask_truncated_completions": trainer.mask_truncated_completions,
         }
         found = next((name for name, used in blind.items() if used), "")
         if found:
             raise ValueError(
-                f"Expected TRL's own engine with `generate` for an environment that shows pictures, found {found}: it "
-                "would not see them as the learner does, or may sample the placeholder of a picture, which TRL's "
-                "learner cannot read. Leave it out, or use an observation in text."
-            )
-        if trainer.mask_truncated_completions:
-            raise ValueError(
-                "Expected mask_truncated_completions=False for an environment that shows pictures: TRL takes a masked "
-                "completion from the attention mask, but not its pictures, so models would give the pictures of later "
-                "rows other positions. Turn it off, or use an observation in text."
+                f"Expected TRL's own engine with `generate`, and all completions in the loss, for an environment that "
+                f"shows pictures, found {found}: the sampler and the learner would not see the same pictures in the "
+                "same places. Leave it out, or use an observation in text."
             )
 
     def _policy(self, trainer: Any) -> Policy:

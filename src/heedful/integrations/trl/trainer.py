@@ -22,14 +22,12 @@ from heedful.diagnostics.cross_scores.thoughts import ThoughtTags
 from heedful.filters import KeepAll
 from heedful.integrations.trl import compatibility, removal
 from heedful.integrations.trl.callback import Bridge
-from heedful.integrations.trl.observer import claim_record, observer_of
 from heedful.integrations.trl.pictures import kinds_of, pictures_in, pixels_of
 from heedful.integrations.trl.rollouts import FIELD
 from heedful.integrations.trl.rows import COLUMNS, PREFIX, columns_of, completions_of
 from heedful.integrations.trl.settings import HeedfulConfig
 from heedful.integrations.watching.completions import Completion, in_groups
 from heedful.integrations.watching.observer import Observer, Seen
-from heedful.integrations.watching.record import Record
 from heedful.protocols import Filter
 from heedful.types import Verdict
 
@@ -61,22 +59,22 @@ class HeedfulGRPOTrainer(GRPOTrainer):
         super().__init__(*args, **kwargs)
         compatibility.check_attributes(self)
         self._filter = self._chosen_filter()
-        self.observer: Observer = observer_of(self, self.heedful, self._filter)
-        """Observes every generation batch, on rank 0."""
         self._generated: tuple[Any, Any, Any] = ([], [], None)
         self._images: Sequence[Sequence[Any] | None] = []
         self._pixels: dict[str, Any] = {}
         """The pictures of episodes that were played, while their batch is made."""
         self._rewards_BF: Tensor | None = None
         self._kept_in_window = 0
-        self.collapsed = False
-        self.resumed_from: Path | None = None
-        """The checkpoint that the run resumes from, if its path was given."""
-        self.add_callback(Bridge(self))
+        self._bridge = Bridge(self, self.heedful, self._filter, self._leave_weights_if_nothing_was_kept)
+
+    @property
+    def observer(self) -> Observer:
+        """Observes every generation batch, on rank 0."""
+        return self._bridge.observer
 
     def _chosen_filter(self) -> Filter:
         chosen = self.heedful.filter
-        if compatibility.own_filter_is_on(self.args):
+        if getattr(self.args, compatibility.FILTER_OF_TRL, None):
             warnings.warn(
                 f"TRL filters by itself ({compatibility.FILTER_OF_TRL}), so heedful's filter is disabled. The "
                 "diagnostics continue.",
@@ -101,7 +99,8 @@ class HeedfulGRPOTrainer(GRPOTrainer):
     def train(self, resume_from_checkpoint: str | bool | None = None, *args: Any, **kwargs: Any) -> Any:
         """TRL's `train`. The measurements resume from the same checkpoint."""
         given = None if isinstance(resume_from_checkpoint, bool) else resume_from_checkpoint
-        self.resumed_from = None if given is None else Path(given)
+        self._bridge.resumed_from = None if given is None else Path(given)
+        self._kept_in_window = 0
         return super().train(resume_from_checkpoint, *args, **kwargs)
 
     def _generate(self, prompts: list[Any]) -> Any:
@@ -159,7 +158,7 @@ class HeedfulGRPOTrainer(GRPOTrainer):
         completions: list[Completion] = gather_object(self._local_completions(inputs))
         seen = self._observed(completions)
         self._extend_logs(len(completions), seen)
-        self.collapsed = self.collapsed or any(alarm.collapse for alarm in seen.raised)
+        self._bridge.collapsed |= any(alarm.collapse for alarm in seen.raised)
         return self._filtered(batch, seen.verdicts)
 
     def compute_loss(
@@ -186,17 +185,7 @@ class HeedfulGRPOTrainer(GRPOTrainer):
             self.entropy_coef, self._last_world_entropy = controller
         return loss * float(inputs[removal.LOSS_FACTOR])
 
-    def begin(self) -> None:
-        """Start a run: new baselines, and a new record if one is kept."""
-        self.observer.close()
-        self.observer = observer_of(self, self.heedful, self._filter)
-        self._kept_in_window, self.collapsed = 0, False
-
-    def claim(self) -> Record:
-        """A new folder for the record of the run."""
-        return claim_record(self, self.heedful, self._filter)
-
-    def leave_weights_if_nothing_was_kept(self) -> None:
+    def _leave_weights_if_nothing_was_kept(self) -> None:
         """Prevent the optimiser step if no process has a kept row. There is then no weight decay either."""
         if not self._kept_in_window:
             for parameter in self.model.parameters():
