@@ -194,8 +194,8 @@ def test_connections_are_kept_and_closed_ones_made_anew() -> None:
     with serving(Perilous(turns=50)) as server:
         env = remote(server)
         episode = Player(env.episode(), env.task(0), 0, 50)
-        for connection in _host(env).calls._idle:
-            connection.sock.shutdown(2)  # as a server does that has waited for too long
+        for stream in _host(env).calls._server._streams:
+            stream.get_extra_info("socket").shutdown(2)  # as a server does that has waited for too long
         episode.advance(said("on"))
         assert episode.ending is None
 

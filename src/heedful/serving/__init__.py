@@ -3,7 +3,7 @@
 Every request gets an answer, errors as a sentence. A faulty client cannot disturb another client's session.
 """
 
-from heedful.envs.remote.server_calls import read_token
+from heedful.boundary.http import read_token
 from heedful.serving.server import ROOT, EnvironmentServer, Html, Limits, Pages, check_address
 from heedful.serving.service import Service
 from heedful.serving.sessions import Refusal, Sessions

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import http.client
 import json
 import socket
 import ssl
@@ -29,7 +28,6 @@ from heedful.policies.servers import (
     read_key,
 )
 from heedful.policies.servers import client as client_module
-from heedful.policies.servers.connection import _timed_response, _TooLarge
 from heedful.policies.servers.dialects import MODELS
 from heedful.policies.servers.examination import examine
 from patience import PATIENCE, comes
@@ -150,35 +148,6 @@ def test_an_answer_that_is_larger_than_what_was_asked_for_is_not_read() -> None:
             ask(one(server))
 
 
-def test_a_chunk_of_a_length_below_zero_fills_no_memory() -> None:
-    """Python reads it as all that comes."""
-    here, there = socket.socketpair()
-    with here, there:
-        there.sendall(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n-1\r\n" + b" " * 30_000)
-        there.shutdown(socket.SHUT_WR)
-        response = _timed_response(time.monotonic() + PATIENCE, 9000)(here, method="GET")
-        response.begin()
-        with pytest.raises(_TooLarge):
-            response.read(50)
-
-
-@pytest.mark.parametrize("head", ["HTTP/1.0 200 OK\r\nContent-Length: 3", "HTTP/1.1 200 OK\r\nConnection: close"])
-def test_an_answer_that_comes_after_a_head_that_ends_the_connection_is_read(head: str) -> None:
-    """Python closes the connection after such a head."""
-    here, there = socket.socketpair()
-    connection = http.client.HTTPConnection("localhost")
-    connection.sock, connection.response_class = here, _timed_response(time.monotonic() + PATIENCE, 9000)
-    with there:
-        connection.request("GET", "/")
-        there.sendall(f"{head}\r\n\r\n".encode())
-        response = connection.getresponse()
-        there.sendall(b"yes")
-        there.shutdown(socket.SHUT_WR)
-        assert response.read(50) == b"yes"
-    response.close()
-    assert here.fileno() == -1
-
-
 def test_an_absent_server_is_waited_for_within_the_patience_and_a_line_tells_of_it(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -194,23 +163,25 @@ def test_an_absent_server_is_waited_for_within_the_patience_and_a_line_tells_of_
     assert "waiting: the server at" in told[0]
 
 
-def test_a_name_that_no_machine_has_is_no_broken_connection(monkeypatch: pytest.MonkeyPatch) -> None:
-    def unknown(connection: http.client.HTTPConnection) -> None:
-        raise socket.gaierror(-2, "Name or service not known")
+def failing_to_connect(error: OSError) -> Any:
+    def connect(*given: Any, **named: Any) -> None:
+        raise error
 
-    monkeypatch.setattr(http.client.HTTPConnection, "connect", unknown)
+    return connect
+
+
+def test_a_name_that_no_machine_has_is_no_broken_connection(monkeypatch: pytest.MonkeyPatch) -> None:
+    unknown = failing_to_connect(socket.gaierror(-2, "Name or service not known"))
+    monkeypatch.setattr(socket, "create_connection", unknown)
     client = Client(["http://localhsot:8000"], Limits(patience=1e-9))
     with pytest.raises(ServerUnreachable, match=r"with the name localhsot was found .*\. Check the spelling\. It was"):
         ask(client)
 
 
 def test_a_certificate_that_is_not_trusted_is_no_server_that_is_away(monkeypatch: pytest.MonkeyPatch) -> None:
-    def refused(connection: http.client.HTTPSConnection) -> None:
-        error = ssl.SSLCertVerificationError(1, "certificate verify failed")
-        error.verify_message = "self-signed certificate"
-        raise error
-
-    monkeypatch.setattr(http.client.HTTPSConnection, "connect", refused)
+    error = ssl.SSLCertVerificationError(1, "certificate verify failed")
+    error.verify_message = "self-signed certificate"
+    monkeypatch.setattr(socket, "create_connection", failing_to_connect(error))
     client = Client(["https://127.0.0.1:1"], Limits(patience=PATIENCE))
     with pytest.raises(ServerRefused, match=r"not trusted \(self-signed certificate\)\. .* SSL_CERT_FILE"):
         ask(client)

@@ -9,7 +9,6 @@ from typing import Any
 import pytest
 
 from heedful.policies.servers import Draw, ForeignAnswer, OpenAIText, OpenAITokens, Usage, Vllm
-from heedful.policies.servers.dialects import models
 
 DRAW = Draw(temperature=0.7, greedy=False, most=3, seed=2**31 + 5, stop_ids=(9, 2), salt="run-4")
 
@@ -115,8 +114,6 @@ def test_what_is_no_answer_at_all_is_refused(tree: Any) -> None:
     ):
         with pytest.raises(ForeignAnswer):
             read()
-    with pytest.raises(ForeignAnswer):
-        models(tree)
 
 
 def test_prompts_are_scored_by_both_token_dialects() -> None:
@@ -166,10 +163,6 @@ def test_chat_sends_only_openais_own_fields_and_keeps_a_separate_reasoning_apart
     assert (written.text, written.thought, written.cut) == ("Up", "so", True)
     written = OpenAIText().written({"choices": [{"message": {"content": None}, "finish_reason": "stop"}]})
     assert (written.text, written.thought, written.cut) == ("", "", False)
-
-
-def test_model_names_are_read() -> None:
-    assert models({"data": [{"id": "a"}, {"id": "b"}]}) == ("a", "b")
 
 
 def test_a_count_that_no_server_can_have_reached_is_unknown() -> None:

@@ -16,17 +16,11 @@ from typing import Annotated, Any
 
 from heedful.boundary import GetsSecret, NamesSecret, refuse_seconds
 from heedful.boundary.foreign_text import cut
+from heedful.boundary.http import TOKEN_VARIABLE, ServerRefused, ServerUnreachable, read_token
 from heedful.envs.common.contract import shown
 from heedful.envs.common.tasks import SPLITS
 from heedful.envs.remote.answers import checked_description, pairs_of, session_of, text_of, texts_of
-from heedful.envs.remote.server_calls import (
-    TOKEN_VARIABLE,
-    ServerCalls,
-    ServerRefused,
-    ServerUnreachable,
-    checked_url,
-    read_token,
-)
+from heedful.envs.remote.server_calls import ServerCalls, check_url
 from heedful.envs.transport.wire import (
     Tree,
     WireError,
@@ -69,7 +63,7 @@ class Remote:
     """Demonstrations: share of turns whose thought ignores the state, where the served environment has this knob."""
 
     def __post_init__(self) -> None:
-        checked_url(self.url)
+        check_url(self.url)
         refuse_seconds(self, "timeout", least=("wait",))
 
     @property

@@ -2,18 +2,8 @@
 
 from __future__ import annotations
 
-from heedful.policies.servers.client import Client, Limits, Server, read_key
-from heedful.policies.servers.connection import (
-    Failed,
-    ServerRefused,
-    ServerUnreachable,
-    check_urls,
-    parts_of,
-    redirected,
-    refuse_interim,
-    take_kept,
-    without_secret,
-)
+from heedful.boundary.http import ServerRefused, ServerUnreachable, parts_of, read_key
+from heedful.policies.servers.client import Client, Limits, Server
 from heedful.policies.servers.dialects import (
     Call,
     Draw,
@@ -27,6 +17,7 @@ from heedful.policies.servers.dialects import (
     Vllm,
     Written,
 )
+from heedful.policies.servers.exchange import Failed, check_urls
 
 __all__ = [
     "Call",
@@ -49,8 +40,4 @@ __all__ = [
     "check_urls",
     "parts_of",
     "read_key",
-    "redirected",
-    "refuse_interim",
-    "take_kept",
-    "without_secret",
 ]

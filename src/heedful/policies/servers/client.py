@@ -1,7 +1,7 @@
 """The client of inference servers: the one place where a request is repeated.
 
 A request is a pure function of its ids, its seed and the weights, so repeating it duplicates nothing. Every request is
-answered once, or ends in one sentence. Standard library only, safe for several threads.
+answered once, or ends in one sentence. Safe for several threads.
 
 | failure | reaction |
 |---|---|
@@ -15,7 +15,6 @@ answered once, or ends in one sentence. Standard library only, safe for several 
 
 from __future__ import annotations
 
-import os
 import threading
 import time
 from collections import Counter
@@ -23,9 +22,9 @@ from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field
 from typing import TypeVar
 
-from heedful.boundary.limits import MOST_AT_ONCE, refuse_above, refuse_below, refuse_seconds
-from heedful.policies.servers.connection import Connections, Failed, ServerRefused, ServerUnreachable, check_urls
+from heedful.boundary.http import HttpServer, ServerRefused, ServerUnreachable
 from heedful.policies.servers.dialects import HEALTH, Call, ForeignAnswer, OtherWeights, Tree
+from heedful.policies.servers.exchange import Failed, check_urls, exchange
 
 Answer = TypeVar("Answer")
 
@@ -56,17 +55,12 @@ class Limits:
     tell_after: float = 30.0
     """Seconds of waiting after which a line tells of it."""
 
-    def __post_init__(self) -> None:
-        refuse_below(self, connections=1)
-        refuse_above(self, connections=MOST_AT_ONCE)
-        refuse_seconds(self, "timeout", least=("patience", "pause", "tell_after"))
-
 
 @dataclass(slots=True, eq=False)
 class Server:
     """One of the servers, as the client sees it."""
 
-    connections: Connections
+    http: HttpServer
     most: float
     """The most requests at once. A 429 halves it, answers raise it again."""
     open: int = 0
@@ -81,7 +75,7 @@ class Server:
 
     @property
     def url(self) -> str:
-        return self.connections.url
+        return self.http.url
 
 
 @dataclass(slots=True)
@@ -110,7 +104,7 @@ class Client:
     ) -> None:
         check_urls(urls)
         self.limits = limits or Limits()
-        self.servers = [Server(Connections(url, key), self.limits.connections) for url in urls]
+        self.servers = [Server(HttpServer(url, key), self.limits.connections) for url in urls]
         self.restore: Callable[[Server], None] = lambda server: None
         """Gives a server that has lost its weights the right ones. Called for one thread per server at a time."""
         self.repeats: Counter[str] = Counter()
@@ -143,7 +137,7 @@ class Client:
             server = self._take(conversation, avoid)
             restored, sent, avoid = server.restored, time.monotonic(), None
             try:
-                answer = read(server.connections.exchange(call, self.limits.timeout))
+                answer = read(exchange(server.http, call, self.limits.timeout))
                 self._answered(server)
                 return answer
             except Failed as error:
@@ -155,7 +149,7 @@ class Client:
                     raise
                 failure = Failed("stale", str(error))
             except OtherWeights as error:
-                said = server.connections.without_key(str(error))
+                said = server.http.without_secret(str(error))
                 failure = Failed("stale", f"the server at {server.url} answered with other weights: {said}")
             except ForeignAnswer as error:
                 failure = self._foreign(server, call, error)
@@ -169,7 +163,7 @@ class Client:
 
     def tell(self, server: Server, call: Call, timeout: float | None = None) -> Tree:
         """The answer of one server to one request, sent once. Raises Failed or ServerRefused."""
-        return server.connections.exchange(call, self.limits.timeout if timeout is None else timeout)
+        return exchange(server.http, call, self.limits.timeout if timeout is None else timeout)
 
     def insist(self, server: Server, call: Call, read: Callable[[Tree], Answer]) -> Answer:
         """The answer of this one server, repeated as `ask` repeats, for what its weights are not to be restored for.
@@ -211,7 +205,7 @@ class Client:
         """Close all connections. A thread that waits for an answer gets a ServerUnreachable at once."""
         self._closing.set()
         for server in self.servers:
-            server.connections.close()
+            server.http.close()
         with self._changed:
             self._changed.notify_all()
 
@@ -329,25 +323,9 @@ class Client:
                     self._changed.notify_all()
 
     def _foreign(self, server: Server, call: Call, error: ForeignAnswer) -> Failed:
-        said = server.connections.without_key(str(error))
+        said = server.http.without_secret(str(error))
         return Failed("garbled", f"the server at {server.url} answered {call.path} in another form: {said}")
 
     def _check_open(self) -> None:
         if self._closing.is_set():
             raise ServerUnreachable("the connections to the inference servers were closed")
-
-
-def read_key(variable: str) -> str:
-    """The API key in an environment variable, or nothing for an empty name.
-
-    Raises ValueError where the variable is not set, or holds what no header can carry. The key is in no message.
-    """
-    if not variable:
-        return ""
-    if not variable.isprintable() or "=" in variable:
-        raise ValueError(f"Expected the name of an environment variable with an API key, found {variable!r:.80}.")
-    key = os.environ.get(variable, "").strip()
-    if not key or not (key.isascii() and key.isprintable()) or " " in key:
-        found = "characters that no header can carry" if key else "nothing"
-        raise ValueError(f"Expected an API key in the environment variable {variable}, found {found} there.")
-    return key

@@ -12,8 +12,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, NoReturn, Protocol, TypeAlias
 
-from heedful.boundary.limits import HOTTEST, MOST_TOKENS
-
 Tree: TypeAlias = Any
 """A JSON value."""
 
@@ -60,13 +58,6 @@ class Draw:
     salt: str = ""
     """Entries of a prefix cache are shared only under the same salt. vLLM takes at most 128 characters, and none of
     `@`, `/` and a backslash."""
-
-    def __post_init__(self) -> None:
-        if not 0 <= self.temperature <= HOTTEST or not 1 <= self.most <= MOST_TOKENS:
-            raise ValueError(
-                f"Expected a temperature from 0 to {HOTTEST:,} and 1 to {MOST_TOKENS:,} tokens, found a temperature of "
-                f"{self.temperature!s:.80} and {self.most!s:.80} tokens."
-            )
 
     @property
     def sent_temperature(self) -> float:
@@ -240,12 +231,6 @@ class OpenAIText:
         thought = message.get("reasoning_content") or message.get("reasoning")
         thought = thought if isinstance(thought, str) else ""
         return Written(message.get("content") or "", thought, choice.get("finish_reason") == "length", _usage(tree))
-
-
-def models(tree: Tree) -> tuple[str, ...]:
-    """The names in an answer of `/v1/models`. Raises ForeignAnswer."""
-    rows = _list(tree.get("data") if isinstance(tree, dict) else None, "data")
-    return tuple(str(_field(row, "id")) for row in rows)
 
 
 MODELS = Call("/v1/models")

@@ -10,9 +10,10 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
+from heedful.boundary.http import UNTRUSTED, ServerRefused
 from heedful.policies.servers.client import Client, Server
-from heedful.policies.servers.connection import UNTRUSTED, Failed, ServerRefused
 from heedful.policies.servers.dialects import MODELS, SERVER_INFO, VERSION, Call, Draw, Tree, Vllm, given
+from heedful.policies.servers.exchange import Failed
 
 TESTED = "0.32."
 """The release of vLLM that heedful was run against. Its RL interface changes between minor versions."""

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from heedful.policies.servers import Client, Server, ServerRefused
-from heedful.policies.servers.dialects import MODELS, SERVER_INFO, models
+from heedful.policies.servers.dialects import MODELS, SERVER_INFO
 from heedful.policies.servers.examination import settings_in, windows_in
 
 if TYPE_CHECKING:
@@ -44,9 +44,9 @@ def meet(client: Client, server: Server, model: PreTrainedModel, sync: str) -> F
     """
     from heedful.models.forward.attention import longest_context
 
-    tree = client.tell(server, MODELS)
-    name = next(iter(models(tree)), "")
-    window = windows_in(tree).get(name)
+    windows = windows_in(client.tell(server, MODELS))
+    name = next(iter(windows), "")
+    window = windows.get(name)
     own = longest_context(model) or 1 << 30
     window = own if window is None else min(window, own)
     if not name or window < LEAST_WINDOW:
