@@ -230,14 +230,6 @@ def test_engines_that_do_not_see_or_may_sample_a_placeholder_are_refused(tmp_pat
             trainer.rollout_func([trainer.train_dataset[0]["prompt"]], trainer)
 
 
-def test_a_placeholder_that_was_sampled_is_refused(tmp_path: Path) -> None:
-    trainer = playing("qwen2_vl", tmp_path, heedful=UNWATCHED)
-    placeholder = trainer.model.config.image_token_id
-    trainer._generate_single_turn = lambda contexts, *_: ([[placeholder]] * len(contexts), None)
-    with pytest.raises(ValueError, match="Expected replies without the placeholder of a picture"):
-        trainer.train()
-
-
 def test_pictures_of_later_turns_alone_are_refused(tmp_path: Path) -> None:
     shows = tuple(((), later) for _, later in EVERY)
     with pytest.raises(ValueError, match="found some in later turns of gallery alone"):

@@ -194,19 +194,6 @@ def test_each_process_draws_noise_of_its_own_and_the_first_that_of_one_process(
     assert seeds == [17, 17, derive(17, "process", 1)]
 
 
-def test_all_stop_when_any_was_interrupted_and_by_the_alarms_of_the_first(
-    echo_run: TrainConfig, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    parts = assemble(echo_run, lambda step, steps, loss: None, None)
-    with open_with(Local(), Weights(parts.model)) as source:
-        run = loop._Run(echo_run, parts, RunFolder(tmp_path), [], parts.env, source)
-    heard = [(False, ("gap_fall",)), (True, ())]
-    monkeypatch.setattr(parts.learner.world, "gather", lambda item: heard)
-    assert run.agree(False, ()) == (True, ("gap_fall",))
-    heard[:] = [(False, ()), (False, ())]
-    assert run.agree(False, ()) == (False, ())
-
-
 def test_two_processes_resume_with_the_same_bytes(runs: Path, two: list[Found]) -> None:
     assert plain(runs / "again") == plain(runs / "data")
     weights, right = (

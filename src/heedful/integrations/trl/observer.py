@@ -145,29 +145,34 @@ def _plays(trainer: Any) -> bool:
 
 def _check_names(trainer: Any, config: HeedfulConfig, on: str, played: bool) -> None:
     functions, weights = list(trainer.reward_func_names), trainer.reward_weights.tolist()
-    if config.outcome is not None and config.outcome not in functions:
-        raise ValueError(
-            f"HeedfulConfig.outcome names the reward function that measures success: expected one of "
-            f"{', '.join(functions)}, found {config.outcome!r}."
-        )
-    if on == "outcome" and config.outcome is None and not played:
-        raise ValueError(
+    named, twice = ", ".join(functions), [name for name in (on, config.outcome) if functions.count(str(name)) > 1]
+    for wrong, sentence in (
+        (
+            config.outcome not in (None, *functions),
+            f"HeedfulConfig.outcome names the reward function that measures success: expected one of {named}, found "
+            f"{config.outcome!r}.",
+        ),
+        (
+            on == "outcome" and config.outcome is None and not played,
             "The filter uses the outcome, but no reward function measures success: name one in "
-            "HeedfulConfig(outcome=...), or filter by the reward, as in TopP(on='reward')."
-        )
-    if on not in ("outcome", "reward", *functions) and not played:
-        raise ValueError(
-            f"The filter's `on` names its values: expected reward, outcome or a reward function "
-            f"({', '.join(functions)}), found {on!r}."
-        )
-    for name in filter(None, (on, config.outcome)):
-        if functions.count(name) > 1:
-            raise ValueError(
-                f"Expected one reward function of the name {name!r}, which HeedfulConfig refers to, found "
-                f"{functions.count(name)}. Give them different names."
-            )
-    if on in functions and weights[functions.index(on)] == 0:
-        raise ValueError(
+            "HeedfulConfig(outcome=...), or filter by the reward, as in TopP(on='reward').",
+        ),
+        (
+            on not in ("outcome", "reward", *functions) and not played,
+            f"The filter's `on` names its values: expected reward, outcome or a reward function ({named}), found "
+            f"{on!r}.",
+        ),
+        (
+            bool(twice),
+            f"Expected one reward function of each name that HeedfulConfig refers to, found several of the name "
+            f"{', '.join(map(repr, twice))}. Give them different names.",
+        ),
+        (
+            on in functions and weights[functions.index(on)] == 0,
             f"The filter uses the reward function {on!r}, which has the weight 0 in reward_weights, so every group "
-            f"would be constant. Name it in HeedfulConfig(outcome={on!r}) and filter on='outcome', or give it a weight."
-        )
+            f"would be constant. Name it in HeedfulConfig(outcome={on!r}) and filter on='outcome', or give it a "
+            "weight.",
+        ),
+    ):
+        if wrong:
+            raise ValueError(sentence)

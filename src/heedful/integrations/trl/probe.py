@@ -7,7 +7,6 @@ every row, so it is not part of any reward. It logs through TRL's `log_metric`.
 from __future__ import annotations
 
 import functools
-import inspect
 import math
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -44,12 +43,7 @@ class Probe:
         """The watched function, by its identity, since two may share a name -> what it gave."""
 
     def watch(self, reward: Reward) -> Reward:
-        """The same reward function, with its rewards recorded. Raises ValueError for models and coroutines."""
-        if not callable(reward) or hasattr(reward, "parameters") or inspect.iscoroutinefunction(reward):
-            raise ValueError(
-                f"Expected a reward function that is called and answers at once, found {reward!r:.80}. Give models and "
-                "coroutines to TRL without watch."
-            )
+        """The same reward function, with its rewards recorded. Models and coroutines are given to TRL without it."""
 
         @functools.wraps(reward)
         def noted(**fields: Any) -> Sequence[float | None]:

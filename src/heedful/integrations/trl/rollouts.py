@@ -306,11 +306,6 @@ class _Engine:
             fields |= {name: [each[name].tolist() for each in kinds] for name in kinds[0]}
         with _at_most(trainer, self._most):
             ids, logprobs = trainer._generate_single_turn(contexts, None, fields, 1)
-        if self._sight is not None and any(self._sight.placeholder in said for said in ids):
-            raise ValueError(
-                f"Expected replies without the placeholder of a picture (token {self._sight.placeholder}), found one "
-                "that was sampled, which TRL's learner cannot read. Leave `suppress_tokens` out of generation_kwargs."
-            )
         return ids, logprobs
 
 

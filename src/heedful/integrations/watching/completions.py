@@ -148,12 +148,7 @@ def replies_of(completion: Completion) -> Iterator[tuple[Ids, Ids, tuple[float, 
 
 
 def in_groups(completions: Sequence[Completion], group_size: int) -> list[Sequence[Completion]]:
-    """Consecutive completions, `group_size` each. Raises ValueError if the completions do not divide into groups."""
-    if group_size < 1 or len(completions) % group_size:
-        raise ValueError(
-            f"Expected completions in groups of {group_size}, found {len(completions)}. The batch of a generation "
-            "must hold every completion of each prompt."
-        )
+    """Consecutive completions, `group_size` each. The batch of a generation holds every completion of each prompt."""
     return [completions[start : start + group_size] for start in range(0, len(completions), group_size)]
 
 
