@@ -15,6 +15,7 @@ from heedful.boundary import Choice, CommandLine, Positional, Shown, shown
 from heedful.cli.episode.episodes import ScriptedSettings, drawn_task, ended, named, table_of_turns
 from heedful.cli.episode.human_reply import reply_of, ways_to_answer
 from heedful.envs.common.contract import checked_observation, checked_step, demonstrated, turns_of
+from heedful.envs.common.tagged import in_tags
 from heedful.models.chat.replies import Tags
 from heedful.policies import POLICIES, PolicySource, Sampling
 from heedful.policies.source import sampling_of
@@ -304,7 +305,7 @@ def _play_loaded(loaded: LoadedModel, task: Task, settings: ModelSettings, conso
     from heedful.run.terminal import episode_text
     from heedful.seeds import derive
 
-    env, sampling = settings.env, sampling_of(settings.policy, settings.sampling)
+    env, sampling = in_tags(settings.env, settings.tags), sampling_of(settings.policy, settings.sampling)
     policy = loaded.policy(sampling, derive(settings.seed, "play", settings.member))
     player = Player(made(env.episode), task, settings.member, turns_of(env), settings.context)
     while player.ending is None:

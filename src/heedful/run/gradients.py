@@ -102,12 +102,13 @@ def _play(
     config: TrainConfig, parts: Parts, step: int, settings: GradientsSettings, tell: Callable[[int, int], None]
 ) -> list[Group]:
     """Play fresh episodes with rewards shaped as in training, on the run's pool of tasks if it has one."""
+    from heedful.envs.common.tagged import in_tags
     from heedful.envs.common.tasks import TaskStream
     from heedful.policies import Weights, open_with
     from heedful.rollout import Request, isolated, shape_overlong
     from heedful.seeds import derive
 
-    env, algorithm, limit = config.env, config.algorithm, config.sampling.tokens_per_turn
+    env, algorithm, limit = in_tags(config.env, config.tags), config.algorithm, config.sampling.tokens_per_turn
     names = ("tasks",) if config.pool is not None else ("gradients", "tasks", settings.seed)
     tasks = TaskStream(env, "train", derive(config.seed, *names), config.pool).next(settings.groups)
     size = max(1, settings.at_once // settings.group_size)

@@ -18,6 +18,7 @@ from heedful.boundary import to_json
 from heedful.diagnostics.cross_scores.thoughts import ThoughtTags
 from heedful.diagnostics.text import load_text_judge
 from heedful.envs.common.contract import turns_of
+from heedful.envs.common.tagged import in_tags
 from heedful.envs.common.tasks import TaskStream
 from heedful.measuring.diagnostician import Diagnostician
 from heedful.models.chat.calls import tools_of
@@ -168,7 +169,7 @@ def assemble(
             device=learner.device,
         )
     parts = Parts(
-        env=config.env,
+        env=in_tags(config.env, config.tags),
         model=model,
         tokenizer=tokenizer,
         renderer=renderer,

@@ -16,6 +16,7 @@ import transformers
 from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedModel, PreTrainedTokenizerBase
 
 from heedful.envs.common.contract import turns_of
+from heedful.envs.common.tagged import in_tags
 from heedful.models.cache import cache_root, keep
 from heedful.models.chat.render import Renderer
 from heedful.models.chat.replies import Tags
@@ -120,7 +121,7 @@ def grow(
     Raises ValueError for an environment without `demonstrate` and the knobs `imperfect` and `template`, and for
     pictures that the recipe has no eyes for.
     """
-    solver = teacher(env, recipe.imperfect, recipe.template)
+    solver = in_tags(teacher(env, recipe.imperfect, recipe.template), tags)
     images = first_images(env, _LOOKED_AT)
     if images and not recipe.vision_width:
         raise ValueError(

@@ -14,6 +14,7 @@ import torch
 from transformers.utils.hub import cached_file
 
 from heedful.boundary.open_files import refuse_pipes
+from heedful.envs.common.tagged import in_tags
 from heedful.models.cache import cache_root, keep
 from heedful.models.chat.calls import tools_of
 from heedful.models.chat.render import Renderer
@@ -96,7 +97,7 @@ def warm_started(recipe: WarmStart, beginner: Beginner, progress: Progress) -> P
 
 
 def _learn(recipe: WarmStart, beginner: Beginner, path: Path, copy: Copy, progress: Progress) -> None:
-    solver = teacher(beginner.env, recipe.imperfect, recipe.template)
+    solver = in_tags(teacher(beginner.env, recipe.imperfect, recipe.template), beginner.tags)
     check_model(beginner.model)
     model, tokenizer = load_model(beginner.model, beginner.device, vision=beginner.vision)
     ends, tools = stop_ids(model), tools_of(beginner.env)

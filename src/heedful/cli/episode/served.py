@@ -11,6 +11,7 @@ from heedful.boundary import CommandLine, NamesSecret, to_json
 from heedful.cli.episode.episodes import ScriptedSettings, drawn_task, ended, named, table_of_turns
 from heedful.console import SafeConsole
 from heedful.envs.common.contract import turns_of
+from heedful.envs.common.tagged import in_tags
 from heedful.models.chat.replies import Tags
 from heedful.policies import Sampling
 from heedful.rollout.context import Context
@@ -122,7 +123,7 @@ def _play(model: ServedModel, settings: ServedPlaySettings, console: Console) ->
     from heedful.seeds import derive
     from heedful.types import Group
 
-    env, task = settings.env, drawn_task(settings)
+    env, task = in_tags(settings.env, settings.tags), drawn_task(settings)
     console.print(f"{model.name} at {model.facts.url}: {named(task, settings.member)}", style="bold", soft_wrap=True)
     policy = model.policy(settings.sampling, derive(settings.seed, "play", settings.member))
     player = Player(made(env.episode), task, settings.member, turns_of(env), settings.context)

@@ -14,6 +14,7 @@ import torch
 
 from heedful.boundary.foreign_text import encodable
 from heedful.envs.common.contract import task_of_seed, turns_of
+from heedful.envs.common.tagged import in_tags
 from heedful.envs.common.tasks import SEEDS_PER_TASK
 from heedful.integrations.trl.compatibility import PRIVATE_OF_ROLLOUTS, check
 from heedful.integrations.trl.pictures import PausedSight, kinds_of, pixels_of, sight_of
@@ -49,7 +50,7 @@ class EnvironmentRollouts:
         chat_options: dict[str, object],
         sampler: Sampler | None,
     ) -> None:
-        self.env = env
+        self.env = in_tags(env, tags)
         self.tags = tags
         self.tokens_per_turn = tokens_per_turn
         self._chat_options = chat_options

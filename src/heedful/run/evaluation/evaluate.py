@@ -24,6 +24,7 @@ from heedful.boundary import (
     trusting,
 )
 from heedful.console import SafeConsole
+from heedful.envs.common.tagged import in_tags
 from heedful.envs.common.tasks import evaluation_tasks
 from heedful.models.chat.replies import Tags
 from heedful.policies import POLICIES, PolicySource, Sampling
@@ -174,7 +175,7 @@ def evaluate_subject(subject: Subject, settings: EvaluateSettings, console: Cons
     """
     refuse_numbers(settings.json)
     with (
-        isolated(settings.env, settings.env_workers, settings.env_timeout) as env,
+        isolated(in_tags(settings.env, settings.tags), settings.env_workers, settings.env_timeout) as env,
         load(subject, console) as loaded,
     ):
         tasks, played = evaluation_tasks(env, settings.split, settings.tasks), []

@@ -23,6 +23,7 @@ from heedful.boundary.foreign_text import clean_line, listed
 from heedful.boundary.jsontext import read_json
 from heedful.diagnostics.behaviour_metrics import behaviour
 from heedful.diagnostics.unavailable import unavailable
+from heedful.envs.common.tagged import in_tags
 from heedful.envs.common.tasks import evaluation_tasks
 from heedful.policies.served_text import text_alone
 from heedful.protocols import Environment, Policy
@@ -77,7 +78,10 @@ def evaluate_served(
     record = {"version": VERSION, "served": dict(model.description), "settings": kept, "complete": False}
     if out is not None:
         _refuse_another(out, record)  # before the lock, which makes the folder
-    with isolated(settings.env, settings.env_workers, settings.env_timeout) as env, ExitStack() as until_the_end:
+    with (
+        isolated(in_tags(settings.env, settings.tags), settings.env_workers, settings.env_timeout) as env,
+        ExitStack() as until_the_end,
+    ):
         if out is None:
             name = re.sub(r"[^\w.-]", "-", model.name).strip("-.")
             out = claim_folder(Path("evals") / f"{env.name}-{name}-{number}" for number in count(1))

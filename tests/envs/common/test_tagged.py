@@ -1,0 +1,56 @@
+"""A run's own tags: prompts ask for them, and environments read replies that have them."""
+
+from __future__ import annotations
+
+import pickle
+import random
+from pathlib import Path
+
+import pytest
+
+from heedful import cli
+from heedful.envs.common.tagged import in_tags
+from heedful.envs.toys.echo import Echo
+from heedful.models.chat.replies import Tags
+from heedful.protocols import Demonstrates, ListsActions
+
+ENV = Echo(turns=2)
+BOXED = Tags(answer_open="\\boxed{", answer_close="}")
+
+
+def test_with_the_usual_tags_an_environment_is_itself() -> None:
+    assert in_tags(ENV, Tags()) is ENV
+
+
+def test_an_environment_asks_for_the_tags_of_the_run_and_reads_them() -> None:
+    env = pickle.loads(pickle.dumps(in_tags(ENV, BOXED)))
+    episode = env.episode()
+    shown = episode.start(env.task(0), 0)
+    assert "<think>your reasoning</think>\\boxed{A}" in shown.text
+    assert "<answer>" not in shown.text + shown.opening
+    asked = env.rows(0)[0][0]
+    step = episode.step(f"<think>so</think>\\boxed{{{asked}}}")
+    assert (step.actions, step.valid) == ((asked,), True)
+    assert "there is no \\boxed{ block" in episode.step(asked).observation.text
+
+
+def test_it_offers_what_the_environment_offers() -> None:
+    env = in_tags(ENV, BOXED)
+    assert isinstance(env, Demonstrates)
+    assert isinstance(env, ListsActions)
+    pairs = env.demonstrate(env.task(1), random.Random(0))
+    assert all(reply.endswith("}") and "<answer>" not in text + reply for text, reply in pairs)
+
+
+def test_a_model_is_asked_for_the_tags_of_the_command_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    pytest.importorskip("torch")
+    monkeypatch.setenv("HEEDFUL_CACHE", str(tmp_path))
+    tags = ["--tags.answer-open", "<box>", "--tags.answer-close", "</box>", "--references", "0"]
+    command = ["play", "echo", "--by", "seedling", "--seedling.steps", "150", "--env.turns", "1", *tags]
+    assert cli.run([*command, "--env.instructions", "full", "--sampling.greedy"]) == 0
+    said = "".join(capsys.readouterr().out.split())
+    assert "<think>yourreasoning</think><box>A</box>" in said
+    assert "<answer>" not in said
+    assert said.count("</box>") == 2, "the model has learned to answer in them"
