@@ -1,4 +1,5 @@
 """The formats that an audit reads. To add one, write a module like the others here and add a row to `FORMATS`.
+Another package adds one through the entry point `heedful.log_readers`, with the names in `__all__`.
 
 Promise: a log is recognised by the content of its rows, never by the name of its file.
 """
@@ -7,11 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from heedful.auditing.logs.records import Row
+from heedful.auditing.logs.conversations import text_turn
+from heedful.auditing.logs.records import Faults, Knowledge, Location, LoggedEpisode, Misfit, Row, unknown_of
 from heedful.auditing.readers.numbered import NumberedCompletions
 from heedful.auditing.readers.own import OwnRows
 from heedful.auditing.readers.ragen import RagenTrajectories
-from heedful.auditing.readers.reader import Hints, Reader
+from heedful.auditing.readers.reader import Hints, Reader, RowReader, prompt_task, text_trajectory
 from heedful.auditing.readers.trl import TrlCompletions
 from heedful.auditing.readers.verifiers import VerifiersResults, VerifiersTraces
 from heedful.auditing.readers.verl import VerlRollouts
@@ -38,4 +40,20 @@ def recognise(rows: Sequence[Row]) -> str | None:
     return next((name for row in rows for name, reader in FORMATS.items() if reader.fits(row)), None)
 
 
-__all__ = ["FORMATS", "Hints", "Reader", "recognise"]
+__all__ = [
+    "FORMATS",
+    "Faults",
+    "Hints",
+    "Knowledge",
+    "Location",
+    "LoggedEpisode",
+    "Misfit",
+    "Reader",
+    "Row",
+    "RowReader",
+    "prompt_task",
+    "recognise",
+    "text_trajectory",
+    "text_turn",
+    "unknown_of",
+]
