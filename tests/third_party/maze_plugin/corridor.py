@@ -20,7 +20,6 @@ from heedful.envs.common import (
 )
 from heedful.types import Ending, Task
 
-
 PLACES = 100_000
 
 
