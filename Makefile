@@ -61,7 +61,7 @@ house: ## Print size, guards and jumps by package, beside the last release's.
 	@$(PYTHON) .ci/house.py $(ARGS)
 
 metrics: setup ## Write the tables of docs/metrics.md from the catalogue of metrics.
-	$(BIN)/python -m heedful.diagnostics.catalogue docs/metrics.md
+	$(BIN)/python -m heedful.diagnostics.catalogue.page docs/metrics.md
 
 # Without --quiet, under which --strict sees no warning.
 docs: setup ## Build the pages as a site in build/site; a dead link fails.

@@ -13,7 +13,6 @@ from collections.abc import Callable, Iterator, Sequence
 
 import numpy as np
 from scipy.special import xlogy
-from scipy.stats import binom
 
 from benchmarks.truth.simulation import Case, Floats
 from heedful.diagnostics.actions.exchanged import Exchange
@@ -53,37 +52,13 @@ def _counted(shape: str, prompts: int, members: int, actions: int) -> Case:
         favourite_N = rng.integers(actions, size=prompts)
         other_N = (favourite_N + rng.integers(1, actions, size=prompts)) % actions
         chances_NA = _policy(shape, favourite_N, other_N, actions)
-        return input_to_action(list(_first_turns(chances_NA, members, rng)), rng)
+        return [input_to_action(list(_first_turns(chances_NA, members, rng)))]
 
     two = np.zeros(2, dtype=int)
     rows_NA = _policy(shape, two, two + 1, actions)
     truth = math.log(actions) - float(_entropies(rows_NA).mean())
-    truths = {"grounding/input_to_action": truth}
-    truths["grounding/input_to_action_plugin"] = _plugin(rows_NA, prompts, members, actions)
-    return Case(f"{shape}, {actions} actions, {prompts} x {members}", draw, truths, batches=400)
-
-
-def _plugin(rows_NA: Floats, prompts: int, members: int, actions: int) -> float:
-    """The expected plug-in: H(A) of the pooled counts minus H(A|X), both exact.
-
-    The counts of one action under one prompt are a mixture of binomials, and those of all prompts a convolution.
-    Half of the prompts are of each kind in `rows_NA`. The favourite is drawn, so every action is alike.
-    """
-    counts = np.arange(members + 1)
-    given = float(
-        np.mean(
-            [
-                -sum(binom.pmf(counts, members, p) @ xlogy(counts / members, counts / members) for p in row)
-                for row in rows_NA
-            ]
-        )
-    )
-    total = np.ones(1)
-    for prompt in range(prompts):
-        one = np.mean([binom.pmf(counts, members, p) for p in rows_NA[prompt % 2]], axis=0)
-        total = np.convolve(total, one)
-    shares = np.arange(len(total)) / (prompts * members)
-    return -actions * float(total @ xlogy(shares, shares)) - given
+    label = f"{shape}, {actions} actions, {prompts} x {members}"
+    return Case(label, draw, {"grounding/input_to_action": truth}, batches=400)
 
 
 def _agreeing(prompts: int, members: int) -> Case:
@@ -91,7 +66,7 @@ def _agreeing(prompts: int, members: int) -> Case:
 
     def draw(rng: np.random.Generator) -> list[Metric]:
         chances_NA = np.eye(2)[(rng.random(prompts) < 0.2).astype(int)]
-        return input_to_action(list(_first_turns(chances_NA, members, rng)), rng)
+        return [input_to_action(list(_first_turns(chances_NA, members, rng)))]
 
     truths = {"grounding/input_to_action": float(_entropies(np.array([0.8, 0.2])))}
     return Case(f"prompts that mostly agree, {prompts} x {members}", draw, truths, batches=400)
@@ -140,54 +115,19 @@ def _asked(label: str, table: Floats, prompts: int, members: int) -> Case:
         )
         return grounding(asked, logs[types_N[None, :], np.array(thoughts_M)[:, None]])
 
-    truths = _truths(table, said, prompts, members)
+    truths = _truths(table, said, members)
     return Case(f"{label}, {prompts} x {members}", draw, {f"grounding/{name}": value for name, value in truths.items()})
 
 
-def _truths(table: Floats, said: Floats, prompts: int, members: int) -> dict[str, float]:
-    gain, rivalled, rivals = 0.0, 0.0, 0.0
+def _truths(table: Floats, said: Floats, members: int) -> dict[str, float]:
+    gain = 0.0
     for u in range(TYPES):
         for thoughts in itertools.product(range(TYPES), repeat=members):
-            chance = float(np.prod(said[u, list(thoughts)])) / TYPES
-            own = thoughts[0]
-            others = [z for z in thoughts if z != own]
-            behind_A = table[u, own]
+            chance, behind_A = float(np.prod(said[u, list(thoughts)])) / TYPES, table[u, thoughts[0]]
             gain += chance * float(behind_A @ np.log(behind_A / table[u, list(thoughts)].mean(axis=0)))
-            if others:
-                rivalled += chance
-                rivals += chance * float(behind_A @ np.log(behind_A / table[u, others].mean(axis=0)))
     distance_UZZ = 0.5 * np.abs(table[:, :, None] - table[:, None, :]).sum(axis=-1)
-    foreign_Z = said.mean(axis=0)
-    truths = {
-        "reasoning_to_action": gain,
-        "reasoning_to_action_loo": rivals / rivalled,
-        "direct_input_to_action": _direct(table, said, prompts),
-        "thought_influence": float(np.einsum("ui,k,uik->", said, foreign_Z, distance_UZZ)) / TYPES,
-        "thought_influence_same_prompt": float(np.einsum("ui,uk,uik->", said, said, distance_UZZ)) / TYPES,
-    }
-    votes, counted = 0.0, 0.0
-    likeliest = table.argmax(axis=-1)
-    for u, own, other, foreign in itertools.product(range(TYPES), repeat=4):
-        home, kept, now = likeliest[other, foreign], likeliest[u, own], likeliest[u, foreign]
-        if home != kept:
-            chance = said[u, own] * said[other, foreign] / TYPES**2
-            counted += chance
-            votes += chance * (float(now == home) - float(now == kept))
-    return truths | ({"foreign_thought_obeyed": votes / counted} if counted else {})
-
-
-def _direct(table: Floats, said: Floats, prompts: int) -> float:
-    """Given the own type, the others are a multinomial draw of types: all their counts are summed over."""
-    total = 0.0
-    for counts in itertools.product(range(prompts), repeat=TYPES):
-        if sum(counts) != prompts - 1:
-            continue
-        ways = math.factorial(prompts - 1) / math.prod(map(math.factorial, counts)) / TYPES ** (prompts - 1)
-        for u in range(TYPES):
-            weights_U = (np.array(counts) + np.eye(TYPES)[u]) / prompts
-            mixed_ZA = np.einsum("u,uza->za", weights_U, table)
-            total += ways * float(np.einsum("z,za,za->", said[u], table[u], np.log(table[u] / mixed_ZA))) / TYPES
-    return total
+    influence = float(np.einsum("ui,k,uik->", said, said.mean(axis=0), distance_UZZ)) / TYPES
+    return {"reasoning_to_action": gain, "thought_influence": influence}
 
 
 CASES = (

@@ -33,7 +33,6 @@ def _of(family: str, names: str) -> str:
 
 _INFORMATION = "information[@<scorer>]/<scope>[/<environment>]"
 _RETRIEVAL = "retrieval[@<scorer>]/<scope>[/<environment>]"
-_GIVEN_TEXT = "information[@<scorer>]/image_given_text[/<environment>]"
 _FIRST, _ANY = "information/first_turn", "information/any_turn"
 _PARTS = "task task_undivided task_divided kl entropy"
 _BUCKETS = ("all", "bucket_1", "bucket_2", "bucket_3")
@@ -108,13 +107,13 @@ ESTIMATORS = (
     _row("`gain/<kind>`", "gain/<kind>", "gain/sampled", "the mean gain of the tasks"),
     _row(
         "`mi`, at this number of prompts",
-        f"{_INFORMATION}/mi {_GIVEN_TEXT}/mi",
+        f"{_INFORMATION}/mi",
         f"{_FIRST}/mi {_ANY}/mi",
         _AT_N,
     ),
     _row(
         "`mi`, as the information of all prompts",
-        f"{_INFORMATION}/mi {_GIVEN_TEXT}/mi",
+        f"{_INFORMATION}/mi",
         f"{_FIRST}/mi#population",
         "by construction",
     ),
@@ -160,21 +159,11 @@ ESTIMATORS = (
         "grounding/input_to_action",
         "I(X;A) over all prompts, by construction",
     ),
-    _row(
-        "`input_to_action_plugin`",
-        "grounding[/<environment>]/input_to_action_plugin",
-        "grounding/input_to_action_plugin",
-        "expected plug-in at this size, exact",
-    ),
     *(
         _row(f"`{name}`", f"grounding[@<scorer>][/<environment>]/{name}", f"grounding/{name}", _SUMMED)
         for name in (
             "reasoning_to_action",
-            "reasoning_to_action_loo",
-            "direct_input_to_action",
-            "foreign_thought_obeyed",
             "thought_influence",
-            "thought_influence_same_prompt",
         )
     ),
     _gradients("`<part>_signal2`, all groups", "<part>_signal2", _of_parts("signal2")),
@@ -222,19 +211,16 @@ ESTIMATORS = (
 NO_INTERVAL: dict[str, str] = {
     "a bound, a chance or a count, known without error": (
         f"{_of(_INFORMATION, 'mi_ceiling n_reaching_<k> mi_saturated')} {_of(_RETRIEVAL, 'chance chance@<k>')} "
-        f"{_GIVEN_TEXT}/mi_ceiling "
         "eval/<split>/best/success text/judge_chance grounding[@<scorer>][/<environment>]/reasoning_to_action_ceiling"
     ),
-    "a p-value: its level is in docs/diagnostics.md": (
-        f"{_RETRIEVAL}/p_value grounding[/<environment>]/input_to_action_p_value"
-    ),
+    "a p-value: its level is in docs/diagnostics.md": (f"{_RETRIEVAL}/p_value"),
     "a label or an alarm: its false alarms are in docs/results/collapse.md": (
         "regime[@<scorer>]/<scope>[/<environment>] filter/refill "
         + _of(
             "alarm", "template_collapse low_entropy_collapse noise_collapse format_collapse entropy_gaming entropy_rise"
         )
         + " "
-        + _of("alarm", "thought_bypassed input_blind oscillation starvation reward_blind success_drop sampler_mismatch")
+        + _of("alarm", "thought_bypassed input_blind oscillation starvation reward_blind success_drop")
         + " alarm/picture_ignored alarm/action_uninformed alarm/shaping_dominates"
     ),
     "a fact about the step's own groups": (

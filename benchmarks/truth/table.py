@@ -43,7 +43,7 @@ def worst_of(estimator: Estimator, results: Results) -> Judged:
 
 def flags() -> dict[str, str]:
     """Pattern of the catalogue -> what its interval covers; only those that cover less than they say."""
-    return {entry.pattern: entry.covers for entry in CATALOGUE if entry.covers}
+    return {entry.pattern: entry.doubt.covers for entry in CATALOGUE if entry.doubt}
 
 
 def with_tables(page: str, results: Results, of_marks: Mapping[str, Mapping[str, marks.Marks]]) -> str:

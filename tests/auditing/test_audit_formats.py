@@ -12,7 +12,7 @@ from heedful.auditing import AuditSettings, open_log
 from heedful.auditing.measure import spread_unknown, step_metrics
 from heedful.auditing.recognised import RecognisedLog
 from heedful.auditing.steps import LoggedStep
-from heedful.diagnostics.unavailable import unavailable
+from heedful.diagnostics.names import unavailable
 from heedful.types import Metric
 
 

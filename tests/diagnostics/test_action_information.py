@@ -63,7 +63,7 @@ def readings(shape, prompts, members, actions, batches, seed):
             )
             for number, p in enumerate(chances)
         ]
-        yield input_to_action(groups, rng)[0]
+        yield input_to_action(groups)
 
 
 def judged(shape, prompts, members, actions, batches, seed):

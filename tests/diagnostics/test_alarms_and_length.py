@@ -1,15 +1,11 @@
 """Alarms on simulated thoughts of known information, which is lost, or whose length alone changes."""
 
-from dataclasses import replace
-
 import numpy as np
 import pytest
 from channels import facts_channel
 
-from heedful.diagnostics.alarms.recorded import with_information_per_thought
 from heedful.diagnostics.alarms.watch import first_raised, replay
 from heedful.diagnostics.cross_scores.information import information
-from heedful.types import Metric
 
 EVERY, CHANGE, STEPS = 4, 32, 64
 SEEDS = range(4)
@@ -130,51 +126,3 @@ def test_200_runs_whose_thoughts_change_their_information_or_their_length(before
     found = [first_raised(replay(measured(seed, before, after))) for seed in range(200)]
     assert sum(bool(COLLAPSES & alarms.keys()) for alarms in found) == (200 if collapses else 0)
     assert all("template_collapse" in alarms for alarms in found) is collapses
-
-
-# Recordings of earlier versions ---------------------------------------------------------------------------------------
-
-
-def recorded_before(run):
-    """The same measurements as an earlier version wrote them."""
-    old = []
-    for step, metrics in run:
-        tokens = metrics[f"{SCOPE}/thought_tokens"]
-        kept = {name: each for name, each in metrics.items() if name not in (f"{SCOPE}/gap", tokens.name)}
-        old.append((step, {**kept, "length/reasoning_tokens": replace(tokens, name="length/reasoning_tokens")}))
-    return old
-
-
-def test_recordings_of_earlier_versions_are_judged_by_gap_per_token_times_length():
-    for after, collapsed in (({"facts": 8}, True), ({"filler": 16}, False)):
-        run = measured(1, {}, after)
-        assert ("template_collapse" in first_raised(replay(run))) is collapsed
-        assert ("template_collapse" in first_raised(replay(recorded_before(run)))) is collapsed
-
-
-def test_the_estimate_is_the_product_and_adds_relative_errors():
-    per_token = Metric(f"{SCOPE}/gap_per_token", 2.0, 32, 1.7, 2.3)
-    length = Metric("length/reasoning_tokens", 10.0, 128, 8.0, 12.0)
-    found = {
-        each.name: each for each in with_information_per_thought({each.name: each for each in (per_token, length)})
-    }
-    gap = found[f"{SCOPE}/gap"]
-    # .3 * 10 and 2 * 2 are the half widths: sqrt(9 + 16) = 5.
-    assert (gap.value, gap.low, gap.high, gap.n) == (20.0, 15.0, 25.0, 32)
-    assert "estimated" in gap.why
-    assert found[f"{SCOPE}/thought_tokens"].value == 10.0
-
-
-def test_nothing_is_estimated_where_the_gap_was_recorded_or_its_length_is_not_known():
-    run = measured(0, {}, {})[0][1]
-    assert with_information_per_thought(run) == list(run.values())
-    mixed = {
-        "length/reasoning_tokens": Metric("length/reasoning_tokens", 10.0),
-        "information/first_turn/echo/gap_per_token": Metric("information/first_turn/echo/gap_per_token", 2.0),
-    }
-    assert with_information_per_thought(mixed) == list(mixed.values())
-    missing = Metric(f"{SCOPE}/gap_per_token", None, why="truncated sampling")
-    found = with_information_per_thought({missing.name: missing, **mixed})
-    assert [(each.name, each.why) for each in found if each.name == f"{SCOPE}/gap"] == [
-        (f"{SCOPE}/gap", "truncated sampling")
-    ]

@@ -152,8 +152,6 @@ def test_constant_groups_are_a_bucket_and_equal_variances_have_equal_shares() ->
     for shares_BP, numbers in zip(distinct, whole, strict=True):
         assert pytest.approx(np.eye(5)[list(numbers)]) == shares_BP.T
     assert bucket_shares([np.zeros(3)], 2)[0].tolist() == [[1.0] * 3, [0.0] * 3]
-    with pytest.raises(ValueError, match="at least 2 buckets"):
-        bucket_shares([one], 1)
 
 
 def test_a_bucket_is_sorted_by_one_half_and_measured_on_the_other() -> None:

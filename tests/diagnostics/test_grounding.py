@@ -9,7 +9,7 @@ from first_turns import Tabular, acted, group
 
 from heedful.diagnostics.actions.exchanged import Exchange, exchange
 from heedful.diagnostics.actions.grounding import GROUNDING_NAMES, grounding
-from heedful.diagnostics.statistics.intervals import jackknife_interval, wilson
+from heedful.diagnostics.statistics.intervals import jackknife_interval
 from heedful.measuring.grounded import grounding_metrics, score_exchange
 from heedful.types import Metric
 
@@ -40,13 +40,9 @@ def test_a_thought_that_decides_the_action_is_obeyed_everywhere() -> None:
     assert found["reasoning_to_action"].value == pytest.approx(mixture)
     assert found["reasoning_to_action_ceiling"].value == pytest.approx(mixture)
     assert "saturated" in found["reasoning_to_action"].why
-    assert found["direct_input_to_action"].value == pytest.approx(0.0, abs=1e-12)
-    assert found["foreign_thought_obeyed"].value == 1.0
-    # Own and foreign word differ in 2 of 4 x 4 x 3/16; two samples of one prompt in 6 of 12 pairs.
+    # Own and foreign word differ in 2 of 4 x 4 x 3/16.
     assert found["thought_influence"].value == pytest.approx(2 * 3 / 16)
     assert found["thought_influence"].n == 4 * 4 * 12
-    assert found["thought_influence_same_prompt"].value == pytest.approx(0.5)
-    assert found["thought_influence_same_prompt"].n == 4 * 12
 
 
 def test_a_thought_that_half_decides_moves_the_action_half_of_the_way() -> None:
@@ -55,51 +51,19 @@ def test_a_thought_that_half_decides_moves_the_action_half_of_the_way() -> None:
     left = math.log(0.75 / (0.75 * 0.75 + 0.25 * 0.25))
     right = math.log(0.75 / (0.75 * 0.25 + 0.25 * 0.75))
     assert found["reasoning_to_action"].value == pytest.approx(0.75 * left + 0.25 * right)
-    # Without the own thought: behind the other one the action has a quarter.
-    assert found["reasoning_to_action_loo"].value == pytest.approx(math.log(3))
 
 
 def test_a_prompt_that_decides_the_action_heeds_no_thought() -> None:
     found = measured(
         lambda prompt, thought, action: float(action == prompt % 2), says(lambda prompt, thought: prompt % 2)
     )
-    assert found["reasoning_to_action"].value == 0.0
-    assert found["direct_input_to_action"].value == pytest.approx(math.log(2))
-    assert found["foreign_thought_obeyed"].value == -1.0
-    assert (found["thought_influence"].value, found["thought_influence_same_prompt"].value) == (0.0, 0.0)
+    assert (found["reasoning_to_action"].value, found["thought_influence"].value) == (0.0, 0.0)
 
 
 def test_where_nothing_decides_nothing_moves() -> None:
     found = measured(lambda prompt, thought, action: (0.6, 0.4)[action], says(lambda prompt, thought: prompt % 2))
-    for name in ("reasoning_to_action", "direct_input_to_action", "thought_influence", "thought_influence_same_prompt"):
+    for name in ("reasoning_to_action", "thought_influence"):
         assert found[name].value == pytest.approx(0.0, abs=1e-12)
-    assert found["foreign_thought_obeyed"].value is None
-    assert found["foreign_thought_obeyed"].why == "own and foreign thoughts lead to the same actions everywhere"
-
-
-def test_obedience_that_never_fails_has_an_interval_all_the_same() -> None:
-    low = wilson(4, 4).low
-    obeys = measured(lambda prompt, thought, action: float(action == thought), says(lambda _, thought: thought))
-    assert obeys["foreign_thought_obeyed"].low == pytest.approx(2 * low - 1)
-    assert obeys["foreign_thought_obeyed"].high == 1.0
-    keeps = measured(lambda prompt, thought, action: float(action == prompt % 2), says(lambda prompt, _: prompt % 2))
-    assert keeps["foreign_thought_obeyed"].low == -1.0
-    assert keeps["foreign_thought_obeyed"].high == pytest.approx(1 - 2 * low)
-
-
-def test_obedience_is_the_share_that_obeys_less_the_share_that_does_not() -> None:
-    """Two prompts do what the thought says, two go left whatever it says; all thoughts are tried on all of them."""
-
-    def chance(prompt, thought, action):
-        return float(action == (thought if prompt < 2 else LEFT))
-
-    groups = says(lambda prompt, thought: thought if prompt < 2 else LEFT)
-    found = measured(chance, groups)["foreign_thought_obeyed"]
-    # A listening prompt, own left (3): meets 1 thought that means right, obeys. Own right (1): meets 11 that mean left
-    # at home, but 2 of these, from deaf prompts, read right, so right stays. A deaf prompt (4): meets 2 that mean right
-    # and keeps left.
-    assert found.n == 2 * (3 * 1 + 1 * 11) + 2 * (4 * 2)
-    assert found.value == pytest.approx((2 * (3 + 9 - 2) - 2 * 8) / 44)
 
 
 def made_up(prompts=5, each=4, seed=0) -> tuple[Exchange, np.ndarray]:
@@ -138,15 +102,13 @@ def test_every_interval_is_that_of_readings_taken_anew_without_one_prompt() -> N
     asked, logprobs = made_up()
     whole = by_name(grounding(asked, logprobs))
     deleted = [by_name(grounding(*without(asked, logprobs, prompt))) for prompt in range(5)]
-    ceilings = {
-        "reasoning_to_action": whole["reasoning_to_action_ceiling"].value,
-        "direct_input_to_action": math.log(5),
+    ranges = {
+        "reasoning_to_action": (-math.inf, whole["reasoning_to_action_ceiling"].value),
+        "thought_influence": (0.0, 1.0),
     }
-    for name in set(GROUNDING_NAMES) - {"reasoning_to_action_ceiling"}:
+    for name, ends in ranges.items():
         values = np.array([found[name].value for found in deleted])
-        floor = {"foreign_thought_obeyed": -1.0}.get(name, 0.0 if "influence" in name else -math.inf)
-        ceiling = ceilings.get(name, math.inf if name.endswith("loo") else 1.0)
-        expected = jackknife_interval(whole[name].value, values).cut(floor, ceiling)
+        expected = jackknife_interval(whole[name].value, values).cut(*ends)
         assert (whole[name].low, whole[name].high) == pytest.approx(tuple(expected), abs=1e-9), name
 
 
@@ -155,19 +117,17 @@ def test_spellings_of_one_action_add_up() -> None:
     joined = replace(asked, spellings_S=((7,), (8, 9)), action_S=(0, 1), taken_M=tuple(t // 2 for t in asked.taken_M))
     both = np.stack([np.logaddexp(logprobs[:, :, 0], logprobs[:, :, 1]), logprobs[:, :, 2]], axis=2)
     apart, together = by_name(grounding(asked, logprobs)), by_name(grounding(joined, both))
-    for name in GROUNDING_NAMES[4:]:
-        assert apart[name].value == pytest.approx(together[name].value)
-        assert apart[name].n == together[name].n
+    assert apart["thought_influence"].value == pytest.approx(together["thought_influence"].value)
+    assert apart["thought_influence"].n == together["thought_influence"].n
 
 
 def test_one_distinct_thought_has_nothing_to_vary() -> None:
     groups = [group(prompt, *(acted(prompt, LEFT, action) for action in (0, 0, 1, 1))) for prompt in range(3)]
     found = measured(lambda prompt, thought, action: 0.5, groups)
-    for name in GROUNDING_NAMES[:3]:
+    for name in GROUNDING_NAMES[:2]:
         assert found[name].value is None
         assert found[name].why == "every prompt has one distinct thought: there is nothing to vary"
-    assert found["direct_input_to_action"].value == pytest.approx(0.0, abs=1e-12)
-    assert found["thought_influence_same_prompt"].value == 0.0
+    assert found["thought_influence"].value == 0.0
 
 
 def test_a_prompt_with_one_distinct_thought_counts_as_none_told() -> None:
@@ -178,21 +138,19 @@ def test_a_prompt_with_one_distinct_thought_counts_as_none_told() -> None:
     found = measured(lambda prompt, thought, action: float(action == thought), groups)
     assert found["reasoning_to_action"].value == pytest.approx(math.log(2) / 2)
     assert found["reasoning_to_action_ceiling"].value == pytest.approx(math.log(2) / 2)
-    assert (found["reasoning_to_action"].n, found["reasoning_to_action_loo"].n) == (4, 2)
+    assert found["reasoning_to_action"].n == 4
 
 
 def test_one_prompt_leaves_what_can_be_read_within_it() -> None:
     found = measured(lambda prompt, thought, action: float(action == thought), says(lambda _, thought: thought)[:1])
     assert found["reasoning_to_action"].value == pytest.approx(found["reasoning_to_action_ceiling"].value)
-    assert found["thought_influence_same_prompt"].value == pytest.approx(0.5)
-    for name in ("direct_input_to_action", "foreign_thought_obeyed", "thought_influence"):
-        assert (found[name].value, found[name].why) == (None, "needs at least 2 prompts, found 1")
+    influence = found["thought_influence"]
+    assert (influence.value, influence.why) == (None, "needs at least 2 prompts, found 1")
 
 
-def test_single_thoughts_have_no_other_sample_of_their_prompt() -> None:
+def test_single_thoughts_are_compared_with_those_of_other_prompts() -> None:
     groups = [group(prompt, acted(prompt, prompt % 2, prompt % 2)) for prompt in range(4)]
     found = measured(lambda prompt, thought, action: float(action == thought), groups)
-    assert found["thought_influence_same_prompt"].why == "no prompt has two thoughts"
     assert found["thought_influence"].value == pytest.approx(8 / 12)
 
 
@@ -208,9 +166,7 @@ def test_free_text_tells_what_it_can() -> None:
     logprobs = score_exchange(scorer, asked, 1.0)
     assert np.isnan(logprobs).sum() == 8 * 4 * 6  # of 8 spellings those of the own prompt were asked
     found = by_name(grounding(asked, logprobs))
-    for name in ("foreign_thought_obeyed", "thought_influence", "thought_influence_same_prompt"):
-        assert (found[name].value, found[name].why) == (None, asked.free)
-    assert found["direct_input_to_action"].value == pytest.approx(0.0, abs=1e-12)
+    assert (found["thought_influence"].value, found["thought_influence"].why) == (None, asked.free)
     assert found["reasoning_to_action"].value is not None
 
 
@@ -227,5 +183,3 @@ def test_names_carry_the_scorer_and_the_environment() -> None:
     assert grounding(asked, logprobs, "", "judge")[0].name == "grounding@judge/reasoning_to_action"
     missing = grounding(Exchange(why="nobody acted"), np.zeros((0, 0, 0)), "/lake")
     assert {metric.why for metric in missing} == {"nobody acted"}
-    with pytest.raises(ValueError, match=r"thoughts x prompts x spellings, \(20, 5, 3\), found \(20, 5, 2\)"):
-        grounding(asked, logprobs[:, :, :2])

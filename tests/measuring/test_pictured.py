@@ -73,7 +73,6 @@ def test_two_pictures_have_the_information_of_the_table() -> None:
     assert value(readings, "information/image/mi") == pytest.approx(exact, abs=1e-12)
     assert value(readings, "information/image/gap") == pytest.approx(0.5 * math.log(3), abs=1e-12)
     assert value(readings, "information/image/mi_ceiling") == pytest.approx(math.log(2))
-    assert value(readings, "information/image_given_text/mi") == pytest.approx(exact, abs=1e-12)
     assert readings["information/text/mi"].why == "all these prompts have the same text"
 
 
@@ -110,7 +109,6 @@ def test_with_one_text_the_picture_is_all_and_costs_nothing() -> None:
             assert (other.value, other.low, other.high, other.n) == (metric.value, metric.low, metric.high, metric.n)
     assert value(readings, "information/image/mi") == pytest.approx(math.log(6), abs=0.02)
     assert value(readings, "grounding/image_share") == 1.0
-    assert value(readings, "information/image_given_text/mi") == value(readings, "information/first_turn/mi")
 
 
 def test_a_policy_that_ignores_pictures_reads_exactly_nothing_of_them() -> None:
@@ -124,7 +122,6 @@ def test_a_policy_that_ignores_pictures_reads_exactly_nothing_of_them() -> None:
         assert value(readings, f"retrieval/{scope}/accuracy") == pytest.approx(1 / readings_columns(readings, scope))
         assert value(readings, f"retrieval/{scope}/p_value") == 1.0
     assert value(readings, "grounding/image_share") == pytest.approx(0.0, abs=1e-12)
-    assert readings["information/image_given_text/mi"].why == "no two prompts share a text"
 
 
 def readings_columns(readings: dict[str, Metric], scope: str) -> int:
@@ -173,26 +170,6 @@ def test_the_newest_picture_and_all_of_them_tell_memory_from_sight() -> None:
     readings = measure(sees, certain(sees, range(6), text=0, turns=2))
     assert value(readings, "information/image_newest/gap") == pytest.approx(GAP)
     assert value(readings, "information/image_all/gap") == pytest.approx(GAP)
-
-
-def test_information_given_the_text_is_taken_among_prompts_that_share_one() -> None:
-    policy = Policy(copies(lambda pictures, texts, at: pictures[0]), WORDS)
-    prompts = [(0, 0), (1, 0), (2, 0), (3, 1), (4, 1), (5, 1), (6, 2)]
-    rolled = groups(policy, prompts, words=[[(image,)] * 4 for image, _ in prompts])
-    found = measure(policy, rolled)["information/image_given_text/mi"]
-    exact = math.log(3 / (1 + 2 * math.exp(-GAP)))
-    assert found.value == pytest.approx(exact, rel=1e-9)
-    assert found.n == 24
-    assert measure(policy, rolled)["information/image_given_text/mi_ceiling"].value == pytest.approx(math.log(3))
-
-
-def test_information_given_the_text_has_an_interval_over_prompts() -> None:
-    half = Policy(lambda pictures, texts, at, word: 0.7 if word == pictures[0] % 2 else 0.3, words=2)
-    found = measure(half, groups(half, [(number, number // 4) for number in range(8)], members=8))
-    read = found["information/image_given_text/mi"]
-    assert read.low is not None
-    assert read.high is not None
-    assert read.low < value(found, read.name) < read.high
 
 
 def test_only_pictures_of_equally_many_tokens_are_exchanged_and_that_is_said() -> None:

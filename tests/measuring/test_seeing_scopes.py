@@ -110,4 +110,3 @@ def test_with_one_text_the_scope_image_is_first_turns() -> None:
     readings = measured(model, rolled(model, one_text=True))
     for metric in ("mi", "mi_loo", "gap", "gap_per_token", "entropy_conditional"):
         assert readings[f"information/image/{metric}"].value == readings[f"information/first_turn/{metric}"].value
-    assert readings["information/image_given_text/mi"].value == readings["information/first_turn/mi"].value

@@ -17,10 +17,10 @@ from heedful.boundary import listed
 from heedful.diagnostics.actions.strategies import strategy_metrics
 from heedful.diagnostics.behaviour_metrics import behaviour
 from heedful.diagnostics.cross_scores.thoughts import ThoughtTags
+from heedful.diagnostics.names import SPREAD_METRICS
 from heedful.diagnostics.signal import cause_metrics, spread_metrics, verdict_metrics
 from heedful.diagnostics.statistics.group_statistics import values_on
 from heedful.diagnostics.text import text_metrics
-from heedful.diagnostics.unavailable import SPREAD_METRICS
 from heedful.types import Group, Metric
 
 JUDGED_THOUGHTS = 16

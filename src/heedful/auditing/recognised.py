@@ -16,7 +16,7 @@ from heedful.auditing.readers import FORMATS, Hints, Reader, recognise
 from heedful.auditing.settings import AuditSettings, OwnRun, refuse_unreadable_runs
 from heedful.boundary import listed
 from heedful.diagnostics.cross_scores.thoughts import ThoughtTags
-from heedful.diagnostics.unavailable import SPREAD_METRICS, SUCCESS_METRICS
+from heedful.diagnostics.names import SPREAD_METRICS, SUCCESS_METRICS
 from heedful.storage import is_run
 
 SAMPLE = 64

@@ -29,7 +29,7 @@ from heedful.auditing.steps import LoggedStep, StepStream, joined
 from heedful.boundary import to_json
 from heedful.diagnostics.actions.strategies import input_to_action
 from heedful.diagnostics.alarms.watch import Alarm, Alarms
-from heedful.diagnostics.unavailable import unavailable
+from heedful.diagnostics.names import unavailable
 from heedful.report import write_report
 from heedful.seeds import derive, stream
 from heedful.storage import RunFolder, advising, held, read_metrics, write_whole
@@ -231,9 +231,7 @@ class _Audit:
             return unavailable(step_metrics(step, self.log.on), unknown)
         rng = np.random.default_rng(derive(self.log.seed, "text", step.number))
         texts = judged(step.groups, self.log.tags, self.settings.prompts if self.log.foreign else None, rng)
-        # Named as in training, so that a run's own numbers come out again.
-        rng = np.random.default_rng(derive(self.log.seed, "actions", step.number, ""))
-        texts += input_to_action(step.groups, rng)
+        texts.append(input_to_action(step.groups))
         if self.judge is None:
             return [*unavailable(step_metrics(step, self.log.on), unknown), *texts]
         return [*self._scored(step, unknown), *texts]

@@ -11,7 +11,7 @@ import re
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
-from heedful.diagnostics.statistics.group_statistics import scored, within_floats
+from heedful.diagnostics.statistics.group_statistics import scored
 from heedful.diagnostics.statistics.intervals import (
     Interval,
     cluster_interval,
@@ -27,7 +27,6 @@ Cluster = list[Trajectory]
 _LIKE_THE_SUM = re.compile("(component/)*mean")
 
 
-@within_floats()
 def behaviour(groups: Sequence[Group]) -> list[Metric]:
     """Means over trajectories (`reward`, `success`, `length/turns`), over turns (`format`, the other `length`) or over
     sampled tokens (`policy/entropy_per_token`, nats), each with its n and a 95% interval.
@@ -109,8 +108,6 @@ def _entropy(name: str, tasks: Sequence[Cluster], of: Callable[[Reply], Sequence
         reported = any(reply.entropies for task in replies for reply in task)
         why = "no such token was sampled" if reported or not any(replies) else "the sampler reports no entropies"
         return Metric(name, None, 0, why=why)
-    if not all(map(math.isfinite, sums)):
-        return Metric(name, None, sum(counts), why="the sampler reports entropies that are not finite")
     filled = [(total, count) for total, count in zip(sums, counts, strict=True) if count]
     sums, counts = [total for total, _ in filled], [count for _, count in filled]
     return _pooled(name, sums, counts, cluster_interval(sums, counts), floor=0.0)

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from statistics import fmean, variance
 
-from heedful.diagnostics.statistics.group_statistics import scored, within_floats
+from heedful.diagnostics.statistics.group_statistics import scored
 from heedful.diagnostics.statistics.intervals import cluster_interval, deleted_means, effective_clusters
 from heedful.types import Metric
 
@@ -28,13 +28,12 @@ class SplitVariance:
     """Var[R]: unbiased, never negative."""
 
 
-@within_floats()
 def split_variance(values_GK: Sequence[Sequence[float | None]]) -> SplitVariance | None:
     """The split for one prompt: G sequences of replies, K replays of each. `None`: nothing can be said.
 
     One-way analysis of variance with random effects. The mean of K replays carries 1/K of the sequence's luck, which is
     subtracted from the variance between sequences. Sequences with fewer than two scored replays are left out. At least
-    two sequences have to remain. Raises ValueError for rewards whose squares no float holds.
+    two sequences have to remain.
     """
     sequences = [values for values in map(scored, values_GK) if len(values) >= 2]
     if len(sequences) < 2:
@@ -49,7 +48,7 @@ def luck_metrics(values_PGK: Sequence[Sequence[Sequence[float | None]]], kept_P:
     """`signal/luck_share` over all prompts, and `signal/luck_share_kept` over those that the filter keeps.
 
     Sum over prompts of the luck, over the sum of the variances. The interval is a jackknife over prompts. The ratio of
-    the two estimates is not cut: near 1 it can be above it. Raises ValueError unless there is one decision per prompt.
+    the two estimates is not cut: near 1 it can be above it.
     """
     splits = [split_variance(values_GK) for values_GK in values_PGK]
     pairs = list(zip(splits, kept_P, strict=True))

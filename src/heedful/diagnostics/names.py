@@ -1,9 +1,26 @@
-"""The spelling of scopes and of the metrics of the scoring families: `<family>[@<scorer>]/<scope>/<metric>`."""
+"""The spelling of scopes and of scored metrics (`<family>[@<scorer>]/<scope>/<metric>`), and what a log cannot give."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+
+from heedful.types import Metric
+
 CPU = "time/cpu"
 """CPU seconds of a step's training. The other `time/*` are the seconds of its stages."""
+SUCCESS_METRICS = ("success/rate", "success/any_of_group", "signal/solved", "signal/blind", "signal/failed")
+"""Metrics that need to know which episodes succeeded."""
+SPREAD_METRICS = (
+    "signal/reward_std",
+    "signal/reward_variance",
+    "signal/variance_dispersion",
+    "signal/mixed",
+    "signal/solved",
+    "signal/blind",
+    "signal/failed",
+    "filter/mass_kept",
+)
+"""Metrics of the values that the filter reads."""
 
 
 def metric_name(family: str, scope: str, name: str, scorer: str = "") -> str:
@@ -20,3 +37,10 @@ def scope_name(scope: str, place: str = "", closed: bool = False) -> str:
     `place`: `/<environment>` in a batch that mixes environments, else empty.
     """
     return f"{scope}_closed{place}" if closed else f"{scope}{place}"
+
+
+def unavailable(metrics: Sequence[Metric], reasons: Mapping[str, str]) -> list[Metric]:
+    """The same metrics. Those that `reasons` names are missing, with that reason."""
+    return [
+        Metric(metric.name, None, why=reasons[metric.name]) if metric.name in reasons else metric for metric in metrics
+    ]

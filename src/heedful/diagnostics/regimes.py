@@ -16,7 +16,6 @@ from statistics import fmean
 from typing import Any
 
 from heedful.diagnostics.names import metric_name
-from heedful.diagnostics.restored import MOST_NATS, typed
 from heedful.types import Metric
 
 LABELS = {
@@ -44,13 +43,6 @@ class RegimeRule:
     baseline: int = 3
     """First measurements whose mean is the baseline."""
 
-    def __post_init__(self) -> None:
-        for name in ("information_fraction", "entropy_fraction", "p"):
-            if not 0 < getattr(self, name) < 1:
-                raise ValueError(f"RegimeRule.{name} must lie between 0 and 1, found {getattr(self, name)}.")
-        if self.baseline < 1:
-            raise ValueError(f"RegimeRule.baseline counts measurements: expected at least 1, found {self.baseline}.")
-
 
 @dataclass(frozen=True, slots=True)
 class RegimeState:
@@ -66,10 +58,7 @@ class RegimeState:
 
     @classmethod
     def from_json(cls, tree: Mapping[str, Any]) -> RegimeState:
-        state = typed(cls(tuple(tree["gaps"]), tuple(tree["entropies"]), tree.get("of", "gap_per_token")), MOST_NATS)
-        if state.of not in ("gap", "gap_per_token") or len(state.gaps) != len(state.entropies):
-            raise ValueError(f"a regime of {state.of:.60} with {len(state.gaps)} and {len(state.entropies)} values")
-        return state
+        return cls(tuple(tree["gaps"]), tuple(tree["entropies"]), tree.get("of", "gap_per_token"))
 
 
 def label_regime(
@@ -82,14 +71,14 @@ def label_regime(
     """The state after this measurement, and `regime/<scope>` as a label (`LABELS`, or `undecided` and why).
 
     `metrics` hold what `information` returned for this scope; `state` is `None` at the first measurement. A
-    measurement without a gap or an entropy has no regime and leaves the state as it is. Raises ValueError if the
-    metrics of the scope are not there at all.
+    measurement without a gap or an entropy has no regime and leaves the state as it is.
     """
     state, rule = state or RegimeState(), rule or RegimeRule()
     label = f"regime@{scorer}/{scope}" if scorer else f"regime/{scope}"
-    gap = _find(metrics, metric_name("information", scope, state.of, scorer))
-    entropy = _find(metrics, metric_name("information", scope, "entropy_conditional_per_token", scorer))
-    p_value = _find(metrics, metric_name("retrieval", scope, "p_value", scorer))
+    found = {metric.name: metric for metric in metrics}
+    gap = found[metric_name("information", scope, state.of, scorer)]
+    entropy = found[metric_name("information", scope, "entropy_conditional_per_token", scorer)]
+    p_value = found[metric_name("retrieval", scope, "p_value", scorer)]
     gap_value, entropy_value = _number(gap), _number(entropy)
     if gap_value is None or entropy_value is None:
         return state, Metric(label, None, gap.n, why=gap.why or entropy.why)
@@ -118,13 +107,6 @@ def _information_is_high(gap: Metric, p_value: float | None, rule: RegimeRule, b
         return False
     # A baseline at or below zero is no information at all; staying above half of it is not enough.
     return True if gap.low > max(edge, 0.0) else None
-
-
-def _find(metrics: Sequence[Metric], name: str) -> Metric:
-    for metric in metrics:
-        if metric.name == name:
-            return metric
-    raise ValueError(f"The regime needs the metric {name}; pass everything that `information` returned for its scope.")
 
 
 def _number(metric: Metric) -> float | None:

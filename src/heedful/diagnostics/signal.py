@@ -17,7 +17,6 @@ from heedful.diagnostics.statistics.group_statistics import (
     is_constant,
     sample_variance,
     scored,
-    scored_values,
     values_on,
 )
 from heedful.diagnostics.statistics.intervals import effective_clusters, mean_interval
@@ -29,8 +28,7 @@ _NO_SPREAD = "no group has two scored members"
 def rollout_metrics(groups: Sequence[Group], verdicts: Sequence[Verdict], on: str) -> list[Metric]:
     """Everything that can be read off a step's groups and verdicts without a model.
 
-    `on` is the filter's: the values whose spread `signal/*` and `filter/mass_kept` describe. Raises ValueError if
-    there is not one verdict per group.
+    `on` is the filter's: the values whose spread `signal/*` and `filter/mass_kept` describe.
     """
     values_PG = values_on(groups, on)
     return [
@@ -47,10 +45,8 @@ def spread_metrics(values_PG: Sequence[Sequence[float | None]]) -> list[Metric]:
 
     `signal/variance_dispersion` = std(variance) / mean(variance) over groups, both sample statistics: near 0 all
     groups promise the same and there is nothing to choose. `n` counts the groups with two scored members.
-
-    Raises ValueError for values that are infinite or above 1e150 in size.
     """
-    variances = [sample_variance(values) for values in scored_values(values_PG) if len(values) >= 2]
+    variances = [sample_variance(values) for values in map(scored, values_PG) if len(values) >= 2]
     deviations = [math.sqrt(variance) for variance in variances]
     return [
         _group_mean("signal/reward_std", deviations),
@@ -86,11 +82,8 @@ def verdict_metrics(values_PG: Sequence[Sequence[float | None]], verdicts: Seque
 
     `mass_kept` is the kept groups' share of the total sample variance; `kept_without_signal` the share of the kept
     groups that are constant, by weight: they pull nothing but the regularisers. `dropped/constant` and
-    `dropped/unscored` are always there, other reasons when they occur. Raises ValueError if there is not one verdict
-    per group.
+    `dropped/unscored` are always there, other reasons when they occur.
     """
-    if len(verdicts) != len(values_PG):
-        raise ValueError(f"Expected one verdict per group, found {len(verdicts)} verdicts for {len(values_PG)} groups.")
     groups = len(verdicts)
     kept = sum(verdict.kept for verdict in verdicts)
     dropped = Counter({"constant": 0, "unscored": 0})

@@ -95,12 +95,7 @@ class Shares:
 
 
 def triage(step: int, groups: Sequence[Group], verdicts: Sequence[Verdict] | None, on: str) -> list[Triaged]:
-    """The groups of a step that have two scored members. `on`: the values that the filter looks at.
-
-    Raises ValueError if there is not one verdict per group.
-    """
-    if verdicts is not None and len(verdicts) != len(groups):
-        raise ValueError(f"Expected one verdict per group, found {len(verdicts)} verdicts for {len(groups)} groups.")
+    """The groups of a step that have two scored members. `on`: the values that the filter looks at."""
     kept: Sequence[bool | None] = [None] * len(groups) if verdicts is None else [verdict.kept for verdict in verdicts]
     values_PG = [scored(values_G) for values_G in values_on(groups, on)]
     return [
@@ -143,8 +138,5 @@ def shares_by_tag(triaged: Iterable[Triaged]) -> list[Shares]:
 
 
 def shares_of(label: str, causes: Sequence[str]) -> Shares:
-    """Raises ValueError without any group."""
-    if not causes:
-        raise ValueError(f"Expected at least one group to take shares of ({label}), found none.")
     counts = Counter(causes)
     return Shares(label, len(causes), {cause: counts[cause] / len(causes) for cause in CAUSES})

@@ -18,9 +18,9 @@ from heedful.diagnostics.alarms.watch import Alarm, Alarms, StepAlarms
 from heedful.diagnostics.cross_scores.mixture import gap_per_token
 from heedful.diagnostics.cross_scores.score_matrix import score_matrix, select_rows
 from heedful.diagnostics.cross_scores.thoughts import Thoughts, ThoughtTags, by_environment
+from heedful.diagnostics.names import unavailable
 from heedful.diagnostics.signal import rollout_metrics
 from heedful.diagnostics.text import text_metrics, text_thoughts
-from heedful.diagnostics.unavailable import unavailable
 from heedful.measuring.budget import step_tokens
 from heedful.measuring.diagnostics_config import DiagnosticsConfig
 from heedful.measuring.scope_reader import ScopeReader, ScoredThoughts
@@ -128,7 +128,7 @@ class Diagnostician:
         full: Diagnosis | None = None
         for name, members in environments.items():
             place = f"/{name or 'other'}" if len(environments) > 1 else ""
-            metrics += input_to_action(members, np.random.default_rng(derive(self.seed, "actions", step, place)), place)
+            metrics.append(input_to_action(members, place))
             spending = Spending(self.config, step, tokens[name])
             measured = self._environment(step, members, place, spending, unreadable)
             metrics += measured.metrics
@@ -223,7 +223,7 @@ def image_metrics(reader: ScopeReader, asked: ThoughtScores, first: FirstTurns) 
     metrics: list[Metric] = []
     for scope, scored in scopes.items():
         metrics += reader.measure(asked.step, scope, scored, asked.place, scorer)
-    return [*metrics, *found.beside(first.scores, first.thoughts, asked.place, scorer)]
+    return [*metrics, found.share(first.scores, first.thoughts, asked.place, scorer)]
 
 
 def tokens_by_environment(groups: Sequence[Group], verdicts: Sequence[Verdict]) -> dict[str, int]:

@@ -12,7 +12,7 @@ from typing import cast
 
 import numpy as np
 
-from heedful.diagnostics.cross_scores.image_metrics import image_given_text, image_share
+from heedful.diagnostics.cross_scores.image_metrics import image_share
 from heedful.diagnostics.cross_scores.pictures import Exchanged, Pictured
 from heedful.diagnostics.cross_scores.score_matrix import take_rows
 from heedful.diagnostics.cross_scores.thoughts import Thoughts
@@ -31,18 +31,14 @@ class ImageScores:
     rows_M: tuple[Pictured, ...] = ()
     """The thoughts of `image`. Empty: they are those of first turns, since all prompts have one text."""
 
-    def beside(self, first: CrossScores, thoughts: Thoughts, place: str, scorer: str) -> list[Metric]:
-        """`information/image_given_text/*` and `grounding/image_share`, from the scores of all first turns as well."""
-        of_place = place, scorer
+    def share(self, first: CrossScores, thoughts: Thoughts, place: str, scorer: str) -> Metric:
+        """`grounding/image_share`, from the scores of all first turns as well."""
         both = first
         if self.rows_M and not self.image.why:
             asked = zip((thoughts.prompts_N[own] for own in thoughts.own_M), thoughts.thoughts_M, strict=True)
             number = {pair: row for row, pair in enumerate(asked)}  # equal pairs have equal scores
             both = take_rows(first, [number[one.context, one.thought] for one in self.rows_M])
-        return [
-            *image_given_text(first, thoughts.prompts_N, *of_place),
-            image_share(self.image.scores, both, *of_place, why=self.image.why),
-        ]
+        return image_share(self.image.scores, both, place, scorer, self.image.why)
 
 
 def requests_of_pictures(exchanged: Exchanged) -> Iterator[Request]:

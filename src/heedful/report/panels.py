@@ -41,7 +41,6 @@ def sections(run: RunRecord) -> list[Section]:
             (
                 _retrieval(run),
                 _grounding(run),
-                _obedience(run),
                 _strategies(run),
                 _play(run),
                 _text(run),
@@ -163,7 +162,6 @@ def _influence(run: RunRecord) -> Panel:
     curves = some(
         run,
         ("thought of another prompt", _grounded(run, "thought_influence"), 1),
-        ("another thought, same prompt", _grounded(run, "thought_influence_same_prompt"), 2),
     )
     return Panel("Influence of thought on action", "0 to 1", curves, axis=Axis.SHARE)
 
@@ -173,14 +171,6 @@ def _grounded(run: RunRecord, metric: str) -> str:
     scorers = (name for name in run.series if name.startswith("grounding@") and name.endswith(f"/{metric}"))
     own = f"grounding/{metric}"
     return own if own in run.series else next(scorers, own)
-
-
-def _obedience(run: RunRecord) -> Panel:
-    curves = some(
-        run,
-        ("foreign thought obeyed", _grounded(run, "foreign_thought_obeyed"), 1),
-    )
-    return Panel("Foreign thought obeyed", "1 = it decides, −1 = the prompt does", curves, optional=True)
 
 
 def _strategies(run: RunRecord) -> Panel:
@@ -236,7 +226,6 @@ def _grounding(run: RunRecord) -> Panel:
         run,
         ("input to action", "grounding/input_to_action", 1),
         ("thought to action", _grounded(run, "reasoning_to_action"), 2),
-        ("input to action, thought kept", _grounded(run, "direct_input_to_action"), 3),
     )
     return Panel("Information in the action", "nats", curves, optional=True)
 

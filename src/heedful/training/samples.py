@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 
-from heedful.diagnostics.statistics import is_constant
+from heedful.diagnostics.statistics.group_statistics import is_constant
 from heedful.protocols import CreditsMembers, CreditsTokens, CreditsTurns, Estimator
 from heedful.types import Group, Metric, SampledTrajectory, TrainingSample, Trajectory, Turn, Verdict
 

@@ -213,10 +213,3 @@ def test_at_most_2_percent_of_correlated_series_raise_success_drop(correlation, 
     early, found = drops_found(np.random.default_rng(11), OF_SUCCESS, correlation, 0.2, 100, 100)
     record_property("drops_of_20_points_found", len(found) - early)
     assert len(found) - early >= 100 * power
-
-
-@pytest.mark.parametrize("odd", [math.nan, math.inf])
-def test_a_series_with_a_value_that_is_not_finite_is_refused(odd) -> None:
-    points = [Point(step, odd if step == 3 else 1.0, None) for step in range(20)]
-    with pytest.raises(ValueError, match="Expected finite values"):
-        largest_shift(points, Design("down", 0.1, False, 5.0, 4, 3, 0.0))

@@ -6,9 +6,6 @@ import numpy as np
 import pytest
 from scipy.stats import binom
 
-from heedful.algorithms.gae import Gae
-from heedful.diagnostics.luck import split_variance
-from heedful.diagnostics.statistics.group_statistics import is_constant, sample_variance
 from heedful.diagnostics.statistics.intervals import (
     Interval,
     cluster_interval,
@@ -46,12 +43,6 @@ def test_wilson_covers_binomial_rates_about_95_times_in_100():
     assert min(coverage) > 0.9
 
 
-@pytest.mark.parametrize(("successes", "n"), [(1, 0), (3, 2), (-1, 2)])
-def test_wilson_refuses_impossible_counts(successes, n):
-    with pytest.raises(ValueError, match="successes of"):
-        wilson(successes, n)
-
-
 def test_mean_interval_is_students():
     # Mean 2, sample std 1, t(2) = 4.302653: half width 4.302653 / sqrt 3.
     assert mean_interval([1.0, 2.0, 3.0]) == pytest.approx((2 - 2.484138, 2 + 2.484138), abs=1e-5)
@@ -66,13 +57,6 @@ def test_equal_clusters_give_the_interval_of_the_cluster_means():
 def test_clusters_without_values_do_not_count():
     assert cluster_interval([1.0, 0.0, 2.0], [2, 0, 2]) == cluster_interval([1.0, 2.0], [2, 2])
     assert cluster_interval([1.0, 0.0], [2, 0]) is None
-
-
-def test_large_numbers_have_finite_intervals():
-    # Scaled by 1e160: a deviation of this size has no square.
-    deleted = np.array([3 / 5, 1.0, 1 / 3])
-    small, large = jackknife_interval(0.5, deleted), jackknife_interval(0.5e160, deleted * 1e160)
-    assert (large.low, large.high) == pytest.approx((small.low * 1e160, small.high * 1e160))
 
 
 def test_unequal_clusters_jackknife_the_pooled_mean():
@@ -130,32 +114,6 @@ def test_a_rare_success_is_covered_though_few_tasks_ever_solve():
     assert held / 400 > 0.92, "the jackknife's interval holds the truth in 82%"
 
 
-def test_numbers_that_no_float_holds_and_unequal_lengths_are_refused() -> None:
-    for made in (
-        lambda: wilson(1, 10**400),
-        lambda: mean_interval([10**400, 1.0]),
-        lambda: sample_variance([1e200, 0.0]),
-        lambda: is_constant([10**400, 0.0]),
-        lambda: Gae()([1.0], [10**400], [0]),
-        lambda: split_variance([[1e160, 0.0], [0.0, 1e160]]),
-    ):
-        with pytest.raises(ValueError, match=r"at most 1e\+150 in size"):
-            made()
-    with pytest.raises(ValueError, match="found 3 sums and 2 counts"):
-        cluster_interval([1.0, 2.0, 3.0], [1.0, 1.0])
-
-
-@pytest.mark.parametrize("few", [np.empty(0), np.ones(1)])
-def test_a_jackknife_of_fewer_than_two_clusters_is_refused(few) -> None:
-    for made in (
-        lambda: jackknife_interval(0.5, few),
-        lambda: rate_interval(0.5, few, 3),
-        lambda: ratio_interval(0.5, 0.5, few, few),
-    ):
-        with pytest.raises(ValueError, match="of at least 2 clusters, found"):
-            made()
-
-
 def test_effective_clusters_by_hand() -> None:
     # One of four differs by 4: deviations 3, -1, -1, -1, so (9 + 3)^2 / (81 + 3).
     assert effective_clusters([4.0, 0.0, 0.0, 0.0]) == pytest.approx(144 / 84, abs=0.005)
@@ -170,38 +128,3 @@ def test_three_clusters_count_as_two_at_most_and_few_among_many_as_few() -> None
     assert effective_clusters([0.0, 0.5, 0.7]) == effective_clusters([0.0, 0.0, 1.0]) == 2.0
     for few in (1, 2, 3):
         assert effective_clusters([1.0] * few + [0.0] * 997) == pytest.approx(few, rel=0.01)
-
-
-@pytest.mark.parametrize("odd", [math.nan, math.inf, -math.inf])
-def test_values_that_are_not_finite_give_no_interval_and_no_variance(odd) -> None:
-    for made in (
-        lambda: mean_interval([odd, 1.0]),
-        lambda: cluster_interval([1.0, 2.0], [odd, 1.0]),
-        lambda: cluster_rate_interval([odd, 1.0], [1.0, 1.0]),
-        lambda: jackknife_interval(odd, np.array([1.0, 2.0])),
-        lambda: jackknife_interval(0.0, np.array([odd, 2.0])),
-        lambda: is_constant([1.0, odd]),
-        lambda: sample_variance([1.0, odd]),
-        lambda: wilson(odd, odd),
-    ):
-        with pytest.raises(ValueError, match=r"Expected .*finite"):
-            made()
-
-
-def test_degrees_counts_rates_and_shapes_that_cannot_be_are_refused() -> None:
-    for made, found in (
-        (lambda: jackknife_interval(0.0, np.array([1.0, 2.0]), -1.0), "degrees above 0"),
-        (lambda: jackknife_interval(0.0, np.ones((2, 2))), r"an array of the shape \(2, 2\)"),
-        (lambda: jackknife_interval(10**400, np.ones(2)), "that no float holds"),
-        (lambda: mean_interval(np.ones((2, 2))), "Expected a list of finite numbers"),
-        (lambda: cluster_interval([1.0, 2.0], [-1.0, 2.0]), "finite numbers from 0"),
-        (lambda: cluster_rate_interval([5.0, 1.0], [2.0, 2.0]), "found 5.0 of 2.0"),
-        (lambda: cluster_rate_interval([-1.0, 1.0], [2.0, 2.0]), "found -1.0 of 2.0"),
-        (lambda: sample_variance(np.array([1e200, -1e200])), "whose square overflows"),
-    ):
-        with pytest.raises(ValueError, match=found):
-            made()
-
-
-def test_clusters_that_are_nothing_beside_one_leave_a_single_cluster() -> None:
-    assert cluster_interval([1.0, 1e20], [1.0, 1e20]) is None

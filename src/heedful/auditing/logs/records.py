@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from heedful.diagnostics.unavailable import SUCCESS_METRICS
+from heedful.diagnostics.names import SUCCESS_METRICS
 from heedful.types import Task, Trajectory, Verdict
 
 Row = dict[str, Any]

@@ -1,10 +1,15 @@
-"""What an alarm is made of: conditions on metrics, and rules that join them."""
+"""What an alarm is made of: conditions on metrics, rules that join them, and what a condition says of a series."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from statistics import fmean
 
-from heedful.diagnostics.statistics.change_point import Design
+from heedful.diagnostics.statistics.change_point import Design, Point, Shift, largest_shift
+
+Series = Mapping[str, Sequence[Point]]
+"""The values of each metric, by ascending step."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,3 +76,126 @@ class Rule:
 def sibling(name: str, last: str) -> str:
     """The metric of the same measurement whose name ends in `last`."""
     return f"{name.rsplit('/', 1)[0]}/{last}"
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """Whether a condition holds (`None`: not known yet), in words."""
+
+    holds: bool | None
+    words: str = ""
+
+
+@dataclass(slots=True)
+class SeriesTest:
+    """What one condition on one metric remembers."""
+
+    start: int = 0
+    """The first step whose values count."""
+    held: Shift | None = None
+    """The change that was found and has not ended."""
+    since: int | None = None
+    """The step since which the metric is beyond its limit."""
+    within: bool = False
+    """The metric has been within its limit."""
+
+
+def follow_change(design: Design, points: Sequence[Point], test: SeriesTest) -> None:
+    """Judge the last value: a change is found, or the one that is held ends.
+
+    It ends when the mean of as many values as make a baseline is back within the change that matters. Those values are
+    the new baseline.
+    """
+    if test.held is None:
+        shift = largest_shift(points, design)
+        test.held = shift if shift is not None and shift.z >= design.threshold else None
+        return
+    since = [point for point in points if point.step >= test.held.since][-design.baseline :]
+    mean = fmean(point.value for point in since)
+    if len(since) == design.baseline and not design.matters(test.held.before, mean):
+        test.held, test.start = None, since[0].step
+
+
+def found_change(change: Change, name: str, series: Series, shift: Shift, other: SeriesTest | None) -> Finding:
+    """The change that was found, with what the other unit alone would have said."""
+    words, moved = _words_of_change(name, change.design, shift, series[name][-1]), _moved(change.design)
+    if other is not None:
+        alone = f"{moved} as well" if other.held is not None else f"alone has not {_moved(change.design, True)}"
+        words += f"; {change.other_unit} {alone}{_levels(sibling(name, change.other_unit), series, shift)}"
+    return Finding(True, words + _words_beside(change, name, series, shift))
+
+
+def found_other_change(change: Change, name: str, series: Series, shift: Shift) -> Finding:
+    """A change that only the other unit shows: it does not count, and that is said."""
+    other = sibling(name, change.other_unit)
+    words = _words_of_change(other, change.design, shift, series[other][-1])
+    levels = _means(series[name], shift)
+    last = name.rsplit("/", 1)[-1]
+    words += f"; {last} has not {_moved(change.design, True)}{_levels(name, series, shift)}"
+    words += _words_beside(change, name, series, shift)
+    if levels is None or change.design.matters(*levels):
+        return Finding(False, f"{words}: not beyond doubt")
+    return Finding(False, f"{words}: a change of the length alone")
+
+
+def judge_beyond(condition: Beyond, name: str, points: Sequence[Point], test: SeriesTest) -> Finding:
+    if len(points) < condition.count:
+        return Finding(None, f"{len(points)} of the first {condition.count} readings of {name}")
+    beyond = [(point.value > condition.limit) == condition.above for point in points]
+    if all(beyond) and test.since is None:
+        test.since = points[0].step
+    elif not any(beyond):
+        test.since, test.within = None, True
+    if test.since is None or (condition.once_within and not test.within):
+        return Finding(False)
+    side = "above" if condition.above else "at or below"
+    shown = ", ".join(f"{point.value:.3g}" for point in points)
+    return Finding(True, f"{name} is {side} {condition.limit:g} since step {test.since} (last {shown})")
+
+
+def judge_share(condition: Share, name: str, points: Sequence[Point]) -> Finding:
+    counted = [(point.value, point.n) for point in points if point.n]
+    if len(counted) < condition.count // 2 or not counted:
+        return Finding(None, f"{len(counted)} of the first {condition.count // 2} readings of {name}")
+    total = sum(n for _, n in counted if n)
+    share = sum(value * n for value, n in counted if n) / total
+    limit = condition.limit
+    # Of a share at the limit, so that fewer than one series in a million that stays below it gets here.
+    error = max((limit * (1 - limit) / total) ** 0.5, 1 / total)
+    if (share - limit) / error < condition.threshold:
+        return Finding(False)
+    return Finding(
+        True,
+        f"{name} was {share:.3g} of {total} in steps {points[0].step} to {points[-1].step}, "
+        f"{(share - limit) / error:.1f} standard errors above {limit:g}",
+    )
+
+
+def _moved(design: Design, participle: bool = False) -> str:
+    if design.direction == "up":
+        return "risen" if participle else "rose"
+    return "fallen" if participle else "fell"
+
+
+def _words_of_change(name: str, design: Design, shift: Shift, now: Point) -> str:
+    return (
+        f"{name} {_moved(design)} from {shift.before:.3g} (steps {shift.first} to {shift.last}) to {shift.after:.3g} "
+        f"[{shift.low:.3g}, {shift.high:.3g}] since step {shift.since}, {shift.z:.1f} standard errors; "
+        f"{now.value:.3g} at step {now.step}"
+    )
+
+
+def _words_beside(change: Change, name: str, series: Series, shift: Shift) -> str:
+    return "".join(f"; {last}{_levels(sibling(name, last), series, shift)}" for last in change.beside)
+
+
+def _levels(name: str, series: Series, shift: Shift) -> str:
+    means = _means(series.get(name, ()), shift)
+    return " (not recorded then)" if means is None else f" ({means[0]:.3g}, then {means[1]:.3g})"
+
+
+def _means(points: Sequence[Point], shift: Shift) -> tuple[float, float] | None:
+    """The mean of a metric in the two stretches of a change; `None` where one of them has no value of it any more."""
+    before = [point.value for point in points if shift.first <= point.step <= shift.last]
+    since = [point.value for point in points if point.step >= shift.since]
+    return (fmean(before), fmean(since)) if before and since else None

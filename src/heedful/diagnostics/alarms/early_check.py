@@ -10,7 +10,6 @@ from dataclasses import dataclass, replace
 from statistics import fmean
 from typing import Any
 
-from heedful.diagnostics.restored import MOST_NATS, typed
 from heedful.types import Metric
 
 BASELINE = 3
@@ -31,7 +30,7 @@ class EarlyCheck:
 
     @classmethod
     def from_json(cls, tree: Mapping[str, Any]) -> EarlyCheck:
-        return typed(cls(tuple(tree["lows"]), tuple(tree["highs"]), tree["raised"]), MOST_NATS)
+        return cls(tuple(tree["lows"]), tuple(tree["highs"]), tree["raised"])
 
     def outside(self, gap: Metric) -> bool:
         """Whether the interval of `gap` and the baseline's, the mean of the first three, do not overlap.

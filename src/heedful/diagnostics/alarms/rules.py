@@ -6,6 +6,7 @@ Every number that decides is a field of `AlarmConfig`. A rule is a value, so a s
 from __future__ import annotations
 
 from dataclasses import dataclass, fields, replace
+from functools import partial
 
 from heedful.diagnostics.alarms.conditions import Beyond, Change, Condition, Rule, Share
 from heedful.diagnostics.catalogue import entry_of
@@ -21,7 +22,6 @@ ANSWER_ENTROPY = "policy/answer_entropy_per_token"
 SOLVED_ENTROPY = "policy/solved_entropy_per_token"
 INPUT_TO_ACTION = "grounding/input_to_action"
 TOKEN_ENTROPY = "policy/entropy_per_token"
-IMPORTANCE_KL = "policy/importance_kl"
 ONE_OUTCOME = "policy/advantage_without_outcome"
 SUCCESS = "success/rate"
 PROGRESS = "success/progress"
@@ -89,9 +89,6 @@ class AlarmConfig:
     shaping_solved: float = 0.25
     """Share of solved groups above which such groups do no harm: they differ in how fast they were. Proposed, not
     calibrated: it was chosen on the runs of docs/results/matrix.md and natural.md."""
-    sampler: float = 0.01
-    """Mean of k3 between sampler and learner, in nats per token, above which they are not the same policy. Proposed,
-    not calibrated: rounding in bfloat16 gives about 0.001."""
 
     def __post_init__(self) -> None:
         for name in ("baseline", "measured_baseline", "window", "p_readings", "starved_steps", "shaping_steps"):
@@ -116,25 +113,26 @@ class AlarmConfig:
 
 
 def standard_rules(config: AlarmConfig) -> tuple[Rule, ...]:
-    """The alarms of every run, in the order of the documentation."""
-    return (*_collapses(config), *_warnings(config))
-
-
-def _collapses(config: AlarmConfig) -> tuple[Rule, ...]:
-    """The alarms that end a run with `--on-collapse stop`."""
-    indistinguishable = replace(_blind(config), once_within=True)
-    less_informed = (_information_lost(config), indistinguishable)
+    """The alarms of every run, in the order of the documentation: first the collapses, then the warnings."""
+    change = partial(_changes, config)
+    blind = Beyond(P_VALUE, config.p, True, config.p_readings)
+    indistinguishable = replace(blind, once_within=True)
+    entropies = THOUGHT_ENTROPY, ENTROPY_GIVEN_PROMPT
+    entropy_fell = change("down", config.entropy_fall, *entropies, pair=True)
+    entropy_rose = change("up", config.entropy_rise, *entropies, pair=True)
+    success_fell = change("down", config.success, SUCCESS, PROGRESS, relative=False)
     uninformed_or_worse = (
         _information_lost(config, pair=True),
         indistinguishable,
-        *_drop(config, config.success, SUCCESS, PROGRESS, pair=True),
+        *change("down", config.success, SUCCESS, PROGRESS, relative=False, pair=True),
     )
-    entropy_fell = _fall(config, config.entropy_fall, THOUGHT_ENTROPY, ENTROPY_GIVEN_PROMPT, pair=True)
-    entropy_rose = _rise(config, config.entropy_rise, THOUGHT_ENTROPY, ENTROPY_GIVEN_PROMPT, pair=True)
+    strategies = ("grounding/strategy_entropy", "grounding/distinct_strategies")
+    (answers,) = change("up", config.answer_entropy_rise, ANSWER_ENTROPY)
+    (actions,) = change("down", config.action_information, INPUT_TO_ACTION)
     return (
         Rule(
             "template_collapse",
-            (less_informed,),
+            ((_information_lost(config), indistinguishable),),
             "Read some thoughts: do they tell their prompts apart? Filter by reward variance, lower the entropy bonus, "
             "and go back to a checkpoint before the step named.",
             unless=entropy_fell,
@@ -156,47 +154,39 @@ def _collapses(config: AlarmConfig) -> tuple[Rule, ...]:
         ),
         Rule(
             "format_collapse",
-            (_drop(config, config.format, "format/valid_rate", "format/closed_rate"),),
+            (change("down", config.format, "format/valid_rate", "format/closed_rate", relative=False),),
             "Look at replies that could not be executed. If they were cut, raise the token limit. Otherwise lower the "
             "learning rate, or make the format part of the reward.",
             collapse=True,
         ),
-    )
-
-
-def _warnings(config: AlarmConfig) -> tuple[Rule, ...]:
-    strategies = ("grounding/strategy_entropy", "grounding/distinct_strategies")
-    answers = _change(config, ANSWER_ENTROPY, "up", config.answer_entropy_rise, True, False)
-    actions = _change(config, INPUT_TO_ACTION, "down", config.action_information, True, False)
-    # The prompts of one batch may all call for the same action by chance, so a single reading proves nothing.
-    uninformed = replace(actions, design=replace(actions.design, confirm=max(2, config.measured_confirm)))
-    less_certain = (
-        replace(answers, design=replace(answers.design, floor=config.answer_entropy_least)),
-        *_rise(config, config.entropy_rise, SOLVED_ENTROPY, THOUGHT_ENTROPY),
-    )
-    return (
         Rule(
             "entropy_gaming",
             (
-                _rise(config, config.entropy_rise, TOKEN_ENTROPY, pair=True),
-                _fall(config, config.strategies, *strategies, pair=True),
+                change("up", config.entropy_rise, TOKEN_ENTROPY, pair=True),
+                change("down", config.strategies, *strategies, pair=True),
             ),
             "The policy earns the entropy bonus with words, not with ways of acting: lower it.",
         ),
         Rule(
             "entropy_rise",
-            (less_certain,),
+            (
+                (
+                    replace(answers, design=replace(answers.design, floor=config.answer_entropy_least)),
+                    *change("up", config.entropy_rise, SOLVED_ENTROPY, THOUGHT_ENTROPY),
+                ),
+            ),
             "Early warning: thoughts, or the answers after them, become less certain. If no more exploration is "
             "wanted, lower the entropy bonus now.",
         ),
         Rule(
             "thought_bypassed",
-            (_fall(config, config.influence, "grounding/thought_influence", "grounding/foreign_thought_obeyed"),),
+            (change("down", config.influence, "grounding/thought_influence"),),
             "The action depends less on the thought. Success may last for a while without it: look at grounding/*.",
         ),
         Rule(
             "action_uninformed",
-            ((uninformed,),),
+            # The prompts of one batch may all call for the same action by chance, so a single reading proves nothing.
+            ((replace(actions, design=replace(actions.design, confirm=max(2, config.measured_confirm))),),),
             "The first action tells less about the prompt. Thoughts may tell as much as before, and no longer lead to "
             "the action. If success holds, one first action may be right for most tasks. Otherwise lower the learning "
             "rate, and go back to a checkpoint before the step named.",
@@ -204,40 +194,31 @@ def _warnings(config: AlarmConfig) -> tuple[Rule, ...]:
         ),
         Rule(
             "input_blind",
-            ((_blind(config),),),
+            ((blind,),),
             "Thoughts cannot be told from thoughts about other prompts. If that is so from the start, the model does "
             "not read the task yet: a better warm start or easier tasks come before reinforcement learning.",
         ),
         Rule(
             "picture_ignored",
-            ((_information_lost(config, IMAGE_GAP), _blind(config, IMAGE_P_VALUE)),),
+            ((_information_lost(config, IMAGE_GAP), replace(blind, metric=IMAGE_P_VALUE)),),
             "Thoughts say less about the picture. Compare the scopes image and text: where the text says the same, a "
             "policy may read that alone. Read some thoughts beside their pictures.",
             optional=True,
         ),
-        *_warnings_of_groups(config),
-        Rule(
-            "success_drop",
-            (tuple(_estimated(change) for change in _drop(config, config.success, SUCCESS, PROGRESS)),),
-            "Success has fallen, or episodes get less far. The alarms raised before it, if any, say how.",
-        ),
-    )
-
-
-def _warnings_of_groups(config: AlarmConfig) -> tuple[Rule, ...]:
-    starved = tuple(
-        Beyond(name, config.starved, False, config.starved_steps) for name in ("filter/kept_ratio", "signal/mixed")
-    )
-    return (
         Rule(
             "oscillation",
-            ((_change(config, "grounding/oscillation_rate", "up", config.oscillation, False, False),),),
+            (change("up", config.oscillation, "grounding/oscillation_rate", relative=False),),
             "More turns repeat or change nothing. Look at trajectories. A cost per step discourages it, unless "
             "shaping_dominates is raised: then it may be the cause.",
         ),
         Rule(
             "starvation",
-            (starved,),
+            (
+                tuple(
+                    Beyond(name, config.starved, False, config.starved_steps)
+                    for name in ("filter/kept_ratio", "signal/mixed")
+                ),
+            ),
             "Almost nothing is left to learn from. Look at the triage: easier tasks, partial credit or a curriculum "
             "where groups fail; a reward that sees progress where they are blind.",
             unless=(Beyond("signal/solved", 0.5, True, config.starved_steps),),
@@ -259,12 +240,10 @@ def _warnings_of_groups(config: AlarmConfig) -> tuple[Rule, ...]:
             optional=True,
         ),
         Rule(
-            "sampler_mismatch",
-            ((Beyond(IMPORTANCE_KL, config.sampler, True, 2),),),
-            "The sampler is not the policy that learns: other weights, another temperature or another template. Look "
-            "at sampler/probe_error and at the server's flags.",
-            of_update=True,
-            optional=True,
+            "success_drop",
+            # Success may be more correlated from step to step than the configuration says: the run tells.
+            (tuple(replace(each, design=replace(each.design, estimated=True)) for each in success_fell),),
+            "Success has fallen, or episodes get less far. The alarms raised before it, if any, say how.",
         ),
     )
 
@@ -275,47 +254,22 @@ def _information_lost(config: AlarmConfig, gap: str = GAP, pair: bool = False) -
     Per token the information also falls where thoughts only get longer, and it stays where half of a thought is left
     out. So it is told beside, with the lengths, and it decides nothing.
     """
-    change = _change(config, gap, "down", config.information, True, pair)
+    (change,) = _changes(config, "down", config.information, gap, pair=pair)
     return replace(change, other_unit=GAP_PER_TOKEN, beside=(THOUGHT_TOKENS,))
 
 
-def _blind(config: AlarmConfig, p_value: str = P_VALUE) -> Beyond:
-    """Thoughts cannot be told from thoughts about other prompts, or other pictures."""
-    return Beyond(p_value, config.p, True, config.p_readings)
-
-
-def _fall(config: AlarmConfig, least: float, *metrics: str, pair: bool = False) -> tuple[Condition, ...]:
-    """One of the metrics has fallen by a part of its level."""
-    return tuple(_change(config, metric, "down", least, True, pair) for metric in metrics)
-
-
-def _rise(config: AlarmConfig, least: float, *metrics: str, pair: bool = False) -> tuple[Condition, ...]:
-    """One of the metrics has risen by a part of its level."""
-    return tuple(_change(config, metric, "up", least, True, pair) for metric in metrics)
-
-
-def _drop(config: AlarmConfig, least: float, *metrics: str, pair: bool = False) -> tuple[Change, ...]:
-    """One of the metrics has fallen by an amount."""
-    return tuple(_change(config, metric, "down", least, False, pair) for metric in metrics)
-
-
-def _estimated(change: Change) -> Change:
-    """The same for a series that may be more correlated than the configuration says."""
-    return replace(change, design=replace(change.design, estimated=True))
-
-
-def _change(config: AlarmConfig, metric: str, direction: Direction, least: float, relative: bool, pair: bool) -> Change:
-    entry = entry_of(metric)
-    sparse = entry is not None and entry.cadence != "step"
-    return Change(
-        metric,
-        Design(
-            direction,
-            least,
-            relative,
-            config.pair_threshold if pair else config.threshold,
-            config.measured_baseline if sparse else config.baseline,
-            config.measured_confirm if sparse else config.confirm,
-            config.correlation,
-        ),
-    )
+def _changes(
+    config: AlarmConfig, direction: Direction, least: float, *metrics: str, relative: bool = True, pair: bool = False
+) -> tuple[Change, ...]:
+    """One of the metrics has moved by a part of its level, or (not `relative`) by an amount."""
+    threshold = config.pair_threshold if pair else config.threshold
+    changes = []
+    for metric in metrics:
+        entry = entry_of(metric)
+        sparse = entry is not None and entry.cadence != "step"
+        baseline = config.measured_baseline if sparse else config.baseline
+        confirm = config.measured_confirm if sparse else config.confirm
+        changes.append(
+            Change(metric, Design(direction, least, relative, threshold, baseline, confirm, config.correlation))
+        )
+    return tuple(changes)

@@ -9,24 +9,24 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from functools import lru_cache
-from itertools import pairwise
 from typing import Any
 
-from heedful.diagnostics.alarms.conditions import Beyond, Change, Condition, Rule, sibling
-from heedful.diagnostics.alarms.judging import (
+from heedful.diagnostics.alarms.conditions import (
+    Beyond,
+    Change,
+    Condition,
     Finding,
+    Rule,
     SeriesTest,
     follow_change,
     found_change,
     found_other_change,
     judge_beyond,
     judge_share,
+    sibling,
 )
-from heedful.diagnostics.alarms.recorded import with_information_per_thought
 from heedful.diagnostics.alarms.rules import AlarmConfig, standard_rules
-from heedful.diagnostics.restored import typed
-from heedful.diagnostics.statistics.change_point import Design, Point, Shift, largest_shift
-from heedful.diagnostics.statistics.group_statistics import LARGEST
+from heedful.diagnostics.statistics.change_point import Design, Point, Shift
 from heedful.types import Metric
 
 
@@ -97,8 +97,10 @@ class Alarms:
         return StepAlarms(step, tuple(found), tuple(raised))
 
     def _remember(self, step: int, metrics: Sequence[Metric]) -> None:
-        watched = {name for rule in self.rules for condition in _conditions(rule) for name in _metrics_of(condition)}
-        most = max(self.config.window, *(_count_of(c) for rule in self.rules for c in _conditions(rule)))
+        conditions = [each for rule in self.rules for group in (*rule.all_of, rule.unless) for each in group]
+        changes = [each for each in conditions if isinstance(each, Change)]
+        watched = {each.metric for each in conditions} | {name for each in changes for name in each.siblings}
+        most = max(self.config.window, *(each.count for each in conditions if not isinstance(each, Change)), 0)
         for metric in metrics:
             if metric.name in self._series or any(stands_for(pattern, metric.name) for pattern in watched):
                 series = self._series.setdefault(metric.name, [])
@@ -179,36 +181,13 @@ class Alarms:
         }
 
     def load_state(self, state: Mapping[str, Any]) -> None:
-        """Go on after the steps of a `state`. Raises TypeError, ValueError or KeyError for a damaged one."""
-        self._series = {name: _series_of(series) for name, series in state["series"].items()}
-        self._tests = {key: _test_of(test, self._watched_by(key)) for key, test in state["tests"].items()}
-        raised = state["raised"]
-        if not all(type(step) is int for step in raised.values()):
-            raise TypeError("steps of alarms that are no whole numbers")
-        self._raised = dict(raised)
-
-    def _watched_by(self, key: str) -> Sequence[Point]:
-        """The series of the metric with which the key of a test begins. A name may hold spaces."""
-        names = [name for name in self._series if key.startswith(f"{name} ")]
-        return self._series[max(names, key=len)] if names else ()
-
-
-def _series_of(tree: Sequence[Sequence[Any]]) -> list[Point]:
-    """The points of a series in a `state`."""
-    series = [typed(Point(*point), LARGEST) for point in tree]
-    if any(later.step < earlier.step for earlier, later in pairwise(series)):
-        raise ValueError("a series whose steps do not ascend")
-    if any((point.n is not None and point.n < 0) or (point.variance or 0.0) < 0 for point in series):
-        raise ValueError("a series with a negative count or variance")
-    return series
-
-
-def _test_of(tree: Mapping[str, Any], series: Sequence[Point]) -> SeriesTest:
-    """What a condition remembers in a `state`, on this series."""
-    held = None if tree["held"] is None else typed(Shift(**tree["held"]), LARGEST)
-    if held is not None and not (series and held.first <= held.last <= held.since <= series[-1].step):
-        raise ValueError("a change that was found in another series")
-    return typed(SeriesTest(**{**tree, "held": held}), LARGEST)
+        """Go on after the steps of a `state`."""
+        self._series = {name: [Point(*point) for point in series] for name, series in state["series"].items()}
+        self._tests = {
+            key: SeriesTest(**{**test, "held": test["held"] and Shift(**test["held"])})
+            for key, test in state["tests"].items()
+        }
+        self._raised = dict(state["raised"])
 
 
 def replay(
@@ -218,11 +197,10 @@ def replay(
 ) -> list[StepAlarms]:
     """What the alarms would have said of recorded steps: (step, metrics by name), in order.
 
-    Recorded `alarm/*` values are not used, so a run can be replayed with other thresholds or other rules. Recordings
-    of earlier versions lack the information per thought, which is then estimated (`with_information_per_thought`).
+    Recorded `alarm/*` values are not used, so a run can be replayed with other thresholds or other rules.
     """
     alarms = Alarms(config or AlarmConfig(), tuple(rules))
-    return [alarms.observe(step, with_information_per_thought(metrics)) for step, metrics in run]
+    return [alarms.observe(step, list(metrics.values())) for step, metrics in run]
 
 
 def first_raised(steps: Iterable[StepAlarms]) -> dict[str, Alarm]:
@@ -232,24 +210,6 @@ def first_raised(steps: Iterable[StepAlarms]) -> dict[str, Alarm]:
         for alarm in each.raised:
             found.setdefault(alarm.name, alarm)
     return found
-
-
-def change_scores(
-    run: Iterable[tuple[int, Mapping[str, Metric]]], change: Change, window: int = AlarmConfig().window
-) -> list[tuple[int, float]]:
-    """The statistic of one change at every value of `change.metric`: what a threshold is compared with.
-
-    0 where there are too few values, or none of the changes so far matters. For receiver operating characteristics.
-    """
-    points: list[Point] = []
-    scores = []
-    for step, metrics in run:
-        point = Point.of(step, metrics[change.metric]) if change.metric in metrics else None
-        if point is not None:
-            points = [*points, point][-window:]
-            shift = largest_shift(points, change.design)
-            scores.append((step, 0.0 if shift is None else shift.z))
-    return scores
 
 
 @lru_cache(maxsize=1 << 14)
@@ -262,19 +222,6 @@ def stands_for(pattern: str, name: str) -> bool:
     if own_family.split("@")[0] != family:
         return False
     return own_rest == rest or (len(own_rest) == len(rest) + 1 and [*own_rest[:-2], own_rest[-1]] == rest)
-
-
-def _conditions(rule: Rule) -> Iterable[Condition]:
-    yield from (condition for group in rule.all_of for condition in group)
-    yield from rule.unless
-
-
-def _metrics_of(condition: Condition) -> tuple[str, ...]:
-    return (condition.metric, *condition.siblings) if isinstance(condition, Change) else (condition.metric,)
-
-
-def _count_of(condition: Condition) -> int:
-    return 0 if isinstance(condition, Change) else condition.count
 
 
 def _any(verdicts: Iterable[bool | None]) -> bool | None:

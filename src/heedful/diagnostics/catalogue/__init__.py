@@ -8,12 +8,11 @@ To add a metric, write the code that computes it and one entry; `make metrics` b
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import dataclass
 from functools import cache
 
-from heedful.diagnostics.catalogue import actions, behaviour, gradients, groups, thoughts, update
-from heedful.diagnostics.catalogue.columns import LIVE_COLUMNS, Column
-from heedful.diagnostics.catalogue.doubt import OVER_SEEDS, Doubt
-from heedful.diagnostics.catalogue.entry import Cadence, Entry, Trend
+from heedful.diagnostics.catalogue import episodes, thoughts, training
+from heedful.diagnostics.catalogue.entry import OVER_SEEDS, Cadence, Doubt, Entry, Trend
 from heedful.types import Metric
 
 __all__ = [
@@ -37,27 +36,52 @@ __all__ = [
 ]
 
 TABLES: dict[str, tuple[Entry, ...]] = {
-    "evaluation": behaviour.EVALUATION,
-    "episodes": behaviour.EPISODES,
+    "evaluation": episodes.EVALUATION,
+    "episodes": episodes.EPISODES,
     "information": thoughts.INFORMATION,
     "retrieval": thoughts.RETRIEVAL,
     "image": thoughts.IMAGE,
-    "counted": actions.COUNTED,
-    "asked": actions.ASKED,
+    "counted": thoughts.COUNTED,
+    "asked": thoughts.ASKED,
     "text": thoughts.TEXT,
     "regime": thoughts.REGIME,
-    "alarm": update.ALARMS,
-    "signal": groups.SIGNAL,
-    "filter": groups.FILTER,
-    "ranking": groups.RANKING,
-    "entropy": behaviour.ENTROPY,
-    "update": update.UPDATE,
-    "cost": update.COST,
-    "gradient": gradients.GRADIENT,
+    "alarm": training.ALARMS,
+    "signal": episodes.SIGNAL,
+    "filter": episodes.FILTER,
+    "ranking": episodes.RANKING,
+    "entropy": episodes.ENTROPY,
+    "update": training.UPDATE,
+    "cost": training.COST,
+    "gradient": training.GRADIENT,
 }
 """Table of the page -> its entries, in their order."""
 
 CATALOGUE = tuple(entry for entries in TABLES.values() for entry in entries)
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """One metric in the live table of a run."""
+
+    heading: str
+    metric: str
+    ceiling: str = ""
+    """A second metric, shown after a slash."""
+    digits: int = 3
+    of_many: bool = False
+    """Also shown in the table of several runs."""
+
+
+LIVE_COLUMNS = (
+    Column("success", "success/rate", of_many=True),
+    Column("kept", "filter/kept_ratio", of_many=True),
+    Column("H(Z|X)/tok", "information/first_turn/entropy_conditional_per_token"),
+    Column("MI / ceiling", "information/first_turn/mi", "information/first_turn/mi_ceiling"),
+    Column("gap/tok", "information/first_turn/gap_per_token", of_many=True),
+    Column("retrieval", "retrieval/first_turn/accuracy"),
+    Column("tokens", "tokens/collect", digits=0),
+)
+"""In the order of the table. A new column is one row here."""
 
 
 @cache
@@ -69,7 +93,7 @@ def entry_of(name: str) -> Entry | None:
 def covers_of(name: str) -> str:
     """What simulations say of a metric's 95% interval where it covers less than 90%; else empty."""
     entry = entry_of(name)
-    return entry.covers if entry else ""
+    return entry.doubt.covers if entry and entry.doubt else ""
 
 
 def is_doubtful(metric: Metric) -> bool:
@@ -91,9 +115,9 @@ def mark_of(metric: Metric, doubt: Doubt | None = None) -> str:
 def doubt_of(metric: Metric) -> str:
     """What simulations say of the interval of a doubtful reading, and why it is one; else empty."""
     entry = entry_of(metric.name)
-    if entry is None or not is_doubtful(metric):
+    if entry is None or entry.doubt is None or not entry.doubt.holds(metric):
         return ""
-    return f"{entry.covers} (marked: {entry.doubt})"
+    return f"{entry.doubt.covers} (marked: {entry.doubt})"
 
 
 def legend_of(metrics: Iterable[Metric]) -> str:

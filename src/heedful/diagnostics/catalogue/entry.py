@@ -1,14 +1,14 @@
-"""One metric, or one kind of metrics, as the catalogue describes it, and the names that it stands for."""
+"""One metric, or one kind of metrics, as the catalogue describes it: its name, what it means, and when it misleads."""
 
 from __future__ import annotations
 
+import math
 import re
-import textwrap
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
-from typing import Any, Literal, get_args
+from typing import Literal
 
-from heedful.diagnostics.catalogue.doubt import Doubt
+from heedful.types import Metric
 
 Cadence = Literal["step", "measurement", "full measurement", "gradients", "evaluation", "once"]
 """When a metric is written: at every step, at every measurement of the thoughts (cheap or full), at full measurements
@@ -36,6 +36,49 @@ PARTS = {
 
 
 @dataclass(frozen=True, slots=True)
+class Doubt:
+    """The situation of a reading in which its 95% interval is too narrow. One of the limits is given."""
+
+    covers: str
+    """The lowest share of truths that simulations put into such an interval, below 90%, and the case. The source is the
+    table of `docs/coverage.md`, and a test compares the two."""
+    clusters: float = 0.0
+    """Fewer effective clusters than this (`Metric.clusters`)."""
+    rarer: float = 0.0
+    """The same, and where clusters are not given, fewer successes or failures, whichever are fewer."""
+    above: float = math.inf
+    """A larger value than this."""
+
+    def holds(self, metric: Metric) -> bool:
+        """Whether the reading is in the situation. A reading that does not say it counts as one that is."""
+        if metric.low is None or metric.high is None or not isinstance(metric.value, int | float):
+            return False
+        if self.above < math.inf:
+            return metric.value > self.above
+        seen, value = metric.clusters, float(metric.value)
+        if seen is None and self.rarer and metric.n and 0 <= value <= 1:
+            # Wilson's interval of single trials: as many trials differ from the rest as there are of the rarer kind.
+            seen = round(min(value, 1 - value) * metric.n, 6)
+        return seen is None or seen < (self.rarer or self.clusters)
+
+    def __str__(self) -> str:
+        if self.above < math.inf:
+            return f"a value above {self.above:g}"
+        if self.rarer:
+            return f"fewer than {self.rarer:g} successes or failures"
+        return f"fewer than {self.clusters:g} effective clusters"
+
+
+OVER_SEEDS = Doubt("", clusters=3)
+"""Of a mean over seeds. Three seeds or fewer are always in it: they show nothing of a run in five that collapses."""
+
+
+def alike(percent: int) -> Doubt:
+    """The doubt about means over tasks of which few differ."""
+    return Doubt(f"{percent}% where nearly all tasks are alike and few differ", clusters=3)
+
+
+@dataclass(frozen=True, slots=True)
 class Entry:
     """What is known of one metric without any run."""
 
@@ -53,52 +96,28 @@ class Entry:
     """Where a collapse of the reasoning should move the metric. Declared before the studies read any value, and not
     extended since. `None`: no direction was declared."""
     cadence: Cadence = "step"
-    covers: str = ""
-    """Where simulations put its 95% interval below 90% of the truths: the lowest share, and the case. Empty: nowhere.
-    The source is the table of `docs/coverage.md`, and a test compares the two."""
     doubt: Doubt | None = None
-    """The situation of a reading in which its interval has a mark. Given where `covers` is."""
-
-    def __post_init__(self) -> None:
-        if self.collapse not in (None, *get_args(Trend)) or self.cadence not in get_args(Cadence):
-            raise ValueError(
-                f"Expected a collapse of {', '.join(get_args(Trend))} or none, and a cadence of "
-                f"{', '.join(get_args(Cadence))}; found {self.collapse!r} and {self.cadence!r} for {self.pattern!r}."
-            )
-        if bool(self.covers) != (self.doubt is not None):
-            raise ValueError(
-                f"Expected `Covers:` and `Marked:` together for {self.pattern!r}, found covers {self.covers!r} and "
-                f"doubt {self.doubt!r}. Say both what its interval covers and which readings have the mark."
-            )
+    """The situation of a reading in which its interval has a mark. `None`: 95% intervals hold 90% of truths or more."""
 
     def stands_for(self, name: str) -> bool:
         """Whether `name` is a metric of this entry."""
         return _compiled(self.pattern).fullmatch(name) is not None
 
 
-def read_entries(
-    block: str, prefix: str = "", *, unit: str = "", missing: str = "", cadence: Cadence = "step"
+def under(
+    prefix: str, *entries: Entry, unit: str = "", missing: str = "", cadence: Cadence = "step"
 ) -> tuple[Entry, ...]:
-    """The entries of a text in which a blank line separates one from the next.
-
-    The first line of an entry is `name | unit | collapse`. The next lines are its text, which ends with the first
-    sentence, and its detail. `Missing:`, `Cadence:`, `Covers:` and `Marked:` (the rule of `doubt`) begin what differs
-    from the arguments. `prefix` is put before every name.
-
-    Raises ValueError for a collapse, a cadence or a rule that does not exist.
-    """
-    found = []
-    for paragraph in textwrap.dedent(block).strip().split("\n\n"):
-        head, *lines = paragraph.splitlines()
-        name, own_unit, collapse = (part.strip() for part in f"{head}||".split("|")[:3])
-        prose, *labelled = re.split(" (Missing|Cadence|Covers|Marked): ", " ".join(lines))
-        text, _, detail = prose.replace(". ", ".\n", 1).partition("\n")
-        fields: dict[str, Any] = {"missing": missing, "cadence": cadence, "collapse": collapse or None}
-        fields |= zip(map(str.lower, labelled[::2]), labelled[1::2], strict=True)
-        rule = fields.pop("marked", "")
-        fields["doubt"] = Doubt.read(rule) if rule else None
-        found.append(Entry(prefix + name, own_unit or unit, text, detail, **fields))
-    return tuple(found)
+    """The entries with this before their names, and with these values where they have no own."""
+    return tuple(
+        replace(
+            entry,
+            pattern=prefix + entry.pattern,
+            unit=entry.unit or unit,
+            missing=entry.missing or missing,
+            cadence=cadence if entry.cadence == "step" else entry.cadence,
+        )
+        for entry in entries
+    )
 
 
 @cache

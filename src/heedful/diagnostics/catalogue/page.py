@@ -1,4 +1,4 @@
-"""The tables of `docs/metrics.md`, made from the catalogue.
+"""`python -m heedful.diagnostics.catalogue.page docs/metrics.md` writes the catalogue's tables into the page.
 
 A table of the page is what is between two comments, `<!-- catalogue: NAME -->` and `<!-- end -->`; the text around the
 tables is written by hand.
@@ -7,12 +7,13 @@ tables is written by hand.
 from __future__ import annotations
 
 import re
+import sys
 from collections.abc import Callable, Sequence
+from pathlib import Path
 
 from heedful.diagnostics.alarms.rules import AlarmConfig, standard_rules
 from heedful.diagnostics.catalogue import TABLES, Entry
 
-_BLOCK = re.compile(r"(<!-- catalogue: (\w+) -->\n).*?(<!-- end -->)", re.DOTALL)
 _WRITTEN = {
     "step": "Written at every step.",
     "measurement": "Written at every measurement, cheap or full.",
@@ -24,31 +25,25 @@ _WRITTEN = {
 
 
 def with_tables(page: str) -> str:
-    """The page with every table as the catalogue has it.
-
-    Raises ValueError for a block that names no table, and for a table without a block.
-    """
-    found = [name for _, name, _ in _BLOCK.findall(page)]
-    if sorted(found) != sorted(TABLES):
-        raise ValueError(
-            f"Expected one block `<!-- catalogue: NAME -->` for each of {', '.join(sorted(TABLES))}; found "
-            f"{', '.join(sorted(found)) or 'none'}. Add the missing blocks to the page and remove the others."
-        )
-    return _BLOCK.sub(lambda block: block[1] + "\n".join(["", *_table(TABLES[block[2]]), "", block[3]]), page)
+    """The page with every table as the catalogue has it. Raises KeyError for a block that names no table."""
+    block = re.compile(r"(<!-- catalogue: (\w+) -->\n).*?(<!-- end -->)", re.DOTALL)
+    return block.sub(lambda found: found[1] + "\n".join(["", *_table(TABLES[found[2]]), "", found[3]]), page)
 
 
 def _table(entries: Sequence[Entry]) -> list[str]:
     """The lines of one table. A column without content is left out; one cadence for all is a line below."""
     cadences = {entry.cadence for entry in entries}
+    stops = {f"alarm/{rule.name}": "stops" if rule.collapse else "warns" for rule in standard_rules(AlarmConfig())}
     columns: dict[str, Callable[[Entry], str]] = {
-        "name": lambda entry: f"`{_short(entry.pattern)}`",
+        # Without the parts that may be left out: the page says once what they are.
+        "name": lambda entry: "`" + re.sub(r"\[.*?\]", "", entry.pattern) + "`",
         "meaning": lambda entry: f"{entry.text} {entry.detail}".strip(),
         "unit": lambda entry: entry.unit,
         "null when": lambda entry: entry.missing,
         "in a collapse": lambda entry: entry.collapse or "",
         "written at": lambda entry: entry.cadence if len(cadences) > 1 else "",
-        "effect": _effect,
-        "its interval holds": lambda entry: entry.covers,
+        "effect": lambda entry: stops.get(entry.pattern, ""),
+        "its interval holds": lambda entry: entry.doubt.covers if entry.doubt else "",
         "† with": lambda entry: str(entry.doubt or ""),
     }
     shown = {head: cell for head, cell in columns.items() if any(map(cell, entries))}
@@ -58,14 +53,6 @@ def _table(entries: Sequence[Entry]) -> list[str]:
     return [*(f"| {line} |" if line[:3] != "---" else f"|{line}|" for line in lines), *below]
 
 
-def _short(pattern: str) -> str:
-    """Without the parts that may be left out: the page says once what they are."""
-    return re.sub(r"\[.*?\]", "", pattern)
-
-
-def _effect(entry: Entry) -> str:
-    """What an alarm does with `--on-collapse stop`; nothing for other metrics."""
-    return _EFFECTS.get(entry.pattern, "")
-
-
-_EFFECTS = {f"alarm/{rule.name}": "stops" if rule.collapse else "warns" for rule in standard_rules(AlarmConfig())}
+if __name__ == "__main__":
+    target = Path(sys.argv[1])
+    target.write_text(with_tables(target.read_text(encoding="utf-8")), encoding="utf-8")

@@ -1,190 +1,149 @@
-"""Metrics of what thoughts tell of their prompts: information, retrieval, regime and text."""
+"""Metrics of what thoughts tell of their prompts, and of what actions follow."""
 
 from __future__ import annotations
 
-from heedful.diagnostics.catalogue.entry import read_entries
+from heedful.diagnostics.catalogue.entry import Doubt, Entry, alike, under
 
-INFORMATION = read_entries(
-    """
-    mi | nats | lower
-    Mutual information of thought and prompt, I(Z;X), for this batch's prompts. mean(matched - marginal), the plug-in.
-    At most `mi_ceiling`.
-    Covers: 0% of the information of all prompts, from about 2 nats on; it is for this number of prompts
-    Marked: value > 0.3
-
-    mi_ceiling | nats | lower
-    The entropy of the prompts' shares, which is the largest value that MI can take. log N when every prompt has the
-    same number of thoughts.
-    Missing: no thought to score
-
-    mi_saturated | 0 or 1 | lower
-    MI is at least 95% of its ceiling and says only "not collapsed".
-
-    mi_loo | nats | lower
-    MI with the own prompt left out of the mixture, an upper bracket. In expectation at least the mutual information.
-    Covers: 83% where scores have heavy tails
-    Marked: clusters < 4
-
-    mi_per_token | nats per token | lower
-    MI with the term of each thought divided by the thought's length. mean((matched - marginal) / T): the form in the
-    RAGEN-2 paper.
-
-    mi_tempered | nats | lower
-    MI from per-token means inside the mixture, a looser bound and not the MI. The form in the code that was released
-    with the RAGEN-2 paper.
-
-    mi_head_<k> | nats | lower
-    MI of the first k tokens of each thought, comparable while lengths shrink. The first min(k, T) tokens. k = 16 and
-    32.
-    Missing: N < 2; the scorer gave no scores of heads
-
-    n_reaching_<k> | count
-    Thoughts that have at least k tokens.
-    Missing: no thought to score; the scorer gave no scores of heads
-
-    gap | nats
-    How much likelier a thought is under its own prompt than under the others. Mean over i of (matched - weighted mean
-    over the other prompts). It has no ceiling, and words that are equally likely under every prompt do not move it.
-    The alarms of collapse read it.
-    Covers: 87% where scores have heavy tails
-    Marked: clusters < 4
-
-    gap_per_token | nats per token | lower
-    How much likelier the tokens of a thought are under its own prompt than under the others. Mean over i of (matched -
-    weighted mean over the other prompts) / T. It has no ceiling and moves first. Watch it while MI is saturated. It
-    falls when thoughts get longer and say as much as before: read it with `gap` and `thought_tokens`.
-    Covers: 87% where scores have heavy tails
-    Marked: clusters < 4
-
-    thought_tokens | tokens
-    Mean number of tokens T of the thoughts that were scored, their end included.
-    Missing: no thought to score
-    Covers: 68% where nearly all tasks are alike and few differ
-    Marked: clusters < 3
-
-    entropy_conditional_per_token | nats per token
-    H(Z given X) per token: how much thoughts vary when the prompt is held fixed. -mean(matched / T).
-    Missing: no thought to score
-
-    entropy_conditional | nats
-    H(Z given X): how much thoughts vary for one prompt. -mean(matched).
-    Missing: no thought to score
-
-    entropy_marginal_per_token | nats per token
-    H(Z) per token: how much thoughts vary over all prompts. -mean(marginal / T). The difference to H(Z given X) is the
-    information.
-    Missing: no thought to score
-
-    entropy_marginal | nats
-    H(Z): how much thoughts vary over all prompts. -mean(marginal). H(Z) = I + H(Z given X) holds row by row.
-    Missing: no thought to score
-
-    zscore | | lower
-    The per-token information in units of its spread over thoughts, as published. mean((matched - marginal) / T) / (std
-    over thoughts of (marginal / T) + 1e-3).
-
-    zscore_ema | | lower
-    The z-score with a divisor that is smoothed over measurements. The divisor's std is .9 old + .1 new, and the first
-    value is raw. As published, only the divisor is smoothed.
-
-    zscore_tempered | | lower
-    The z-score of the tempered form.
-
-    zscore_ema_tempered | | lower
-    The smoothed z-score of the tempered form.
-    """,
-    prefix="information[@<scorer>]/<scope>[/<environment>]/",
+# fmt: off
+INFORMATION = under(
+    "information[@<scorer>]/<scope>[/<environment>]/",
+    Entry("mi", "nats", "Mutual information of thought and prompt, I(Z;X), for this batch's prompts.",
+        "mean(matched - marginal), the plug-in. At most `mi_ceiling`.", collapse="lower",
+        doubt=Doubt("0% of the information of all prompts, from about 2 nats on; it is for this number of prompts",
+        above=0.3)),
+    Entry("mi_ceiling", "nats", "The entropy of the prompts' shares, which is the largest value that MI can take.",
+        "log N when every prompt has the same number of thoughts.", missing="no thought to score", collapse="lower"),
+    Entry("mi_saturated", "0 or 1", "MI is at least 95% of its ceiling and says only \"not collapsed\".",
+        collapse="lower"),
+    Entry("mi_loo", "nats", "MI with the own prompt left out of the mixture, an upper bracket.",
+        "In expectation at least the mutual information.", collapse="lower",
+        doubt=Doubt("83% where scores have heavy tails", clusters=4)),
+    Entry("mi_per_token", "nats per token", "MI with the term of each thought divided by the thought's length.",
+        "mean((matched - marginal) / T): the form in the RAGEN-2 paper.", collapse="lower"),
+    Entry("mi_tempered", "nats", "MI from per-token means inside the mixture, a looser bound and not the MI.",
+        "The form in the code that was released with the RAGEN-2 paper.", collapse="lower"),
+    Entry("mi_head_<k>", "nats", "MI of the first k tokens of each thought, comparable while lengths shrink.",
+        "The first min(k, T) tokens. k = 16 and 32.", missing="N < 2; the scorer gave no scores of heads",
+        collapse="lower"),
+    Entry("n_reaching_<k>", "count", "Thoughts that have at least k tokens.",
+        missing="no thought to score; the scorer gave no scores of heads"),
+    Entry("gap", "nats", "How much likelier a thought is under its own prompt than under the others.",
+        "Mean over i of (matched - weighted mean over the other prompts). It has no ceiling, and words that are "
+        "equally likely under every prompt do not move it. The alarms of collapse read it.",
+        doubt=Doubt("87% where scores have heavy tails", clusters=4)),
+    Entry("gap_per_token", "nats per token",
+        "How much likelier the tokens of a thought are under its own prompt than under the others.",
+        "Mean over i of (matched - weighted mean over the other prompts) / T. It has no ceiling and moves first. Watch "
+        "it while MI is saturated. It falls when thoughts get longer and say as much as before: read it with `gap` and "
+        "`thought_tokens`.", collapse="lower", doubt=Doubt("87% where scores have heavy tails", clusters=4)),
+    Entry("thought_tokens", "tokens", "Mean number of tokens T of the thoughts that were scored, their end included.",
+        missing="no thought to score", doubt=alike(68)),
+    Entry("entropy_conditional_per_token", "nats per token",
+        "H(Z given X) per token: how much thoughts vary when the prompt is held fixed.", "-mean(matched / T).",
+        missing="no thought to score"),
+    Entry("entropy_conditional", "nats", "H(Z given X): how much thoughts vary for one prompt.", "-mean(matched).",
+        missing="no thought to score"),
+    Entry("entropy_marginal_per_token", "nats per token", "H(Z) per token: how much thoughts vary over all prompts.",
+        "-mean(marginal / T). The difference to H(Z given X) is the information.", missing="no thought to score"),
+    Entry("entropy_marginal", "nats", "H(Z): how much thoughts vary over all prompts.",
+        "-mean(marginal). H(Z) = I + H(Z given X) holds row by row.", missing="no thought to score"),
+    Entry("zscore", "", "The per-token information in units of its spread over thoughts, as published.",
+        "mean((matched - marginal) / T) / (std over thoughts of (marginal / T) + 1e-3).", collapse="lower"),
+    Entry("zscore_ema", "", "The z-score with a divisor that is smoothed over measurements.",
+        "The divisor's std is .9 old + .1 new, and the first value is raw. As published, only the divisor is smoothed.",
+        collapse="lower"),
+    Entry("zscore_tempered", "", "The z-score of the tempered form.", collapse="lower"),
+    Entry("zscore_ema_tempered", "", "The smoothed z-score of the tempered form.", collapse="lower"),
     missing="N < 2",
     cadence="measurement",
 )
 
-IMAGE = read_entries(
-    """
-    information[@<scorer>]/image_given_text[/<environment>]/mi | nats
-    Mutual information of thought and picture given the text, I(picture; Z given the text). The plug-in among prompts of
-    first turns that differ in pictures alone. Mean over the thoughts that have such a prompt.
-    Missing: no two prompts share a text
-    Covers: 0% of the information of all prompts, from about 2 nats on; it is for this number of prompts
-    Marked: value > 0.3
-
-    information[@<scorer>]/image_given_text[/<environment>]/mi_ceiling | nats
-    The entropy of the prompts' shares among the prompts of one text. Mean over the same thoughts.
-    Missing: no two prompts share a text
-
-    grounding[@<scorer>][/<environment>]/image_share
-    The gap where pictures are exchanged, divided by the gap where pictures and texts are. `gap` of `image` over `gap`
-    of `first_turn`, of the same thoughts. 1 = the thought follows the picture alone, 0 = it ignores the picture. May be
-    below 0 or above 1.
-    Missing: N < 3; the interval of the divisor includes 0
-    """,
+IMAGE = under(
+    "",
+    Entry("grounding[@<scorer>][/<environment>]/image_share", "",
+        "The gap where pictures are exchanged, divided by the gap where pictures and texts are.",
+        "`gap` of `image` over `gap` of `first_turn`, of the same thoughts. 1 = the thought follows the picture alone, "
+        "0 = it ignores the picture. May be below 0 or above 1.",
+        missing="N < 3; the interval of the divisor includes 0"),
     cadence="full measurement",
 )
 
-RETRIEVAL = read_entries(
-    """
-    accuracy | share | lower
-    Thoughts whose own prompt scores highest among the batch's prompts; ties share the credit.
-
-    accuracy@<k> | share | lower
-    Thoughts whose own prompt is among the k best; k = 2, 4 and 8.
-    Missing: N <= k
-
-    chance | share
-    The accuracy of guessing, exactly 1/N.
-
-    chance@<k> | share
-    The accuracy of guessing when k answers count, exactly k/N.
-    Missing: N <= k
-
-    accuracy_2way | share | lower
-    Thoughts whose own prompt beats one rival drawn at random; does not depend on N.
-
-    accuracy_8way | share | lower
-    Thoughts whose own prompt beats seven rivals drawn at random; does not depend on N.
-    Missing: N < 8
-
-    p_value | | higher
-    The probability of such an accuracy if thoughts were independent of their prompts.
-    Missing: N < 5
-    """,
-    prefix="retrieval[@<scorer>]/<scope>[/<environment>]/",
+RETRIEVAL = under(
+    "retrieval[@<scorer>]/<scope>[/<environment>]/",
+    Entry("accuracy", "share",
+        "Thoughts whose own prompt scores highest among the batch's prompts; ties share the credit.", collapse="lower"),
+    Entry("accuracy@<k>", "share", "Thoughts whose own prompt is among the k best; k = 2, 4 and 8.", missing="N <= k",
+        collapse="lower"),
+    Entry("chance", "share", "The accuracy of guessing, exactly 1/N."),
+    Entry("chance@<k>", "share", "The accuracy of guessing when k answers count, exactly k/N.", missing="N <= k"),
+    Entry("accuracy_2way", "share", "Thoughts whose own prompt beats one rival drawn at random; does not depend on N.",
+        collapse="lower"),
+    Entry("accuracy_8way", "share",
+        "Thoughts whose own prompt beats seven rivals drawn at random; does not depend on N.", missing="N < 8",
+        collapse="lower"),
+    Entry("p_value", "", "The probability of such an accuracy if thoughts were independent of their prompts.",
+        missing="N < 5", collapse="higher"),
     missing="N < 2",
     cadence="measurement",
 )
 
-TEXT = read_entries(
-    """
-    judge_accuracy | share | lower
-    Thoughts whose prompt a text classifier names. Character 1- to 4-grams, multinomial logistic regression, five folds
-    within prompts. No language model takes part.
-    Missing: fewer than two prompts with 4 thoughts
-
-    judge_accuracy_8way | share | lower
-    Thoughts whose own prompt the text classifier prefers to seven rivals drawn at random. Exact from the ranks.
-    Missing: fewer than 8 prompts
-
-    judge_chance | share
-    The accuracy of guessing, 1/N.
-    Missing: as `text/judge_accuracy`
-
-    template_share | | higher
-    How alike thoughts are across prompts; 1 = as alike as thoughts of one prompt are. Share of a thought's word 3-grams
-    found in thoughts of other prompts, over the share found in other thoughts of the same prompt. Both sides have equal
-    numbers of thoughts. The mean over all draws is exact.
-    Missing: no prompt with two thoughts
-    Covers: 81% where nearly all thoughts are templates
-    Marked: value > 0.8
-    """,
-    prefix="text/",
+TEXT = under(
+    "text/",
+    Entry("judge_accuracy", "share", "Thoughts whose prompt a text classifier names.",
+        "Character 1- to 4-grams, multinomial logistic regression, five folds within prompts. No language model takes "
+        "part.", missing="fewer than two prompts with 4 thoughts", collapse="lower"),
+    Entry("judge_accuracy_8way", "share",
+        "Thoughts whose own prompt the text classifier prefers to seven rivals drawn at random.",
+        "Exact from the ranks.", missing="fewer than 8 prompts", collapse="lower"),
+    Entry("judge_chance", "share", "The accuracy of guessing, 1/N.", missing="as `text/judge_accuracy`"),
+    Entry("template_share", "", "How alike thoughts are across prompts; 1 = as alike as thoughts of one prompt are.",
+        "Share of a thought's word 3-grams found in thoughts of other prompts, over the share found in other thoughts "
+        "of the same prompt. Both sides have equal numbers of thoughts. The mean over all draws is exact.",
+        missing="no prompt with two thoughts", collapse="higher",
+        doubt=Doubt("81% where nearly all thoughts are templates", above=0.8)),
     cadence="full measurement",
 )
 
-REGIME = read_entries(
-    """
-    regime[@<scorer>]/<scope>[/<environment>] | label
-    Diverse, template, compressed or low-entropy: information and entropy, each high or low; else undecided. Both are
-    compared with their first three measurements.
-    Missing: before the third measurement
-    """,
+REGIME = under(
+    "",
+    Entry("regime[@<scorer>]/<scope>[/<environment>]", "label",
+        "Diverse, template, compressed or low-entropy: information and entropy, each high or low; else undecided.",
+        "Both are compared with their first three measurements.", missing="before the third measurement"),
     cadence="measurement",
+)
+
+COUNTED = (
+    Entry("grounding[/<environment>]/input_to_action", "nats",
+        "I(X;A): what the first action tells about the prompt, corrected for few prompts and few actions.",
+        "H(A) with the jackknife's correction over prompts, minus H(A|X) with the bias of a Dirichlet model. At most "
+        "the log of the number of actions that occur. May be negative.",
+        missing="fewer than two prompts with 4 actions; free text", collapse="lower", cadence="measurement",
+        doubt=Doubt("78% with 8 prompts that mostly agree", clusters=5)),
+    Entry("grounding/strategy_entropy", "nats", "Entropy of the executed action sequences within a group.",
+        "Mean over groups, at most log G: compare values of equal group size.", missing="no group has two episodes"),
+    Entry("grounding/distinct_strategies", "share",
+        "Different executed action sequences in a group, divided by the group's episodes.",
+        "Mean over groups, at least 1/G: compare values of equal group size.", missing="no group has two episodes"),
+    Entry("grounding/oscillation_rate", "share", "Turns that repeat an earlier turn or change nothing, of all turns.",
+        "A turn counts in three cases. It repeats an earlier turn of its episode (same actions, same state after). It "
+        "changes no state. It is a first turn of which nothing could be executed. Only turns whose state is reported "
+        "are considered.", missing="no state reported"),
+)
+
+ASKED = under(
+    "grounding[@<scorer>][/<environment>]/",
+    Entry("reasoning_to_action", "nats",
+        "I(Z;A given X): how much likelier the action is after its own thought than after its group's thoughts.",
+        "Mean of log p(s_i, own(i), thought i) - log mean over m of p(s_i, own(i), thought m). m runs over the "
+        "measured thoughts of the same prompt, its own included. At most the ceiling.",
+        missing="every prompt has one distinct thought; all actions equal", collapse="lower",
+        doubt=Doubt("74% with 8 prompts of 2 thoughts", clusters=5)),
+    Entry("reasoning_to_action_ceiling", "nats",
+        "The entropy of a group's thoughts, the largest value that I(Z;A given X) can take.",
+        "Equal thoughts are counted together. Mean over thoughts.", missing="as `grounding/reasoning_to_action`"),
+    Entry("thought_influence", "0 to 1",
+        "How far the distribution of the first action moves when the thought is replaced by another prompt's thought.",
+        "Total variation distance, mean over all pairs. It says that the action depends on the thought, not that the "
+        "thought is right.", missing="N < 2; free text", collapse="lower"),
+    cadence="full measurement",
 )

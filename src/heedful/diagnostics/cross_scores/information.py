@@ -19,7 +19,6 @@ from heedful.diagnostics.cross_scores.mixture import Mixture
 from heedful.diagnostics.cross_scores.retrieval import RETRIEVAL_NAMES, accuracies, retrieval
 from heedful.diagnostics.cross_scores.score_matrix import ScoreMatrix, score_matrix, select_rows
 from heedful.diagnostics.names import metric_name
-from heedful.diagnostics.restored import MOST_NATS, typed
 from heedful.types import CrossScores, Metric
 
 SATURATED = 0.95
@@ -42,10 +41,7 @@ class ZScoreState:
 
     @classmethod
     def from_json(cls, tree: Mapping[str, float | None]) -> ZScoreState:
-        state = typed(cls(tree["std"], tree["std_tempered"]), MOST_NATS)
-        if min(state.std or 0.0, state.std_tempered or 0.0) < 0:
-            raise ValueError(f"divisors of {state.std} and {state.std_tempered}, expected none below 0")
-        return state
+        return cls(tree["std"], tree["std_tempered"])
 
 
 class InformationMetrics(NamedTuple):

@@ -40,14 +40,8 @@ def picture_ids(ids: Ids) -> Ids:
 
 
 def filled(text: Frame, pictures: Ids) -> Ids:
-    """The text with these ids in its places.
-
-    Raises ValueError unless there is one id for each place.
-    """
+    """The text with these ids in its places."""
     rest = iter(pictures)
-    places = text.count(None)
-    if places != len(pictures):
-        raise ValueError(f"Expected an id for each of {places} places of pictures, found {len(pictures)} ids.")
     return tuple(next(rest) if one is None else one for one in text)
 
 

@@ -23,18 +23,9 @@ def pointwise_information(logprobs_NT: npt.ArrayLike, own: int, shares_N: npt.Ar
     prompt than a reader who knows all but the prompt would have said, so it tells of the prompt. Negative: it misleads
     that reader. About 0: it would have come anyway, or earlier tokens told the same. The sum over tokens, matched -
     marginal, is at most -log w_own.
-
-    Raises ValueError for shapes or shares that do not fit.
     """
     values_NT = np.asarray(logprobs_NT, dtype=np.float64)
     shares = np.asarray(shares_N, dtype=np.float64)
-    if values_NT.ndim != 2 or shares.shape != values_NT.shape[:1] or not 0 <= own < len(shares):
-        raise ValueError(
-            f"Expected N x T log-probabilities, N shares and an own prompt among the N, found shapes {values_NT.shape} "
-            f"and {shares.shape} and prompt {own}."
-        )
-    if shares.min() <= 0 or abs(shares.sum() - 1) > 1e-9:
-        raise ValueError(f"Expected positive shares that add to 1, found {shares.tolist()}.")
     joint_NT = np.log(shares)[:, None] + np.cumsum(values_NT, axis=1)
     heard_T = np.logaddexp.reduce(joint_NT, axis=0)
     marginal_T: Floats = np.diff(heard_T, prepend=0.0)

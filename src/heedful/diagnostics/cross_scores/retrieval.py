@@ -87,11 +87,9 @@ def p_value(matrix: ScoreMatrix, rng: np.random.Generator) -> float:
     """Share of the assignments of columns to prompt groups that retrieve as well as the true one.
 
     Whole groups are dealt, since thoughts of one prompt are correlated. Dealing single thoughts would call noise that a
-    group shares significant. All N! ways when N <= 6; else (1 + #) / (999 + 1). Raises ValueError when N < 5.
+    group shares significant. All N! ways when N <= 6; else (1 + #) / (999 + 1).
     """
     prompts = matrix.prompts
-    if prompts < FEWEST_FOR_TEST:
-        raise ValueError(f"The permutation test needs at least {FEWEST_FOR_TEST} prompts, found {prompts}.")
     credit_NN = _credit_of_columns(matrix)
     rounding = 1e-9 * matrix.rows
     enough = float(np.trace(credit_NN)) - rounding

@@ -56,11 +56,7 @@ def bucket_shares(variances: Sequence[Floats], buckets: int) -> list[Floats]:
     no tie is broken by chance, and one group more or less moves every share by little. The ranks are those of all the
     given arrays together (of both halves of the members), so that one variance means the same shares. Groups whose
     variance is NaN have none.
-
-    Raises ValueError for fewer than two buckets.
     """
-    if buckets < 2:
-        raise ValueError(f"Expected at least 2 buckets (one is for constant groups), found {buckets}.")
     pooled = np.concatenate(list(variances))
     spread = np.sort(pooled[pooled > 0])
     edges = np.arange(buckets) / (buckets - 1)

@@ -16,7 +16,6 @@ import numpy as np
 import numpy.typing as npt
 from scipy.special import ndtri, stdtr
 
-from heedful.diagnostics.statistics.group_statistics import LARGEST, is_measurable
 from heedful.types import Metric
 
 Direction = Literal["up", "down"]
@@ -24,7 +23,6 @@ Floats = npt.NDArray[np.float64]
 _NORMAL = 1.959964
 """Half-widths of 95% intervals per standard error. Student's quantiles are larger, so errors come out too large."""
 _MOST = 1000.0
-_LARGEST_ERROR = math.sqrt(LARGEST)
 _MOST_CORRELATED = 0.97
 """No correlation is estimated above it: 64 values of one that is higher hardly differ from a trend."""
 _TRUST = 0.25
@@ -43,15 +41,14 @@ class Point:
 
     @classmethod
     def of(cls, step: int, metric: Metric) -> Point | None:
-        """`None` for a missing value, for a label, and for a value whose square no float holds."""
-        if not isinstance(metric.value, int | float) or not is_measurable(metric.value):
+        """`None` for a missing value, for a label, and for a value that is not finite."""
+        if not isinstance(metric.value, int | float) or not math.isfinite(metric.value):
             return None
         value = float(metric.value)
         if metric.low is None or metric.high is None:
             return cls(step, value, None, metric.n)
         # One side may have been cut at the end of the range: the wider one counts.
         error = max(metric.high - value, value - metric.low) / _NORMAL
-        error = error if error <= _LARGEST_ERROR else _LARGEST_ERROR  # it may be infinite, or NaN
         return cls(step, value, error * error, metric.n)
 
 
@@ -131,8 +128,6 @@ def largest_shift(points: Sequence[Point], design: Design) -> Shift | None:
     if count < design.baseline + design.confirm:
         return None
     value = np.array([point.value for point in points])
-    if not (np.abs(value) <= LARGEST).all():
-        raise ValueError(f"Expected finite values of at most {LARGEST:g} in size, found others. Leave out such points.")
     total = np.concatenate([[0.0], np.cumsum(value)])
     split = np.arange(design.baseline, count - design.confirm + 1)[:, None]
     start = np.arange(split.max() - design.baseline + 1)[None, :]

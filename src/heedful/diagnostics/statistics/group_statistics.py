@@ -6,8 +6,7 @@ Promise: whether a group is constant is decided in one place, by its range; floa
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from statistics import fmean
 
 from heedful.types import Group
@@ -19,73 +18,34 @@ LARGEST = 1e150
 """Squares of larger values overflow, and sums of the largest floats."""
 
 
-@contextmanager
-def within_floats() -> Iterator[None]:
-    """Raise ValueError where Python's arithmetic overflows: for a large whole number, and for a large square."""
-    try:
-        yield
-    except OverflowError as error:
-        raise ValueError(
-            f"Expected values of at most {LARGEST:g} in size, found one that no float holds, or whose square overflows."
-        ) from error
-
-
-@within_floats()
 def scored(values: Sequence[float | None]) -> list[float]:
-    """The values that exist, as Python floats (NumPy scalars would keep float32): `None` and NaN left out, in order.
-
-    Raises ValueError for a whole number that no float holds.
-    """
+    """The values that exist, as Python floats (NumPy scalars would keep float32): `None` and NaN left out, in order."""
     return [float(value) for value in values if value is not None and not math.isnan(value)]
 
 
 def scored_values(values_PG: Sequence[Sequence[float | None]]) -> list[list[float]]:
-    """The values that exist, group by group. Raises ValueError for infinite ones, naming the group."""
-    scored_PG = [scored(values_G) for values_G in values_PG]
-    for group, values in enumerate(scored_PG):
-        if not all(map(is_measurable, values)):
-            raise ValueError(
-                f"Expected finite values of at most {LARGEST:g} in size, but group {group} holds "
-                f"{list(values_PG[group])}; mark a trajectory that cannot be scored with None."
-            )
-    return scored_PG
+    """The values that exist, group by group."""
+    return [scored(values_G) for values_G in values_PG]
 
 
 def is_measurable(value: float) -> bool:
     """Whether means and squares of such values are finite."""
-    try:
-        return abs(float(value)) <= LARGEST  # NumPy would cast the limit to the type of the value
-    except OverflowError:
-        return False
+    return abs(value) <= LARGEST
 
 
-@within_floats()
 def is_constant(values: Sequence[float]) -> bool:
-    """True if the range of scored values is at most 1e-6 max(1, largest absolute value); so for fewer than two.
-
-    Raises ValueError for NaN and infinite values, and for a whole number that no float holds.
-    """
-    if not all(map(math.isfinite, values)):
-        found = next(value for value in values if not math.isfinite(value))
-        raise ValueError(f"Expected finite values, found {found}. Leave out values that are missing, as `scored` does.")
+    """True if the range of scored values is at most 1e-6 max(1, largest absolute value); so for fewer than two."""
     if len(values) < 2:
         return True
     return max(values) - min(values) <= TOLERANCE * max(1.0, max(abs(value) for value in values))
 
 
-@within_floats()
 def sample_variance(values: Sequence[float]) -> float:
-    """The unbiased variance, 1/(G - 1); exactly 0 for a constant group and for fewer than two values.
-
-    Raises ValueError for NaN and infinite values, and for a value whose square no float holds.
-    """
+    """The unbiased variance, 1/(G - 1); exactly 0 for a constant group and for fewer than two values."""
     if is_constant(values):
         return 0.0
     mean = fmean(values)
-    squares = math.fsum((value - mean) ** 2 for value in values)
-    if squares == math.inf:
-        raise OverflowError("squares of NumPy's numbers overflow without an error")
-    return squares / (len(values) - 1)
+    return math.fsum((value - mean) ** 2 for value in values) / (len(values) - 1)
 
 
 def values_on(groups: Sequence[Group], on: str) -> list[list[float | None]]:

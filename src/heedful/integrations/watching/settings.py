@@ -8,7 +8,7 @@ import re
 from collections.abc import Callable, Sequence
 
 from heedful.boundary.foreign_text import clean_line
-from heedful.diagnostics.unavailable import SUCCESS_METRICS
+from heedful.diagnostics.names import SUCCESS_METRICS
 from heedful.protocols import Filter
 from heedful.types import Metric
 

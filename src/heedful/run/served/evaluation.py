@@ -22,7 +22,7 @@ from heedful.boundary import cut, to_json
 from heedful.boundary.foreign_text import clean_line, listed
 from heedful.boundary.jsontext import read_json
 from heedful.diagnostics.behaviour_metrics import behaviour
-from heedful.diagnostics.unavailable import unavailable
+from heedful.diagnostics.names import unavailable
 from heedful.envs.common.tagged import in_tags
 from heedful.envs.common.tasks import evaluation_tasks
 from heedful.policies.served_text import text_alone
