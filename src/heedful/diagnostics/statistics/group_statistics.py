@@ -14,10 +14,18 @@ from heedful.types import Group
 TOLERANCE = 1e-6
 """Relative to the largest absolute value, but never below 1."""
 
+LARGEST = 1e150
+"""Squares of larger values overflow, and sums of the largest floats."""
+
 
 def scored(values: Sequence[float | None]) -> list[float]:
     """The values that exist, as Python floats (NumPy scalars would keep float32): `None` and NaN left out, in order."""
     return [float(value) for value in values if value is not None and not math.isnan(value)]
+
+
+def scored_values(values_PG: Sequence[Sequence[float | None]]) -> list[list[float]]:
+    """The values that exist, group by group."""
+    return [scored(values_G) for values_G in values_PG]
 
 
 def is_constant(values: Sequence[float]) -> bool:
