@@ -5,7 +5,6 @@ from __future__ import annotations
 import itertools
 import json
 import socket
-import threading
 from datetime import timedelta
 from pathlib import Path
 from types import SimpleNamespace
@@ -18,9 +17,9 @@ pytest.importorskip("transformers")
 from heedful.boundary import to_json  # noqa: E402
 from heedful.run.config import TrainConfig  # noqa: E402
 from heedful.training.ranks import joining  # noqa: E402
-from heedful.training.ranks.joining import CONNECTION, ProcessLost, meet  # noqa: E402
+from heedful.training.ranks.joining import ProcessLost, meet  # noqa: E402
 from heedful.training.ranks.parallel import ProcessRank  # noqa: E402
-from patience import PATIENCE, comes  # noqa: E402
+from patience import PATIENCE  # noqa: E402
 from ports import lasting_port  # noqa: E402
 from processes import ended, started  # noqa: E402
 
@@ -87,24 +86,6 @@ def test_rank_0_does_not_wait_for_an_address_that_nobody_knows(monkeypatch: pyte
     monkeypatch.setenv("MASTER_PORT", str(lasting_port()))
     with pytest.raises(ProcessLost, match="MASTER_ADDR is no address that this machine knows"):
         meet(ProcessRank(0, 2, 0), timedelta(seconds=1), lambda: "")
-
-
-def test_another_program_at_the_port_is_not_taken_for_the_store(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(joining, "SECONDS_TO_GREET", 1.0)
-    with socket.socket() as mute:
-        mute.bind(("127.0.0.1", 0))
-        mute.listen()
-        monkeypatch.setenv("MASTER_ADDR", "127.0.0.1")
-        monkeypatch.setenv("MASTER_PORT", str(mute.getsockname()[1]))
-        with pytest.raises(ProcessLost, match="another program answers there; choose another MASTER_PORT"):
-            meet(ProcessRank(1, 2, 1), timedelta(seconds=900), lambda: "")
-        assert _connections()
-    # Whatever takes the port next is left alone.
-    assert comes(lambda: not _connections())
-
-
-def _connections() -> list[threading.Thread]:
-    return [thread for thread in threading.enumerate() if thread.name == CONNECTION]
 
 
 def test_a_rank_that_is_started_again_in_time_is_waited_for(monkeypatch: pytest.MonkeyPatch, hurried: None) -> None:

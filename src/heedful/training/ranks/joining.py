@@ -17,7 +17,6 @@ import time
 from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager, suppress
 from datetime import timedelta
-from queue import Queue
 
 from torch._C._distributed_c10d import TCPStore
 from torch.distributed.distributed_c10d import PrefixStore, Store
@@ -30,14 +29,8 @@ POLL_SECONDS = 0.1
 SECONDS_TO_COME_BACK = 2.0
 """A rank that is said to have ended is looked at again after this time: a restarted one needs a moment to begin."""
 
-SECONDS_TO_GREET = 60.0
-"""A program that takes a connection and says nothing for this time is not the store of a run."""
-
 SIGN_SECONDS = 1.0
 """Between two signs of life. The others look for them four times as often."""
-
-CONNECTION = "connection to the store"
-"""The name of the thread that connects."""
 
 _meetings = itertools.count()
 """A process may join several times, one time after the other. Each meeting has keys of its own."""
@@ -112,29 +105,7 @@ def _open(process: ProcessRank, timeout: timedelta, watch: _Watch) -> Store:
         except OSError:
             keeper = "torchrun" if process.is_rank_0 else "process 0"
             watch.wait(f"nothing answers there, where {keeper} keeps the store,")
-    opened: Queue[Store | RuntimeError] = Queue()
-    # torch connects again and again until its own limit, to whatever has the port by then. Ours is reached before.
-    limit = timedelta(seconds=2 * SECONDS_TO_GREET)
-
-    def connect() -> None:
-        try:
-            store = TCPStore(host, port, process.size, False, limit, wait_for_workers=False)
-            store.set_timeout(timeout)
-            opened.put(store)
-        except RuntimeError as error:
-            opened.put(error)
-
-    # In a thread: torch waits without a limit for the greeting of a server that says nothing.
-    threading.Thread(target=connect, name=CONNECTION, daemon=True).start()
-    silent = time.monotonic() + SECONDS_TO_GREET
-    while opened.empty():
-        if time.monotonic() > silent:
-            raise ProcessLost(watch.sentence("another program answers there; choose another MASTER_PORT"))
-        watch.wait("the store does not answer")
-    store = opened.get()
-    if isinstance(store, RuntimeError):
-        raise store
-    return store
+    return TCPStore(host, port, process.size, False, timeout, wait_for_workers=False)
 
 
 class LongWork:
