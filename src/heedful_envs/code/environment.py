@@ -36,12 +36,12 @@ from heedful.envs.common import (
     text_tool,
 )
 from heedful.types import Ending, Task, Tool
-from heedful_envs.code.files import ProblemFile, check_named, open_problems
+from heedful_envs.code.files import check_named, open_problems
 from heedful_envs.code.grading import Grade, grade, known_grade
 from heedful_envs.code.problems import NAMES, DrawnProblem, Problem, Rules, digits, draw, expression
 from heedful_envs.code.thoughts import searched, tried
-from lockbox import Limits, Sandbox
-from lockbox.proof import Wanted, opened
+from heedful_envs.filed import Filed
+from lockbox import Limits, Sandbox, Wanted, opened
 
 Counted = Literal["all", "share"]
 
@@ -189,7 +189,7 @@ class Code(ToolEnvironment):
         hidden = tuple(case for case in found.cases[shown:] if id(case) in kept)
         return replace(found, cases=found.cases[:shown] + hidden, shown=shown)
 
-    def _file(self) -> ProblemFile:
+    def _file(self) -> Filed[Problem]:
         return open_problems(self.path, self.skip_faulty)
 
     def task(self, seed: int) -> Task:
