@@ -110,12 +110,12 @@ def encoded(rows: list[logs.Row]) -> list[bytes]:
 
 BAD_LINES = [
     (b'"score": 1.0', b'"score": 1' + b"0" * 400, "a number from -1e+30 to 1e+30 as `score`"),
-    (b'"score": 1.0', b'"score": 1' + b"0" * 5000, "a number as `score`, found str '1000"),
+    (b'"score": 1.0', b'"score": 1' + b"0" * 5000, "a JSON object, found a number that cannot be read"),
     (b'"score": 1.0', b'"score": 1e300', "a number from -1e+30 to 1e+30 as `score`, found float 1e+300"),
     (b'"step": 1', b'"step": 1' + b"0" * 30, "a whole number of at most 64 bits as `step`"),
     (b'"step": 1', b'"step": -1', "a step from 0 to 1,000,000,000,000,000 as `step`, found int -1"),
     (b'"step": 1', b'"step": 1' + b"0" * 18, "a step from 0 to 1,000,000,000,000,000 as `step`"),
-    (b"go to 3", b"go to \xff", "UTF-8 text as `input`, found bytes that are no UTF-8 text"),
+    (b"go to 3", b"go to \xff", "a JSON object, found bytes that are no UTF-8 text"),
     (b"{", b"\0{", "a JSON object, found text that is not JSON"),
     (b'"gts": "3"', b'"gts": ' + b"[" * 10**5 + b"]" * 10**5, "a JSON object, found JSON nested deeper than 200"),
 ]
@@ -136,10 +136,7 @@ def test_a_bad_line_is_lost_with_its_place_and_its_reason(tmp_path: Path, good: 
 @pytest.mark.parametrize(
     ("good", "bad"),
     [
-        (b'"gts": "3"', b'"gts": "\xff\xfe"'),
-        (b'"gts": "3"', b'"g\xffts": 3'),
         (b'"gts": "3"', b'"gts": 1' + b"0" * 400),
-        (b'"gts": "3"', b'"gts": 1' + b"0" * 5000),
         (b'"gts": "3"', b'"gts": 1e999'),
     ],
 )
@@ -168,14 +165,6 @@ def test_rewards_whose_sum_overflows_are_lost_and_the_rest_is_measured(tmp_path:
     record = json.loads((out / "audit.json").read_text())
     assert record["left_out"]["count"] == 1
     assert record["left_out"]["first"][0]["line"] == 1
-
-
-def test_a_score_that_its_weight_makes_too_large_loses_its_line_alone(tmp_path: Path) -> None:
-    rows = logs.trace_rows()
-    rows[0]["traces"][0]["rewards"]["solved"] = {"score": 1e20, "weight": 1e20}
-    _, steps, faults = read(logs.write_lines(tmp_path / "traces.jsonl", rows))
-    assert (faults.count, sum(step.episodes for step in steps)) == (1, len(rows) - 1)
-    assert "a number from -1e+30 to 1e+30 as `score times weight`, found float 1e+40" in str(faults.kept[0])
 
 
 # Parquet --------------------------------------------------------------------------------------------------------------

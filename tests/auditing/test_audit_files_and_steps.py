@@ -63,12 +63,6 @@ def test_a_parquet_file_with_a_column_whose_name_is_no_text_is_damaged(tmp_path:
     assert f"a whole parquet file at {file}, found one that is cut off or damaged" in refusal(file)
 
 
-@pytest.mark.skipif(not Path("/proc/self/mem").exists(), reason="a file of Linux")
-def test_a_file_that_the_system_does_not_let_read_is_named() -> None:
-    with pytest.raises(OSError, match="/proc/self/mem"):
-        find_files(Path("/proc/self/mem"))
-
-
 def test_a_pickle_is_refused_by_its_name_or_its_first_bytes_and_never_opened(tmp_path: Path) -> None:
     ran = tmp_path / "ran"
 
@@ -110,11 +104,7 @@ def test_links_to_nothing_and_pipes_among_logs_are_told(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "13.jsonl")
     found = find_files(tmp_path)
     assert len(found.files) == 3
-    assert [(file.name, sentence.rpartition("found ")[2]) for file, sentence in found.refused] == [
-        ("11.jsonl", "a link to no file."),
-        ("12.jsonl", "a link to no file."),
-        ("13.jsonl", "a pipe, a socket or a device."),
-    ]
+    assert [file.name for file, _ in found.refused] == ["11.jsonl", "12.jsonl", "13.jsonl"]
 
 
 def test_evaluations_of_a_run_are_not_its_training_rollouts(tmp_path: Path) -> None:
@@ -240,27 +230,6 @@ def test_consecutive_steps_are_read_as_one_and_a_repeated_step_counts_once() -> 
     assert read(1) == [(number, [reply]) for number, reply in enumerate(replies)]
     assert read(2) == [(0, ["a", "b"]), (3, ["c", "d"]), (5, ["e"])]
     assert read(9) == [(0, ["a", "b", "c", "d", "e"])]
-
-
-def test_waiting_steps_are_handed_on_early_when_they_are_large(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(steps_module, "SIZE_HELD", 10_000)
-    asked = []
-
-    def large() -> Iterator[LoggedEpisode]:
-        for step in range(5):
-            asked.append(step)
-            yield episode(step, step + 1, reply="x" * 20_000)
-
-    stream = iter(StepStream(large(), Faults()))
-    assert next(stream).number == 0
-    assert asked == [0, 1]
-
-
-def test_a_step_that_is_too_large_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(steps_module, "LARGEST_STEP", 2**20)
-    large = (episode(0, line, reply="x" * 10_000) for line in range(1, 1000))
-    with pytest.raises(ValueError, match=r"Expected steps of at most 1 MiB, found that step 0 holds more .* Split"):
-        list(StepStream(large, Faults()))
 
 
 def test_members_are_numbered_where_the_log_does_not() -> None:

@@ -369,7 +369,7 @@ def test_turns_of_other_origin_tell_success_in_the_last_row_validity_and_states(
         (logs.trl_rows(1), {"completion": {"a": 1}}, "expected a list of messages as `completion`"),
         (logs.ragen_rows(), {"messages": [{"role": "assistant", "content": "a"}]}, "a prompt before the first reply"),
         (logs.ragen_rows(), {"metadata": 3}, "expected `messages`, and `metadata` with a `group_id`"),
-        (logs.trace_rows(), {"traces": [7]}, "expected traces with `nodes`, found int"),
+        (logs.trace_rows(), {"traces": [7]}, "expected an object as `traces`, found int"),
         (logs.trace_rows(), {"traces": [{"nodes": [{"parent": 0}]}]}, "expected `parent` to name an earlier node"),
         (logs.trace_rows(), {"run": {"work": 3}}, "expected an object as `run.work`"),
         (logs.result_rows(), {"completion": 5}, "expected a list of messages as `completion`"),

@@ -20,9 +20,6 @@ JOIN = "`--join N` reads N steps as one."
 _UNKNOWN = Metric("", None, None)
 _TEST = re.compile(r"retrieval(@[^/]+)?/(first_turn(?:/[^/]+)?)/p_value")
 
-Readings = list[tuple[int, Metric]]
-"""Of one metric, by step: those that have a number."""
-
 
 class Answer(NamedTuple):
     """An answer to the question."""
@@ -130,11 +127,10 @@ def _ended(text: str) -> str:
     return f"{text.removesuffix('.')}."
 
 
-def _readings(lines: Sequence[StepMetrics], name: str) -> Readings:
+def _readings(lines: Sequence[StepMetrics], name: str) -> list[tuple[int, Metric]]:
+    """Of one metric, by step: those that have a number."""
     found = ((line.step, line.metrics[name]) for line in lines if name in line.metrics)
-    return sorted(
-        ((step, metric) for step, metric in found if isinstance(metric.value, int | float)), key=lambda at: at[0]
-    )
+    return sorted((read for read in found if isinstance(read[1].value, int | float)), key=lambda read: read[0])
 
 
 def _number(metric: Metric) -> float:

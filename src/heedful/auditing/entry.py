@@ -1,20 +1,75 @@
-"""An audit for Python: `heedful.audit`."""
+"""An audit for Python, `heedful.audit`, and what a person sees while it goes on."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import time
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from types import TracebackType
 
-from heedful.auditing.progress import AuditProgress
+from rich.console import Console
+from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn
+
 from heedful.auditing.recognised import open_log
 from heedful.auditing.run import measure_log
 from heedful.auditing.settings import AuditSettings
+from heedful.auditing.steps import LoggedStep
 from heedful.boundary import trusting
 from heedful.boundary.open_files import path_of
 from heedful.console import SafeConsole
 from heedful.report.record import stored_sentences
 from heedful.storage import RunFolder, StepMetrics, read_metrics
+from heedful.types import Metric
+
+PAUSE = 5.0
+"""Seconds between plain lines."""
+
+
+class AuditProgress:
+    """A bar over the bytes of the log in a terminal, plain lines elsewhere."""
+
+    def __init__(self, console: Console) -> None:
+        self._console = console
+        self._bar: Progress | None = None
+        self._size, self._told = 1, 0.0
+
+    def __enter__(self) -> AuditProgress:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        if self._bar is not None:
+            self._bar.stop()
+
+    def begin(self, size: int) -> None:
+        self._size = max(1, size)
+        if self._console.is_terminal:
+            columns = (TextColumn("{task.description}"), BarColumn(), DownloadColumn(), TimeRemainingColumn())
+            self._bar = Progress(*columns, console=self._console, transient=True)
+            self._bar.add_task("reading", total=self._size)
+            self._bar.start()
+
+    def step(self, step: LoggedStep, metrics: Sequence[Metric]) -> None:
+        now = time.monotonic()
+        if self._bar is not None:
+            self._bar.update(self._bar.task_ids[0], completed=step.read, description=f"step {step.number}")
+        elif now - self._told >= PAUSE:
+            self._told = now
+            share = min(100, round(100 * step.read / self._size))
+            reward = next((metric for metric in metrics if metric.name == "reward/mean"), None)
+            self._console.print(
+                f"step {step.number}: {step.episodes} episodes of {len(step.groups)} groups, reward "
+                f"{_value(reward)}, {share}% of the log read"
+            )
+
+    def note(self, sentence: str) -> None:
+        self._console.print(sentence)
+
+
+def _value(metric: Metric | None) -> str:
+    return f"{metric.value:.3f}" if metric is not None and isinstance(metric.value, int | float) else "-"
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,9 +118,7 @@ def audit(
 
     Raises ValueError, a sentence, where nothing can be read, or `out` holds another audit.
     """
-    chosen = AuditSettings() if settings is None else settings
-    if not isinstance(chosen, AuditSettings):
-        raise ValueError(f"Expected settings as heedful.auditing.AuditSettings(...), found a {type(chosen).__name__}.")
+    chosen = settings or AuditSettings()
     if model is not None:
         chosen = replace(chosen, model=str(model))
     console = SafeConsole(soft_wrap=True, quiet=not show)

@@ -1,4 +1,4 @@
-"""The metrics of a logged step that need no model, under the names of the metrics page.
+"""The metrics of a logged step, under the names of the metrics page.
 
 Promise: a metric that the log cannot give is `None` with the reason, also where a placeholder was in its place. No
 name is written that training does not use.
@@ -12,19 +12,66 @@ from dataclasses import replace
 
 import numpy as np
 
+from heedful.auditing.recognised import RecognisedLog
+from heedful.auditing.scoring import ModelJudge
+from heedful.auditing.settings import AuditSettings
 from heedful.auditing.steps import LoggedStep
 from heedful.boundary import listed
-from heedful.diagnostics.actions.strategies import strategy_metrics
+from heedful.diagnostics.actions.strategies import input_to_action, strategy_metrics
 from heedful.diagnostics.behaviour_metrics import behaviour
 from heedful.diagnostics.cross_scores.thoughts import ThoughtTags
-from heedful.diagnostics.names import SPREAD_METRICS
+from heedful.diagnostics.names import SPREAD_METRICS, unavailable
 from heedful.diagnostics.signal import cause_metrics, spread_metrics, verdict_metrics
 from heedful.diagnostics.statistics.group_statistics import values_on
 from heedful.diagnostics.text import text_metrics
+from heedful.measuring.diagnostician import Diagnosis
+from heedful.seeds import derive, stream
 from heedful.types import Group, Metric
 
 JUDGED_THOUGHTS = 16
 """Most thoughts of one prompt that the judge of words is shown."""
+
+
+def measure_step(
+    log: RecognisedLog, settings: AuditSettings, judge: ModelJudge | None, place: int, step: LoggedStep, tagged: bool
+) -> Diagnosis:
+    """All metrics of a step, and its scores.
+
+    `place`: its number in the log. `tagged`: a reply so far has closed its thought.
+    """
+    unknown = spread_unknown(step, log.on, log.unknown)
+    if not tagged and log.foreign:
+        unknown["format/closed_rate"] = (
+            f"no reply so far holds {log.tags.close}: never asked for, or lost in decoding (--tags)"
+        )
+    metrics = unavailable(step_metrics(step, log.on), unknown)
+    if place % settings.every:
+        return Diagnosis(metrics)
+    texts = judged(
+        step.groups,
+        log.tags,
+        settings.prompts if log.foreign else None,
+        np.random.default_rng(derive(log.seed, "text", step.number)),
+    )
+    texts.append(input_to_action(step.groups))
+    if judge is None:
+        return Diagnosis([*metrics, *texts])
+    rng = None if log.own else stream(log.seed, "audit", step.number)
+    groups = sampled_groups(step.groups, settings.prompts, settings.thoughts, rng)
+    groups = judge.with_ids(groups, step.messages)
+    if log.foreign:  # lengths in tokens of the model, where the log has none
+        lengths = {name for name in unknown if name.startswith("length/") and name.endswith("tokens")}
+        read = LoggedStep(step.number, tuple(groups), None, {}, "")
+        found = {metric.name: metric for metric in step_metrics(read, log.on) if metric.name in lengths}
+        metrics = [found.get(metric.name, metric) for metric in metrics]
+    # Text alone may be read otherwise than it was sampled.
+    own, model = log.own, settings.model
+    version = own.version_of(model) if own and model and log.reader.knowledge.own else None
+    sampled_it = version is not None and all(
+        member.policy_version == version for group in step.groups for member in group.trajectories
+    )
+    scored = judge.measure(step.number, groups, sampled_it)
+    return replace(scored, metrics=[*metrics, *scored.metrics, *texts])
 
 
 def step_metrics(step: LoggedStep, on: str) -> list[Metric]:

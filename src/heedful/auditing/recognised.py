@@ -11,16 +11,23 @@ from itertools import islice
 from pathlib import Path
 
 from heedful.auditing.logs.files import LogFiles, find_files, rows_of
-from heedful.auditing.logs.records import Faults, Knowledge, Row
+from heedful.auditing.logs.records import Faults, Row
 from heedful.auditing.readers import FORMATS, Hints, Reader, recognise
 from heedful.auditing.settings import AuditSettings, OwnRun, refuse_unreadable_runs
 from heedful.boundary import listed
 from heedful.diagnostics.cross_scores.thoughts import ThoughtTags
 from heedful.diagnostics.names import SPREAD_METRICS, SUCCESS_METRICS
-from heedful.storage import is_run
 
 SAMPLE = 64
 """Rows from which a log's format and columns are understood."""
+
+_OF_OURS = {
+    "evaluation.json": "an evaluation without finished episodes. Go on with the same command of heedful eval",
+    "audit.json": "an audit. Name the log that it measured",
+    "metrics.jsonl": "a run without stored episodes: it kept none, or has not finished a step. Train with "
+    "--keep-rollouts all to audit a run",
+}
+"""A file of a folder that heedful wrote and that holds no episodes -> what the folder is."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,26 +75,17 @@ def open_log(source: Path, settings: AuditSettings) -> RecognisedLog:
         refuse_unreadable_runs(source)
     own = own if ours else None
     by_outcome = knowledge.own or ("reward/mean" in knowledge.unknown and not knowledge.rewarded)
-    on = settings.on or (own.on if own else _values(knowledge.unknown, by_outcome))
+    spread_of = "outcome" if by_outcome and "success/rate" not in knowledge.unknown else "reward"
+    on = settings.on or (own.on if own else spread_of)
     seed = settings.seed if settings.seed is not None else own.seed if own else 0
-    unknown = _unknown(knowledge, own, on, named=settings.success is not None)
-    return RecognisedLog(source, files, name, reader, own, on, tags, seed, unknown)
-
-
-def _values(unknown: Mapping[str, str], by_outcome: bool) -> str:
-    """The values whose spread is described where nobody says so."""
-    return "outcome" if by_outcome and "success/rate" not in unknown else "reward"
-
-
-def _unknown(knowledge: Knowledge, own: OwnRun | None, on: str, named: bool) -> dict[str, str]:
-    """What the log lacks, and what the run itself could not know; `named`: the user said what success is."""
-    missing = dict(knowledge.unknown)
-    if own is not None:
-        missing |= {name: why for name, why in own.unknown.items() if not (named and name in SUCCESS_METRICS)}
+    unknown = dict(knowledge.unknown)
+    if own is not None:  # what the run itself could not know
+        named = SUCCESS_METRICS if settings.success is not None else ()
+        unknown |= {name: why for name, why in own.unknown.items() if name not in named}
     if knowledge.numbered and on not in ("outcome", "reward", *knowledge.components):
         why = f"the filter looked at {on}, which is not in TRL's log; heedful's own record of the run holds it"
-        missing |= dict.fromkeys(SPREAD_METRICS, why)
-    return missing
+        unknown |= dict.fromkeys(SPREAD_METRICS, why)
+    return RecognisedLog(source, files, name, reader, own, on, tags, seed, unknown)
 
 
 def _one_format(source: Path, files: LogFiles) -> tuple[str, list[Row], LogFiles]:
@@ -101,7 +99,7 @@ def _one_format(source: Path, files: LogFiles) -> tuple[str, list[Row], LogFiles
     columns: dict[str, None] = {}
     faults, strangers = Faults(), []
     for file in files.files:
-        rows = [row for _, row in islice(rows_of(file, faults, _nobody), SAMPLE)]
+        rows = [row for _, row in islice(rows_of(file, faults, lambda read: None), SAMPLE)]
         name = recognise(rows)
         if name is None:
             strangers += [(file, rows)]
@@ -113,7 +111,9 @@ def _one_format(source: Path, files: LogFiles) -> tuple[str, list[Row], LogFiles
         shown = " and ".join(f"{name} ({counted(len(of), 'file')}: {of[0].name})" for name, of in formats.items())
         raise ValueError(f"Expected one log in {source}, found {shown}. Name one file, or a folder that holds one log.")
     if not formats:
-        _refuse_ours(source)
+        for kind, told in _OF_OURS.items():
+            if (source / kind).is_file():
+                raise ValueError(f"Expected a log in {source}, found {told}.")
         file, rows = strangers[0]
         found = f"columns {listed(rows[0])}" if rows else "; ".join(map(str, faults.kept[:2])) or "no rows"
         raise ValueError(
@@ -127,26 +127,5 @@ def _one_format(source: Path, files: LogFiles) -> tuple[str, list[Row], LogFiles
     return name, sample, replace(files, files=tuple(known), aside=aside)
 
 
-def _refuse_ours(source: Path) -> None:
-    """Raise ValueError for a folder that heedful wrote and that holds no episodes."""
-    if not source.is_dir():
-        return
-    if is_run(source):
-        raise ValueError(
-            f"Expected stored episodes in the run {source}, found none. It kept none, or has not "
-            "finished a step. Train with --keep-rollouts all to audit a run."
-        )
-    for name, told in (
-        ("evaluation.json", "an evaluation without finished episodes. Go on with the same command of heedful eval"),
-        ("audit.json", "an audit. Name the log that it measured"),
-    ):
-        if (source / name).is_file():
-            raise ValueError(f"Expected a log in {source}, found {told}.")
-
-
 def counted(number: int, noun: str) -> str:
     return f"{number:,} {noun}{'' if number == 1 else 's'}"
-
-
-def _nobody(more: int) -> None:
-    """Ignores how much of a file recognition reads."""

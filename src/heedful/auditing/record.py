@@ -9,8 +9,8 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field, fields, replace
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field, replace
 from itertools import count
 from pathlib import Path
 from typing import Any
@@ -98,12 +98,8 @@ class Fingerprints:
     def repeated(self) -> list[str]:
         """A phrase for each file that holds the bytes of an earlier one."""
         first: dict[str, str] = {}
-        phrases = []
-        for file in self.listed:
-            earlier = first.setdefault(file["sha256"], file["name"])
-            if earlier != file["name"]:
-                phrases.append(f"{file['name']} repeats {earlier}")
-        return phrases
+        earlier = [(file["name"], first.setdefault(file["sha256"], file["name"])) for file in self.listed]
+        return [f"{name} repeats {before}" for name, before in earlier if name != before]
 
     def changed(self) -> list[str]:
         """A phrase for each file that has changed since."""
@@ -144,103 +140,44 @@ def resume(folder: Path, fresh: AuditRecord) -> AuditRecord:
             )
         make_folder(folder)
         return fresh
-    stored = _with_progress(_read(path), folder)
-    _check_same(stored, fresh, folder)
-    lines = _cut(folder / "metrics.jsonl", stored.lines)
-    if lines < stored.lines:
-        raise ValueError(
-            f"Expected {stored.lines} lines in {folder / 'metrics.jsonl'}, as {RECORD} says, found {lines}. Give "
-            "another --out to begin again."
-        )
+    stored = AuditRecord(**read_json(path))
+    if (folder / PROGRESS).exists():  # what was measured since; an audit that is complete has no such file
+        stored = replace(stored, **read_json(folder / PROGRESS))
+    _refuse_another(stored, fresh, folder)
+    _cut(folder / "metrics.jsonl", stored.lines)
     fresh.lines, fresh.state = stored.lines, stored.state
     return fresh
 
 
-def _read(path: Path) -> AuditRecord:
-    try:
-        tree = read_json(path)
-        if tree["version"] != VERSION:
-            raise ValueError(f"version {tree['version']}")
-        record = AuditRecord(**tree)
-        _check_types(record)
-        return record
-    except (OSError, ValueError, TypeError, KeyError) as error:
-        raise ValueError(
-            f"Expected the record of an audit in {path}, found {type(error).__name__}: {error}. Give another --out to "
-            "begin again."
-        ) from error
-
-
-def _check_types(record: AuditRecord) -> None:
-    """Raise TypeError for a value of another type than the record's own. Only the outer types are checked."""
-    known = AuditRecord("", "", "", [], {})
-    for field_ in fields(AuditRecord):
-        expected, found = type(getattr(known, field_.name)), type(getattr(record, field_.name))
-        if found is not expected:
-            raise TypeError(f"`{field_.name}` of type {found.__name__}, not {expected.__name__}")
-    _check_lines(record.lines)
-    if not all(isinstance(file, dict) and "name" in file for file in record.files):
-        raise TypeError("`files` without a name")
-
-
-def _check_lines(lines: int) -> None:
-    if lines < 0:
-        raise ValueError(f"`lines` {lines}, which is below 0")
-
-
-def _with_progress(stored: AuditRecord, folder: Path) -> AuditRecord:
-    """The record with what was measured since it was written. An audit that is complete has no such file."""
-    path = folder / PROGRESS
-    if not path.exists():
-        return stored
-    try:
-        tree = read_json(path)
-        lines, state = tree["lines"], tree["state"]
-        if type(lines) is not int or not isinstance(state, dict):
-            raise TypeError(f"lines of type {type(lines).__name__}, state of type {type(state).__name__}")
-        _check_lines(lines)
-    except (OSError, ValueError, TypeError, KeyError) as error:
-        raise ValueError(
-            f"Expected how far the audit is in {path}, found {type(error).__name__}: {error}. Give another --out to "
-            "begin again."
-        ) from error
-    return replace(stored, lines=lines, state=state)
-
-
-def _check_same(stored: AuditRecord, fresh: AuditRecord, folder: Path) -> None:
+def _refuse_another(stored: AuditRecord, fresh: AuditRecord, folder: Path) -> None:
+    """Raise ValueError where the log or the settings are not those that the audit began with."""
     if stored.files != fresh.files:
+        before, now = ({str(file["name"]): file for file in record.files} for record in (stored, fresh))
+        kinds = {
+            "changed": [name for name in now if name in before and now[name] != before[name]],
+            "new": [name for name in now if name not in before],
+            "missing": [name for name in before if name not in now],
+        }
+        found = ", ".join(f"{names[0]} {kind} ({len(names)} in all)" for kind, names in kinds.items() if names)
         raise ValueError(
-            f"Expected the log that the audit in {folder} began with, found {_difference(stored.files, fresh.files)}. "
-            "Numbers of two logs do not belong on one page: give another --out."
+            f"Expected the log that the audit in {folder} began with, found {found or 'another order'}. Numbers of "
+            "two logs do not belong on one page: give another --out."
         )
+    kept = [name for name in fresh.settings if name not in _FREE]
     changed = [
-        name for name in fresh.settings if name not in _FREE and stored.settings.get(name) != fresh.settings[name]
+        f"--{name}: {stored.settings.get(name)} then, {fresh.settings[name]} now"
+        for name in kept
+        if stored.settings.get(name) != fresh.settings[name]
     ]
     if changed:
-        shown = "; ".join(f"--{name}: {stored.settings.get(name)} then, {fresh.settings[name]} now" for name in changed)
         raise ValueError(
-            f"Expected the settings that the audit in {folder} began with, found others ({shown}). Repeat them, or "
-            "give another --out."
+            f"Expected the settings that the audit in {folder} began with, found others ({'; '.join(changed)}). Repeat "
+            "them, or give another --out."
         )
 
 
-def _difference(stored: Sequence[Mapping[str, Any]], found: Sequence[Mapping[str, Any]]) -> str:
-    before, now = ({str(file["name"]): file for file in files} for files in (stored, found))
-    kinds = {
-        "changed": [name for name in now if name in before and now[name] != before[name]],
-        "new": [name for name in now if name not in before],
-        "missing": [name for name in before if name not in now],
-    }
-    return ", ".join(f"{names[0]} {kind} ({len(names)} in all)" for kind, names in kinds.items() if names) or "others"
-
-
-def _cut(path: Path, lines: int) -> int:
-    """Keep the first `lines` whole lines; returns how many there are then."""
-    content = []
-    if path.exists():
-        with open_file(path) as stream:
-            content = stream.read().splitlines(keepends=True)
-    whole = [line for line in content if line.endswith(b"\n")]
-    if len(whole) > lines or len(whole) < len(content):
-        write_whole(path, b"".join(whole[:lines]))
-    return min(len(whole), lines)
+def _cut(path: Path, lines: int) -> None:
+    """Keep the first `lines` whole lines."""
+    content = path.read_bytes().splitlines(keepends=True) if path.exists() else []
+    if len(content) > lines:
+        write_whole(path, b"".join(content[:lines]))

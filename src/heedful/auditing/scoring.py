@@ -25,8 +25,8 @@ from heedful.measuring.grounded import grounding_metrics
 from heedful.measuring.scope_reader import NO_SCORES, ScopeReader, ScoredThoughts
 from heedful.measuring.thought_scores import FirstTurns, ThoughtScores
 from heedful.protocols import WindowExceeded
-from heedful.storage.rollouts import IMAGES, pictures_of
-from heedful.types import CrossScores, Group, Image, Metric, Prompt, Reply, Span, Trajectory, Turn
+from heedful.storage.rollouts import pictures_of
+from heedful.types import CrossScores, Group, Metric, Prompt, Reply, Span, Trajectory, Turn
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
@@ -116,26 +116,16 @@ class ModelJudge:
         pictures = pictures_of(groups).values()
         if self.vision is not None:
             for image in pictures:
-                self._show(image)
+                self.vision.show(image)
         if pictures or self.reads(groups):
             return list(groups)
         self.retokenised = True
-        texts = _Texts(self.tokenizer, self.tags, messages, opened=_mostly_opened(groups, self.tags))
+        begun = [turn.reply.text.lstrip().startswith(self.tags.open) for turn in _first_turns(groups)]
+        texts = _Texts(self.tokenizer, self.tags, messages, opened=bool(begun) and 2 * sum(begun) >= len(begun))
         return [
             replace(group, trajectories=tuple(texts.trajectory(trajectory) for trajectory in group.trajectories))
             for group in groups
         ]
-
-    def _show(self, image: Image) -> None:
-        assert self.vision is not None
-        try:
-            self.vision.show(image)
-        except ValueError as error:
-            raise ValueError(
-                f"Expected pictures in the log that {self.name} can be shown, found {image.digest} "
-                f"({image.width} x {image.height} pixels): {error} Remove the rows whose `{IMAGES}` name it, or audit "
-                "without --model."
-            ) from error
 
     def measure(self, step: int, groups: Sequence[Group], sampled_it: bool) -> Diagnosis:
         """`information/*`, `retrieval/*` and `grounding/*` of the first turns of groups that have ids; `regime/*` where
@@ -155,10 +145,12 @@ class ModelJudge:
             self.read_bytes += sum(len(text.encode()) for text in thoughts.thought_texts_M)
         name = "" if sampled_it else self.name
         found = ScoredThoughts(scores, () if scores is NO_SCORES else thoughts.closed_M, why)
-        metrics = [
-            *self.reader.measure(step, "first_turn", found, scorer=name),
-            *self._grounding(groups, name, why),
-        ]
+        metrics = self.reader.measure(step, "first_turn", found, scorer=name)
+        if why:  # thoughts that could not be scored are not exchanged between prompts either
+            metrics = [*metrics, *grounding(Exchange(why=why), np.zeros((0, 0, 0)), scorer=name)]
+        else:
+            temperature = next((member.temperature for group in groups for member in group.trajectories), 1.0)
+            metrics = [*metrics, *grounding_metrics(self.make_scorer(name), groups, temperature)]
         if scores is not NO_SCORES and shows_pictures(groups):
             metrics += self._images(step, groups, name, FirstTurns(scores, thoughts))
         return Diagnosis(metrics) if scores is NO_SCORES else Diagnosis(metrics, scores, thoughts)
@@ -187,14 +179,6 @@ class ModelJudge:
         except WindowExceeded as error:
             left_out = dict.fromkeys((IMAGE, LATER_IMAGE), str(error))
             return image_metrics(self.reader, replace(asked, left_out=left_out), first)
-
-    def _grounding(self, groups: Sequence[Group], name: str, why: str) -> list[Metric]:
-        """Thoughts exchanged between prompts; not asked where the thoughts themselves could not be scored (`why`)."""
-        if why:
-            return grounding(Exchange(why=why), np.zeros((0, 0, 0)), scorer=name)
-        scorer = self.make_scorer(name)
-        temperature = next((member.temperature for group in groups for member in group.trajectories), 1.0)
-        return grounding_metrics(scorer, groups, temperature)
 
 
 @dataclass(slots=True)
@@ -230,11 +214,11 @@ class _Texts:
         """From after the opening tag, if the reply begins with one, to the end of the closing one."""
         begin = 0
         if not forced and text.lstrip().startswith(self.tags.open):
-            begin = _tokens_before(starts, text.index(self.tags.open) + len(self.tags.open))
+            begin = bisect_left(starts, text.index(self.tags.open) + len(self.tags.open))
         elif not forced and self.opened:
             return Span(0, 0)
         at = text.find(self.tags.close)
-        return Span(begin, len(starts) if at < 0 else _tokens_before(starts, at + len(self.tags.close)))
+        return Span(begin, len(starts) if at < 0 else bisect_left(starts, at + len(self.tags.close)))
 
     def _prompt(self, text: str) -> Prompt:
         """A list of messages through the model's chat template. Plain text as it is, begun as the model begins text."""
@@ -242,6 +226,11 @@ class _Texts:
             tokenizer: Any = self.tokenizer
             messages = self.messages.get(text)
             if messages:
+                if not tokenizer.chat_template:
+                    raise ValueError(
+                        "The log holds prompts as lists of messages, but the tokenizer of --model has no chat "
+                        "template. Give a chat model."
+                    )
                 rendered = self._render(messages)
                 ids = tokenizer(rendered, add_special_tokens=False).input_ids
             else:
@@ -254,15 +243,18 @@ class _Texts:
         return self.prompts[text]
 
     def _render(self, messages: Messages) -> str:
+        from jinja2 import TemplateError
+
         from heedful.models.chat.template import render_chat
 
-        tokenizer: Any = self.tokenizer
-        if not tokenizer.chat_template:
+        try:
+            return render_chat(self.tokenizer, messages, {})
+        except TemplateError as error:
+            roles = [message["role"] for message in messages]
             raise ValueError(
-                "The log holds prompts as lists of messages, but the tokenizer of --model has no chat template. Give a "
-                "chat model."
-            )
-        return render_chat(tokenizer, messages, {})
+                f"The chat template of --model could not render messages with roles {roles}: {error}. Give a model "
+                "whose template knows these roles."
+            ) from error
 
     def _encode(self, text: str) -> tuple[Ids, list[int]]:
         """Ids, and where in the text each token begins."""
@@ -276,15 +268,5 @@ class _Texts:
         return tuple(map(int, found.input_ids)), [int(start) for start, _ in found.offset_mapping]
 
 
-def _tokens_before(starts: Sequence[int], character: int) -> int:
-    """How many tokens begin before this character."""
-    return bisect_left(starts, character)
-
-
 def _first_turns(groups: Sequence[Group]) -> list[Turn]:
     return [member.turns[0] for group in groups for member in group.trajectories if member.turns]
-
-
-def _mostly_opened(groups: Sequence[Group], tags: ThoughtTags) -> bool:
-    begun = [turn.reply.text.lstrip().startswith(tags.open) for turn in _first_turns(groups)]
-    return bool(begun) and 2 * sum(begun) >= len(begun)

@@ -7,7 +7,6 @@ is one.
 from __future__ import annotations
 
 import re
-import sys
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -84,8 +83,6 @@ class AuditSettings:
             raise ValueError("give a model that scores in this process, or a server that scores, and not both")
         if self.api_key_env and not self.server:
             raise ValueError("api_key_env belongs to a server; name it with --server URL")
-        if isinstance(self.rewards, str):
-            raise ValueError(f"rewards must be a tuple of columns, such as ('format',), found {self.rewards!r}")
         if self.tags is not None and (len(self.tags) != 2 or not all(self.tags) or self.tags[0] == self.tags[1]):
             raise ValueError(f"tags must be two different texts, found {self.tags}")
 
@@ -109,8 +106,8 @@ class OwnRun:
         Of several records in one output folder it is the last: its logs replaced those of the others.
         """
         for place in _places(source):
-            config = _configuration(place)
-            if config is not None:
+            config = _json(place / "config.json")
+            if {"env", "steps", "algorithm"} <= config.keys():
                 return cls(place, config)
         return None
 
@@ -122,7 +119,7 @@ class OwnRun:
         else:
             step = _TRL_CHECKPOINT.fullmatch(path.name) if path.parent == folder.parent else None
             # An output folder may hold checkpoints of several runs; each says which record it belongs to.
-            if step is not None and _named_in(path / "heedful.json") != folder.name:
+            if step is not None and _json(path / "heedful.json").get("folder") != folder.name:
                 return None
         return int(step[1]) if step is not None else None
 
@@ -137,24 +134,21 @@ class OwnRun:
 
     @property
     def seed(self) -> int:
-        seed = self.config.get("seed")
-        return seed if isinstance(seed, int) else 0
+        return int(self.config.get("seed") or 0)
 
     @property
     def reward_weights(self) -> Mapping[str, float]:
         """Reward function -> its weight in the reward, where another trainer weighed them."""
         weights = self._part("reward_weights")
-        known = {name: weight for name, weight in weights.items() if isinstance(weight, int | float)}
-        return {name: float(weight) for name, weight in known.items() if abs(weight) <= sys.float_info.max}
+        return {name: float(weight) for name, weight in weights.items() if weight is not None}
 
     @property
     def unknown(self) -> Mapping[str, str]:
         """What the trainer could not know -> why: the rows hold placeholders there."""
-        return {name: str(why) for name, why in self._part("unknown").items()}
+        return self._part("unknown")
 
     def _part(self, name: str) -> Mapping[str, Any]:
-        part = self.config.get(name)
-        return part if isinstance(part, dict) else {}
+        return self.config.get(name) or {}
 
 
 def refuse_unreadable_runs(source: Path) -> None:
@@ -164,32 +158,17 @@ def refuse_unreadable_runs(source: Path) -> None:
 
 
 def _places(source: Path) -> Iterator[Path]:
-    """Where the configuration of a log's run may be."""
+    """Where the configuration of a log's run may be: of several records in one folder the last one comes first."""
     for folder in (source, source.parent, source.parent.parent):
-        yield from (folder, *_records(folder))
+        entries = folder.iterdir() if folder.is_dir() else ()
+        records = [(int(name[1] or 1), entry) for entry in entries if (name := _RECORD.fullmatch(entry.name))]
+        yield from (folder, *(entry for _, entry in sorted(records, reverse=True)))
 
 
-def _records(output: Path) -> list[Path]:
-    """The records of runs in another trainer's output folder, the last one first."""
-    if not output.is_dir():
-        return []
-    found = [(int(name[1] or 1), entry) for entry in output.iterdir() if (name := _RECORD.fullmatch(entry.name))]
-    return [entry for _, entry in sorted(found, reverse=True)]
-
-
-def _configuration(folder: Path) -> dict[str, Any] | None:
-    """The configuration of a run of ours, or of one that heedful watched."""
-    config = _json(folder / "config.json")
-    return config if isinstance(config, dict) and {"env", "steps", "algorithm"} <= config.keys() else None
-
-
-def _named_in(state: Path) -> str | None:
-    tree = _json(state)
-    return tree.get("folder") if isinstance(tree, dict) else None
-
-
-def _json(path: Path) -> Any:
+def _json(path: Path) -> dict[str, Any]:
+    """The object in a file; empty where there is none."""
     try:
-        return read_json(path)
+        tree = read_json(path)
     except (OSError, ValueError):
-        return None
+        return {}
+    return tree if isinstance(tree, dict) else {}

@@ -6,23 +6,15 @@ its step was handed on is counted and named.
 
 from __future__ import annotations
 
-import sys
-from collections import OrderedDict
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 
 from heedful.auditing.logs.records import Faults, LoggedEpisode
 from heedful.auditing.logs.values import digest
-from heedful.types import Group, Task, Trajectory, Verdict
+from heedful.types import Group, Trajectory, Verdict
 
 STEPS_HELD = 16
 """Steps that wait for late episodes."""
-SIZE_HELD = 64 * 2**20
-"""Bytes that waiting steps may take together; beyond, the oldest is handed on at once."""
-LARGEST_STEP = 768 * 2**20
-"""Bytes of text and ids from which a step is refused."""
-_BYTES_PER_NUMBER = 36
-_BYTES_PER_EPISODE = 2000
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +49,8 @@ class StepStream:
     """Episodes that came after one of another step had begun."""
 
     def __iter__(self) -> Iterator[LoggedStep]:
-        waiting: OrderedDict[int, _Gathering] = OrderedDict()
+        waiting: dict[int, list[LoggedEpisode]] = {}
+        read: dict[int, int] = {}
         done: set[int] = set()
         newest: int | None = None
         for episode in self.episodes:
@@ -70,16 +63,17 @@ class StepStream:
                 )
                 continue
             if step not in waiting:
-                waiting[step], newest = _Gathering(step), step
+                waiting[step], newest = [], step
             elif step != newest:
                 self.interleaved += 1
-            waiting[step].add(episode, self.position())
-            while len(waiting) > 1 and _too_much(waiting.values()):
+            waiting[step].append(episode)
+            read[step] = self.position()
+            if len(waiting) > STEPS_HELD + 1:  # the newest is the step being read; only the others wait
                 number = min(list(waiting)[:-1])
                 done.add(number)
-                yield waiting.pop(number).finished()
+                yield _step(number, waiting.pop(number), read[number])
         for number in sorted(waiting):
-            yield waiting[number].finished()
+            yield _step(number, waiting[number], read[number])
 
 
 def joined(steps: Iterable[LoggedStep], count: int) -> Iterator[LoggedStep]:
@@ -112,59 +106,34 @@ def _as_one(steps: list[LoggedStep]) -> LoggedStep:
     )
 
 
-@dataclass(slots=True)
-class _Gathering:
-    """One step that is still growing."""
-
-    number: int
-    size: int = 0
-    read: int = 0
-    episodes: dict[str, list[LoggedEpisode]] = field(default_factory=dict)
-
-    def add(self, episode: LoggedEpisode, read: int) -> None:
-        self.read = read
-        self.size += _size(episode)
-        if self.size > LARGEST_STEP:
-            raise ValueError(
-                f"Expected steps of at most {LARGEST_STEP >> 20} MiB, found that step {self.number} holds more (up to "
-                f"line {episode.place.line} of {episode.place.file}). Split the log into files, one per step; a log "
-                "without steps counts as one."
-            )
-        self.episodes.setdefault(episode.group, []).append(episode)
-
-    def finished(self) -> LoggedStep:
-        groups = [_group(members) for members in self.episodes.values()]
-        verdicts = [members[0].verdict for members in self.episodes.values()]
-        known = tuple(verdict for verdict in verdicts if verdict is not None)
-        return LoggedStep(
-            self.number,
-            tuple(groups),
-            known if len(known) == len(verdicts) else None,
-            {
-                member.trajectory.turns[0].reply.prompt.text: member.messages
-                for members in self.episodes.values()
-                for member in members
-                if member.messages and member.trajectory.turns
-            },
-            digest(*(part for group in groups for member in group.trajectories for part in _told(member))),
-            self.read,
+def _step(number: int, episodes: Sequence[LoggedEpisode], read: int) -> LoggedStep:
+    by_group: dict[str, list[LoggedEpisode]] = {}
+    for episode in episodes:
+        by_group.setdefault(episode.group, []).append(episode)
+    groups = []
+    for members in by_group.values():
+        task = members[0].task
+        named = len({member.trajectory.member for member in members}) == len(members)
+        trajectories = (
+            replace(episode.trajectory, task=task, member=episode.trajectory.member if named else place)
+            for place, episode in enumerate(members)
         )
-
-
-def _too_much(waiting: Iterable[_Gathering]) -> bool:
-    sizes = [gathering.size for gathering in waiting]
-    # The newest is the step being read; only the others wait.
-    return len(sizes) > STEPS_HELD + 1 or sum(sizes[:-1]) > SIZE_HELD
-
-
-def _group(members: list[LoggedEpisode]) -> Group:
-    task: Task = members[0].task
-    named = len({member.trajectory.member for member in members}) == len(members)
-    trajectories: list[Trajectory] = [
-        replace(episode.trajectory, task=task, member=episode.trajectory.member if named else place)
-        for place, episode in enumerate(members)
-    ]
-    return Group(task, tuple(trajectories))
+        groups.append(Group(task, tuple(trajectories)))
+    verdicts = [members[0].verdict for members in by_group.values()]
+    known = tuple(verdict for verdict in verdicts if verdict is not None)
+    return LoggedStep(
+        number,
+        tuple(groups),
+        known if len(known) == len(verdicts) else None,
+        {
+            member.trajectory.turns[0].reply.prompt.text: member.messages
+            for members in by_group.values()
+            for member in members
+            if member.messages and member.trajectory.turns
+        },
+        digest(*(part for group in groups for member in group.trajectories for part in _told(member))),
+        read,
+    )
 
 
 def _told(trajectory: Trajectory) -> Iterator[str]:
@@ -173,17 +142,3 @@ def _told(trajectory: Trajectory) -> Iterator[str]:
         yield turn.reply.prompt.text
         yield turn.reply.text
         yield repr(dict(turn.rewards))
-
-
-def _size(episode: LoggedEpisode) -> int:
-    size = _BYTES_PER_EPISODE
-    for turn in episode.trajectory.turns:
-        reply = turn.reply
-        size += _held(reply.text) + _held(reply.prompt.text)
-        size += _BYTES_PER_NUMBER * (len(reply.ids) + len(reply.prompt.ids) + len(reply.entropies))
-    return size + sum(_held(message["content"]) for message in episode.messages)
-
-
-def _held(text: str) -> int:
-    """Bytes in memory: up to four for each character of a text that is not ASCII."""
-    return len(text) if text.isascii() else sys.getsizeof(text)

@@ -58,7 +58,7 @@ def main(argv: list[str]) -> int:
     line = CommandLine(AuditWords, argv, "heedful audit")
     words, settings = line.words, line.settings(AuditSettings, AuditSettings())
 
-    from heedful.auditing.progress import AuditProgress
+    from heedful.auditing.entry import AuditProgress
     from heedful.auditing.recognised import open_log
     from heedful.auditing.run import measure_log
 

@@ -1,26 +1,91 @@
-"""Values of a log, checked and converted. A value that does not fit raises `Misfit`."""
+"""Values of a log, checked and converted once. A value that does not fit raises `Misfit`."""
 
 from __future__ import annotations
 
 import hashlib
 import math
 import reprlib
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from typing import Any, TypeVar
 
 from heedful.auditing.logs.records import Misfit, Row
-from heedful.boundary import listed
 from heedful.boundary.limits import LARGEST_REWARD
 from heedful.storage import MOST_STEP
 
 Converted = TypeVar("Converted")
 
-
-MOST_NAMES = 20
 _INT64 = 2**63
 _SHORT = reprlib.Repr()
 _SHORT.maxstring = _SHORT.maxother = _SHORT.maxlong = 80
+
+
+class Fields(dict[str, Any]):
+    """A row, or an object in it, whose columns are asked for by type. `None` and NaN are missing."""
+
+    def __init__(self, row: Mapping[str, Any], within: str = "") -> None:
+        super().__init__(row)
+        self._within = within
+
+    def number(self, name: str) -> float | None:
+        """A finite number or a truth value, or missing."""
+        return number(self.get(name), self._within + name)
+
+    def outcome(self, name: str) -> float | None:
+        """Success as 0, 1 or partial credit between, or missing."""
+        outcome = self.number(name)
+        if outcome is not None and not 0 <= outcome <= 1:
+            raise Misfit(f"`{self._within}{name}` from 0 to 1, 1 = success", _SHORT.repr(self[name]))
+        return outcome
+
+    def text(self, name: str) -> str:
+        return text_of(self.get(name), self._within + name)
+
+    def whole(self, name: str, missing: int | None = None) -> int:
+        """A whole number of at most 64 bits. `missing`: what stands for none."""
+        value = self.get(name)
+        return missing if missing is not None and value is None else integer(value, self._within + name)
+
+    def step(self, name: str) -> int | None:
+        """A training step, or missing."""
+        return None if self.get(name) is None else step_number(self[name], self._within + name)
+
+    def key(self, name: str) -> str | None:
+        """What names a group: text or a whole number, where 3.0 is 3; or missing."""
+        value = self.get(name)
+        if value is None or (isinstance(value, float) and math.isnan(value)):
+            return None
+        if isinstance(value, float) and value.is_integer():
+            value = int(value)
+        if not isinstance(value, int | str) or isinstance(value, bool):
+            raise Misfit(f"text or a whole number as `{self._within}{name}`", shown(value))
+        return text_of(str(value), name)
+
+    def truth(self, name: str, missing: bool = False) -> bool:
+        value = self.get(name)
+        if value is None:
+            return missing
+        if not isinstance(value, bool | int | float) or value not in (0, 1):
+            raise Misfit(f"true or false as `{self._within}{name}`", shown(value))
+        return bool(value)
+
+    def inner(self, name: str) -> Fields:
+        """A JSON object; empty where it is missing."""
+        value = self.get(name)
+        if not isinstance(value, dict | None):
+            raise Misfit(f"an object as `{self._within}{name}`", shown(value))
+        return Fields(value or {}, f"{self._within}{name}.")
+
+    def listed(self, name: str) -> list[Any]:
+        """A list; empty where it is missing."""
+        value = self.get(name)
+        if not isinstance(value, list | None):
+            raise Misfit(f"a list as `{self._within}{name}`", type(value).__name__)
+        return value or []
+
+    def objects(self, name: str) -> list[Fields]:
+        """A list of JSON objects; empty where it is missing."""
+        return [object_of(value, name) for value in self.listed(name)]
 
 
 def shown(value: object) -> str:
@@ -45,30 +110,17 @@ def number(value: object, what: str) -> float | None:
     return float(value)
 
 
-def outcome_of(value: object, what: str) -> float | None:
-    """Success as 0, 1 or partial credit between; `None` where it is missing."""
-    outcome = number(value, what)
-    if outcome is not None and not 0 <= outcome <= 1:
-        raise Misfit(f"`{what}` from 0 to 1, 1 = success", _SHORT.repr(value))
-    return outcome
-
-
 def text_of(value: object, what: str) -> str:
     """A text that every file can hold: lone surrogates become backslash escapes."""
     if not isinstance(value, str):
         raise Misfit(f"text as `{what}`", shown(value))
-    if value.isascii():
-        return value
-    return value.encode("utf-8", "backslashreplace").decode("utf-8")
+    return value if value.isascii() else value.encode("utf-8", "backslashreplace").decode("utf-8")
 
 
-def mapping(value: object, what: str) -> dict[str, Any]:
-    """A JSON object; empty where it is missing."""
-    if value is None:
-        return {}
+def object_of(value: object, what: str) -> Fields:
     if not isinstance(value, dict):
         raise Misfit(f"an object as `{what}`", shown(value))
-    return value
+    return Fields(value, f"{what}.")
 
 
 def integer(value: object, what: str) -> int:
@@ -79,17 +131,6 @@ def integer(value: object, what: str) -> int:
     if not -_INT64 <= value < _INT64:
         raise Misfit(f"a whole number of at most 64 bits as `{what}`", shown(value))
     return value
-
-
-def key_of(value: object, what: str) -> str | None:
-    """What names a group: text or a whole number, where 3.0 is 3. `None` and NaN are missing."""
-    if value is None or (isinstance(value, float) and math.isnan(value)):
-        return None
-    if isinstance(value, float) and value.is_integer():
-        value = int(value)
-    if not isinstance(value, int | str) or isinstance(value, bool):
-        raise Misfit(f"text or a whole number as `{what}`", shown(value))
-    return text_of(str(value), what)
 
 
 def step_number(value: object, what: str) -> int:
@@ -108,14 +149,10 @@ def digest(*texts: str) -> str:
     return state.hexdigest()
 
 
-def names(words: Iterable[str]) -> str:
-    return listed(words)
-
-
-def fitting(convert: Callable[[Row], Converted], rows: Iterable[Row]) -> list[Converted]:
+def fitting(convert: Callable[[Fields], Converted], rows: Iterable[Row]) -> list[Converted]:
     """What `convert` makes of the rows that fit."""
     found = []
     for row in rows:
         with suppress(Misfit):
-            found.append(convert(row))
+            found.append(convert(Fields(row)))
     return found

@@ -25,9 +25,8 @@ from heedful.auditing.logs.records import (
     Row,
     unknown_of,
 )
-from heedful.auditing.logs.values import integer, key_of, mapping, number, outcome_of, shown, text_of
-from heedful.auditing.readers.columns import columns_of, require
-from heedful.auditing.readers.reader import SCORED_ONLY, Hints, prompt_task, step_of
+from heedful.auditing.logs.values import Fields, number, shown, text_of
+from heedful.auditing.readers.reader import SCORED_ONLY, Hints, columns_of, prompt_task, require, step_of
 from heedful.boundary import listed
 from heedful.envs.transport.images import image_fault
 from heedful.pixels import damage
@@ -42,7 +41,7 @@ _LEAST_ID = -(2**63)
 """Of pictures, whose ids are negative."""
 _ENDINGS = {ending.value: ending for ending in Ending}
 
-Located = tuple[Location, Row]
+Located = tuple[Location, Fields]
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,21 +104,18 @@ class OwnRows:
             pictures.add(place, row)
             if not held:
                 before = faults.count
-            held.append((place, row))
+            held.append((place, Fields(row)))
             several = several or len(held) > 1
         if held:
             yield from self._episode(held, faults, pictures, lost=several and faults.count > before)
 
     def _episode(self, held: Sequence[Located], faults: Faults, pictures: _Pictures, lost: bool) -> Episodes:
-        place = held[0][0]
         try:
             if lost:
                 raise Misfit("every turn of the episode that begins here", "a line left out in it or right after it")
-            episode = self._read(held, pictures)
+            yield self._read(held, pictures)
         except Misfit as misfit:
-            faults.add(place, misfit.expected, misfit.found)
-        else:
-            yield episode
+            faults.add(held[0][0], misfit.expected, misfit.found)
 
     def _read(self, held: Sequence[Located], pictures: _Pictures) -> LoggedEpisode:
         (place, head), rows = held[0], [row for _, row in held]
@@ -129,36 +125,36 @@ class OwnRows:
         if any(turn is not None for turn in numbers) and numbers not in ([0], list(range(1, len(rows) + 1))):
             raise Misfit("the turns of one episode, 1 and on, in order", f"turns {numbers}")
         turns = () if numbers == [0] else tuple(_turn(row, self.hints, pictures.of(row)) for row in rows)
-        task = _task(head)
+        if head.get("task_id") is None:
+            task = prompt_task(text_of(head["new_prompt_text"] or "", "new_prompt_text"))
+        else:
+            name = head.text("task_id")
+            environment = environment_in(name) or str(head.get("environment") or "")
+            tags = tuple(map(str, head.listed("task_tags")))
+            task = Task(name, head.whole("task_seed", 0), str(head.get("split") or "train"), tags, environment)
         # Rows of ours repeat how the episode ended. Others may know it in the last turn only.
         last = rows[-1]
-        outcome = self._outcome(last, turns)
+        if self.success is None:
+            outcome = SCORED_ONLY if any(turn.rewards for turn in turns) else None
+        else:
+            unknown = isinstance(last.get(self.success), float) and math.isnan(last[self.success])
+            outcome = SCORED_ONLY if unknown else last.outcome(self.success)
+        temperature, weight = head.number("temperature"), head.number("weight")
         trajectory = Trajectory(
             task,
-            integer(head.get("member") or 0, "member"),
+            head.whole("member", 0),
             turns,
             _ENDINGS.get(str(last.get("ending")), Ending.OUT_OF_TURNS),
             outcome,
-            outcome_of(last.get("progress"), "progress"),
-            integer(head.get("policy_version") or 0, "policy_version"),
-            self._temperature(head),
+            last.outcome("progress"),
+            head.whole("policy_version", 0),
+            self.hints.temperature if temperature is None else temperature,
             str(last.get("error") or ""),
         )
-        group = key_of(head.get("group"), "group") or key_of(head.get("task_id"), "task_id") or task.id
-        return LoggedEpisode(
-            place, step_of(head, place.file, self.knowledge.stepped), group, task, trajectory, verdict=_verdict(head)
-        )
-
-    def _outcome(self, last: Row, turns: Sequence[Turn]) -> float | None:
-        if self.success is not None:
-            logged = last.get(self.success)
-            unknown = isinstance(logged, float) and math.isnan(logged)
-            return SCORED_ONLY if unknown else outcome_of(logged, self.success)
-        return SCORED_ONLY if any(turn.rewards for turn in turns) else None
-
-    def _temperature(self, head: Row) -> float:
-        logged = number(head.get("temperature"), "temperature")
-        return self.hints.temperature if logged is None else logged
+        group = head.key("group") or head.key("task_id") or task.id
+        verdict = None if weight is None else Verdict(weight, str(head.get("reason")), head.number("spread"))
+        step = step_of(head, place.file, self.knowledge.stepped)
+        return LoggedEpisode(place, step, group, task, trajectory, verdict=verdict)
 
 
 class _Pictures:
@@ -183,9 +179,9 @@ class _Pictures:
             elif isinstance(named, str):
                 self._faults[named] = fault or "another picture than it names"
 
-    def of(self, row: Row) -> tuple[Image, ...]:
+    def of(self, row: Fields) -> tuple[Image, ...]:
         """The pictures that a row names. Raises Misfit for one that was not met."""
-        digests = _strings(row, IMAGES)
+        digests = list(map(str, row.listed(IMAGES)))
         lost = [digest for digest in digests if digest not in self._known]
         if lost:
             fault = self._faults.get(lost[0])
@@ -242,101 +238,57 @@ def _assumed(there: set[str], ids: bool) -> tuple[str, ...]:
     return tuple(assumed)
 
 
-def _task(head: Row) -> Task:
-    if head.get("task_id") is None:
-        return prompt_task(text_of(head.get("new_prompt_text") or "", "new_prompt_text"))
-    seed = integer(head.get("task_seed") or 0, "task_seed")
-    name = text_of(head["task_id"], "task_id")
-    environment = environment_in(name) or str(head.get("environment") or "")
-    return Task(name, seed, str(head.get("split") or "train"), _strings(head, "task_tags"), environment)
-
-
-def _verdict(head: Row) -> Verdict | None:
-    weight = number(head.get("weight"), "weight")
-    return None if weight is None else Verdict(weight, str(head.get("reason")), number(head.get("spread"), "spread"))
-
-
-def _turn(row: Row, hints: Hints, images: tuple[Image, ...]) -> Turn:
-    rewards, actions, state = _rewards(row), _strings(row, "actions"), str(row.get("state") or "")
-    valid = _truth(row, "valid", missing=True)
+def _turn(row: Fields, hints: Hints, images: tuple[Image, ...]) -> Turn:
+    rewards, actions, state = _rewards(row), tuple(map(str, row.listed("actions"))), str(row.get("state") or "")
+    valid, prompt, said = row.truth("valid", missing=True), row.text("new_prompt_text"), row.text("reply_text")
     if row.get("reply_ids") is None or any(row.get(name) is None for name in _SPANS):
-        prompt = text_of(row.get("new_prompt_text"), "new_prompt_text")
-        turn = text_turn(prompt, text_of(row.get("reply_text"), "reply_text"), hints.tags, rewards)
         if images:
             raise Misfit("token ids beside the pictures of a prompt", "text alone")
-        return Turn(turn.reply, rewards, actions, valid, "", state)
-    ids = _integers(row, "reply_ids")
-    thought, answer = (
-        Span(integer(row[f"{of}_start"], f"{of}_start"), integer(row[f"{of}_end"], f"{of}_end"))
-        for of in ("thought", "answer")
-    )
+        return Turn(text_turn(prompt, said, hints.tags).reply, rewards, actions, valid, "", state)
+    ids, entropies = _ids(row, "reply_ids"), row.listed("entropies")
+    thought, answer = (Span(row.whole(f"{of}_start"), row.whole(f"{of}_end")) for of in ("thought", "answer"))
     if not 0 <= thought.start <= thought.end <= len(ids):
         raise Misfit(f"a thought within the {len(ids)} tokens of the reply", f"{thought.start} to {thought.end}")
-    prompt_ids = _integers(row, "new_prompt_ids", _LEAST_ID if images else 0)
-    history = integer(row.get("history") or 0, "history")
+    if not all(type(value) in (int, float) for value in entropies):
+        raise Misfit("numbers in `entropies`", shown(entropies[:5]))
+    prompt_ids = _ids(row, "new_prompt_ids", _LEAST_ID if images else 0)
+    history = row.whole("history", 0)
     if not 0 <= history <= len(prompt_ids):
         raise Misfit(f"a history within the {len(prompt_ids)} tokens of the prompt", str(history))
-    text = text_of(row.get("new_prompt_text"), "new_prompt_text")
     reply = Reply(
-        Prompt(text, prompt_ids, _truth(row, "restarts"), history, images),
+        Prompt(prompt, prompt_ids, row.truth("restarts"), history, images),
         ids,
-        text_of(row.get("reply_text"), "reply_text"),
+        said,
         (),  # Log-probabilities are half of such a row's size and no metric reads them.
-        _numbers(row, "entropies"),
+        tuple(_or_nan(number(value, "entropies")) for value in entropies),
         thought,
         answer,
-        _truth(row, "closed"),
-        _truth(row, "cut"),
+        row.truth("closed"),
+        row.truth("cut"),
     )
     return Turn(reply, rewards, actions, valid, "", state)
 
 
-def _rewards(row: Row) -> dict[str, float]:
-    components = row.get("components")
+def _rewards(row: Fields) -> dict[str, float]:
+    components: Any = row.get("components")
     if components is None:
-        reward = number(row.get("reward"), "reward")
+        reward = row.number("reward")
         return {} if reward is None else {"reward": reward}
-    pairs: Any = components if isinstance(components, list) else mapping(components, "components").items()
     try:
-        named = dict(pairs)
+        named = dict(components)
     except (TypeError, ValueError) as error:
         raise Misfit("named numbers as `components`", shown(components)) from error
     if not all(type(value) in (int, float) for value in named.values()):
         raise Misfit("named numbers as `components`", shown(named))
-    return {str(name): math.nan if (of := number(value, name)) is None else of for name, value in named.items()}
+    return {str(name): _or_nan(number(value, name)) for name, value in named.items()}
 
 
-def _truth(row: Row, name: str, missing: bool = False) -> bool:
-    value = row.get(name)
-    if value is None:
-        return missing
-    if not isinstance(value, bool | int | float) or value not in (0, 1):
-        raise Misfit(f"true or false as `{name}`", shown(value))
-    return bool(value)
+def _or_nan(value: float | None) -> float:
+    return math.nan if value is None else value
 
 
-def _integers(row: Row, name: str, least: int = 0) -> tuple[int, ...]:
-    values = _list(row, name)
+def _ids(row: Fields, name: str, least: int = 0) -> tuple[int, ...]:
+    values = row.listed(name)
     if not all(type(value) is int and least <= value < _LARGEST_ID for value in values):
         raise Misfit(f"token ids from {least} to {_LARGEST_ID - 1} in `{name}`", shown(values[:5]))
     return tuple(values)
-
-
-def _numbers(row: Row, name: str) -> tuple[float, ...]:
-    values = _list(row, name)
-    if not all(type(value) in (int, float) for value in values):
-        raise Misfit(f"numbers in `{name}`", shown(values[:5]))
-    return tuple(math.nan if (of := number(value, name)) is None else of for value in values)
-
-
-def _strings(row: Row, name: str) -> tuple[str, ...]:
-    return tuple(map(str, _list(row, name)))
-
-
-def _list(row: Row, name: str) -> list[Any]:
-    values = row.get(name)
-    if values is None:
-        return []
-    if not isinstance(values, list):
-        raise Misfit(f"a list as `{name}`", type(values).__name__)
-    return values

@@ -14,9 +14,18 @@ from typing import Any, ClassVar, Self
 
 from heedful.auditing.logs.conversations import messages_of, turns_of
 from heedful.auditing.logs.records import Faults, Knowledge, Location, LoggedEpisode, Misfit, Row, unknown_of
-from heedful.auditing.logs.values import key_of, names, number, outcome_of
-from heedful.auditing.readers.columns import columns_of, require
-from heedful.auditing.readers.reader import Hints, RowReader, prompt_task, rewarded, step_of_file, text_trajectory
+from heedful.auditing.logs.values import Fields
+from heedful.auditing.readers.reader import (
+    Hints,
+    RowReader,
+    columns_of,
+    prompt_task,
+    require,
+    rewarded,
+    step_of_file,
+    text_trajectory,
+)
+from heedful.boundary import listed
 
 _REWARD = "total_reward"
 
@@ -46,17 +55,17 @@ class RagenTrajectories(RowReader):
         )
         return cls(hints, Knowledge(tuple(found), assumed, unknown_of(success=bool(keys), turns=True)))
 
-    def of_row(self, place: Location, row: Row, faults: Faults) -> Iterable[LoggedEpisode]:
+    def of_row(self, place: Location, row: Fields, faults: Faults) -> Iterable[LoggedEpisode]:
         if not self.fits(row):
-            raise Misfit("`messages`, and `metadata` with a `group_id`", f"fields {names(row)}")
-        metadata = row["metadata"]
+            raise Misfit("`messages`, and `metadata` with a `group_id`", f"fields {listed(row)}")
+        metadata = row.inner("metadata")
         prompt, turns = turns_of(messages_of(row["messages"], "messages", self.hints.tags), self.hints.tags)
-        reward = number(metadata.get(_REWARD), f"metadata.{_REWARD}")
+        reward = metadata.number(_REWARD)
         key = _success_key(metadata, self.hints)
-        outcome = outcome_of(metadata[key], f"metadata.{key}") if key else None
+        outcome = metadata.outcome(key) if key else None
         known = "success/rate" not in self.knowledge.unknown
         scored = reward is not None and (outcome is not None or not known)
-        group = key_of(metadata["group_id"], "metadata.group_id")
+        group = metadata.key("group_id")
         if group is None:
             raise Misfit("text or a whole number as `metadata.group_id`", "nothing")
         task = prompt_task(place.file.name, group)

@@ -1,4 +1,7 @@
-"""What every reader of a format offers, and what most readers share.
+"""What a reader of a format is, and what most readers share.
+
+To add a format, write a class that follows `Reader`, most easily on top of `RowReader`: `fits`, `begin` and `of_row`. A
+package offers it through the entry point `heedful.log_readers`.
 
 Promise: a row that does not fit is reported, and costs only itself (or the episode that it is a part of).
 """
@@ -15,9 +18,13 @@ from typing import Any, ClassVar, Protocol, Self
 
 from heedful.auditing.logs.conversations import Messages, messages_of, text_of_messages
 from heedful.auditing.logs.records import Episodes, Faults, Knowledge, LocatedRows, Location, LoggedEpisode, Misfit, Row
-from heedful.auditing.logs.values import digest, outcome_of, step_number, text_of
+from heedful.auditing.logs.values import Fields, digest, step_number, text_of
+from heedful.boundary import listed
 from heedful.diagnostics.cross_scores.thoughts import ThoughtTags
 from heedful.types import Ending, Task, Trajectory, Turn
+
+SUCCESS_NAMES = ("success", "acc", "correct", "is_correct", "solved")
+"""Columns that hold success by the custom of their trainers, if they hold nothing but 0, 1, true and false."""
 
 TEXT_ALONE = (
     "Special tokens were dropped when prompts and replies were decoded, so a model reads other prompts here than in "
@@ -87,29 +94,35 @@ class RowReader(ABC):
     knowledge: Knowledge
     success: str | None = None
     """The column of success; `None` where it is unknown, or not the same in every row."""
+    rewards: tuple[str, ...] = ()
+    """The columns whose sum is the reward."""
 
     @property
     def columns(self) -> frozenset[str]:
         """The columns that are read. Others may hold anything."""
-        return self.FIELDS | ({self.success} if self.success else set())
+        return self.FIELDS.union(self.rewards, [self.success] if self.success else [])
 
     def episodes(self, rows: LocatedRows, faults: Faults) -> Episodes:
         """The episodes of one file, in order."""
         for place, row in rows:
             try:
-                found = list(self.of_row(place, row, faults))
+                found = list(self.of_row(place, Fields(row), faults))
             except Misfit as misfit:
                 faults.add(place, misfit.expected, misfit.found)
             else:
                 yield from found
 
     @abstractmethod
-    def of_row(self, place: Location, row: Row, faults: Faults) -> Iterable[LoggedEpisode]:
+    def of_row(self, place: Location, row: Fields, faults: Faults) -> Iterable[LoggedEpisode]:
         """The episodes of one row; `faults` counts a row that is set aside. Raises `Misfit`."""
 
-    def outcome(self, row: Row) -> float | None:
+    def outcome(self, row: Fields) -> float | None:
         """Success as the row has it; `None` where it is missing."""
-        return outcome_of(row.get(self.success), self.success) if self.success else None
+        return row.outcome(self.success) if self.success else None
+
+    def given(self, row: Fields) -> dict[str, float]:
+        """The rewards of a row, as `known_rewards`."""
+        return known_rewards({name: row.number(name) for name in self.rewards})
 
     def scored(self, rewarded: bool, outcome: float | None) -> bool:
         """Whether an episode counts as scored: it has a reward, and success where the log knows it."""
@@ -163,3 +176,37 @@ def text_trajectory(
     """An episode that was logged as text. `outcome` `None` = the log does not know success."""
     known = SCORED_ONLY if outcome is None else outcome
     return Trajectory(task, 0, turns, Ending.OUT_OF_TURNS, known if scored else None, temperature=temperature)
+
+
+def columns_of(sample: Sequence[Row]) -> dict[str, list[object]]:
+    """Column -> its values in these rows, missing ones left out; in order of first appearance."""
+    found: dict[str, list[object]] = {}
+    for row in sample:
+        for name, value in row.items():
+            found.setdefault(name, [])
+            if value is not None and not (isinstance(value, float) and math.isnan(value)):
+                found[name].append(value)
+    return found
+
+
+def choose_success(columns: dict[str, list[object]], hints: Hints) -> str | None:
+    """The column of success. Raises ValueError if the one that was named is not there."""
+    if hints.success is not None:
+        require([hints.success], columns, "success")
+        return hints.success
+    return next((name for name in SUCCESS_NAMES if scalar(columns.get(name, ())) and {*columns[name]} <= {0, 1}), None)
+
+
+def require(wanted: Iterable[str], columns: Iterable[str], flag: str) -> None:
+    there = list(columns)
+    missing = [name for name in wanted if name not in there]
+    if missing:
+        raise ValueError(
+            f"Expected --{flag} to name columns of the log, found no {listed(missing)}. "
+            f"Its columns are {listed(there)}."
+        )
+
+
+def scalar(values: Sequence[object]) -> bool:
+    """Numbers and truth values and nothing else, at least one."""
+    return bool(values) and all(isinstance(value, bool | int | float) for value in values)

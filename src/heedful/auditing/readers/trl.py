@@ -11,25 +11,27 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 from itertools import combinations
-from typing import Any, ClassVar, Self
+from typing import ClassVar, Self
 
-from heedful.auditing.logs.conversations import Messages, messages_of, text_turn, turns_of, unread_parts
+from heedful.auditing.logs.conversations import messages_of, text_turn, turns_of, unread_parts
 from heedful.auditing.logs.records import Faults, Knowledge, Location, LoggedEpisode, Misfit, Row, unknown_of
-from heedful.auditing.logs.values import names, number, shown, text_of
-from heedful.auditing.readers.columns import choose_success, columns_of, numeric, require, scalar
+from heedful.auditing.logs.values import Fields, fitting, shown
 from heedful.auditing.readers.reader import (
     NO_STEP,
     TEXT_ALONE,
     Hints,
     RowReader,
-    known_rewards,
+    choose_success,
+    columns_of,
     prompt_task,
+    require,
+    scalar,
     step_of,
     text_trajectory,
 )
+from heedful.boundary import listed
 from heedful.diagnostics.statistics.group_statistics import is_constant
 from heedful.types import Turn
 
@@ -44,12 +46,6 @@ class TrlCompletions(RowReader):
     SUMS: ClassVar[bool] = True
     FIELDS: ClassVar[frozenset[str]] = frozenset({"step", "prompt", "completion", "advantage"})
 
-    rewards: tuple[str, ...] = ()
-
-    @property
-    def columns(self) -> frozenset[str]:
-        return RowReader.columns.__get__(self) | set(self.rewards)
-
     @staticmethod
     def fits(row: Row) -> bool:
         return {"prompt", "completion"} <= row.keys()
@@ -59,36 +55,36 @@ class TrlCompletions(RowReader):
         rows = [row for row in sample if cls.fits(row)]
         columns = columns_of(rows)
         require(hints.rewards, columns, "rewards")
-        numbers = tuple(name for name, values in columns.items() if name not in _NO_REWARDS and numeric(values))
+        numbers = tuple(
+            name
+            for name, values in columns.items()
+            if name not in _NO_REWARDS and scalar(values) and not any(isinstance(value, bool) for value in values)
+        )
         if not columns.keys() & _OF_TRL or ("reward" in columns and "advantage" not in columns):
             numbers = ("reward",) if scalar(columns.get("reward", ())) else ()  # by hand: others may be anything
         rewards = hints.rewards or numbers
         success = choose_success(columns, hints)
         return cls(hints, _knowledge(rows, columns, rewards, success, hints), success, rewards)
 
-    def of_row(self, place: Location, row: Row, faults: Faults) -> Iterable[LoggedEpisode]:
+    def of_row(self, place: Location, row: Fields, faults: Faults) -> Iterable[LoggedEpisode]:
         if not self.fits(row):
-            raise Misfit("`prompt` and `completion`", f"columns {names(row)}")
-        given = known_rewards({name: number(row.get(name), name) for name in self.rewards})
+            raise Misfit("`prompt` and `completion`", f"columns {listed(row)}")
+        given, outcome = self.given(row), self.outcome(row)
         prompt, messages = self.prompt(row["prompt"])
-        turns = self._turns(row["completion"], prompt, messages, given)
-        outcome = self.outcome(row)
+        if isinstance(row["completion"], str):
+            turns: tuple[Turn, ...] = (text_turn(prompt, row.text("completion"), self.hints.tags, given),)
+        else:
+            said = messages_of(row["completion"], "completion", self.hints.tags)
+            _, turns = turns_of(({"role": "user", "content": prompt}, *said), self.hints.tags)
+            if not turns:
+                roles = [message["role"] for message in said]
+                raise Misfit("an assistant's message in `completion`", f"roles {roles}")
+            turns = (text_turn(prompt, turns[0].reply.text, self.hints.tags, given), *turns[1:])
         task = prompt_task(prompt)
         scored = self.scored(bool(given) or (not self.rewards and outcome is not None), outcome)
         trajectory = text_trajectory(task, turns, scored, outcome, self.hints.temperature)
-        yield LoggedEpisode(
-            place, step_of(row, place.file, self.knowledge.stepped), task.id, task, trajectory, messages
-        )
-
-    def _turns(self, value: Any, prompt: str, messages: Messages, rewards: dict[str, float]) -> tuple[Turn, ...]:
-        if isinstance(value, str):
-            return (text_turn(prompt, text_of(value, "completion"), self.hints.tags, rewards),)
-        said = messages_of(value, "completion", self.hints.tags)
-        _, turns = turns_of(({"role": "user", "content": prompt}, *said), self.hints.tags)
-        if not turns:
-            raise Misfit("an assistant's message in `completion`", f"roles {[message['role'] for message in said]}")
-        first = text_turn(prompt, turns[0].reply.text, self.hints.tags, rewards)
-        return (first, *turns[1:])
+        step = step_of(row, place.file, self.knowledge.stepped)
+        yield LoggedEpisode(place, step, task.id, task, trajectory, messages)
 
 
 def _knowledge(
@@ -100,7 +96,7 @@ def _knowledge(
         if unread
         else "No reward column in the first rows."
     )
-    found = [f"Reward columns: {names(rewards)}." if rewards else none]
+    found = [f"Reward columns: {listed(rewards)}." if rewards else none]
     found += [f"Success is read from the column {success}."] if success else []
     assumed = [
         "Completions with the same prompt in one step are one group: the log has no group number.",
@@ -118,7 +114,7 @@ def _knowledge(
     empty = [name for name, values in columns.items() if not values and name not in (*rewards, success, *_OF_TRL)]
     if empty:
         assumed.append(
-            f"Columns without a value in the first rows are not read: {names(empty)}. Name a reward among "
+            f"Columns without a value in the first rows are not read: {listed(empty)}. Name a reward among "
             "them with --rewards, and success with --success."
         )
     conversational = any(isinstance(value, list) for value in columns["prompt"])
@@ -132,13 +128,14 @@ def _knowledge(
 
 def _advantages_agree(rows: Sequence[Row], rewards: tuple[str, ...]) -> bool:
     """Whether, within each prompt, a higher sum of rewards has the higher advantage."""
+
+    def read(row: Fields) -> tuple[str, list[float | None], float | None]:
+        return str(row["prompt"]), [row.number(name) for name in rewards], row.number("advantage")
+
     groups: dict[str, list[tuple[float, float]]] = {}
-    for row in rows:
-        with suppress(Misfit):
-            values = [number(row.get(name), name) for name in rewards]
-            advantage = number(row.get("advantage"), "advantage")
-            if advantage is not None and None not in values:
-                total = math.fsum(value for value in values if value is not None)
-                groups.setdefault(str(row["prompt"]), []).append((total, advantage))
+    for prompt, values, advantage in fitting(read, rows):
+        if advantage is not None and None not in values:
+            total = math.fsum(value for value in values if value is not None)
+            groups.setdefault(prompt, []).append((total, advantage))
     pairs = (pair for members in groups.values() for pair in combinations(members, 2))
     return all(is_constant([a[0], b[0]]) or (a[0] > b[0]) == (a[1] > b[1]) for a, b in pairs)

@@ -15,18 +15,20 @@ from typing import Any, ClassVar, Self
 
 from heedful.auditing.logs.conversations import Messages, messages_of, text_turn, turns_of, unread_parts
 from heedful.auditing.logs.records import Faults, Knowledge, Location, LoggedEpisode, Misfit, Row, unknown_of
-from heedful.auditing.logs.values import digest, fitting, key_of, mapping, names, number, shown, step_number, text_of
-from heedful.auditing.readers.columns import choose_success, columns_of
+from heedful.auditing.logs.values import Fields, digest, fitting, number, shown
 from heedful.auditing.readers.reader import (
     NO_STEP,
     Hints,
     RowReader,
+    choose_success,
+    columns_of,
     known_rewards,
     prompt_task,
     rewarded,
     step_of_file,
     text_trajectory,
 )
+from heedful.boundary import listed
 from heedful.diagnostics.cross_scores.thoughts import ThoughtTags
 from heedful.types import Turn
 
@@ -57,37 +59,33 @@ class VerifiersTraces(RowReader):
         unknown = unknown_of(success=success is not None, turns=True)
         return cls(hints, Knowledge(tuple(found), tuple(assumed), unknown, temperature=temperature), success)
 
-    def of_row(self, place: Location, row: Row, faults: Faults) -> Iterable[LoggedEpisode]:
+    def of_row(self, place: Location, row: Fields, faults: Faults) -> Iterable[LoggedEpisode]:
         if not self.fits(row):
-            raise Misfit("an episode with `traces`", f"fields {names(row)}")
+            raise Misfit("an episode with `traces`", f"fields {listed(row)}")
         step = _work_step(row)
         step = step_of_file(place.file) if step is None else step
-        for trace in row["traces"]:
-            if not isinstance(trace, dict) or not isinstance(trace.get("nodes", []), list):
-                raise Misfit("traces with `nodes`", type(trace).__name__)
-            agent = mapping(trace.get("agent"), "agent")
+        for trace in row.objects("traces"):
+            agent = trace.inner("agent")
             if agent.get("trainable", True):
                 yield self._trace(place, step, row, trace, str(agent.get("name", "agent")))
 
-    def _trace(self, place: Location, step: int, row: Row, trace: Row, agent: str) -> LoggedEpisode:
+    def _trace(self, place: Location, step: int, row: Fields, trace: Fields, agent: str) -> LoggedEpisode:
         tags = self.hints.tags
-        path = [mapping(node, "nodes") for node in _last_branch(trace.get("nodes") or [])]
+        path = _last_branch(trace.objects("nodes"))
         first = next((at for at, node in enumerate(path) if node.get("sampled")), len(path))
         messages = messages_of([node.get("message") for node in path], "nodes", tags) if path else ()
-        prompt, turns = messages[:first], _sampled_turns(messages, path, first, tags)
-        entries = mapping(trace.get("rewards"), "rewards").items()
-        rewards = known_rewards({name: _reward(entry) for name, entry in entries})
+        rewards = known_rewards({name: _reward(entry) for name, entry in trace.inner("rewards").items()})
         outcome = self.outcome(_named_scores(trace))
         temperature = _temperature(trace)
         group = _group(row, trace)
         trajectory = text_trajectory(
             prompt_task(group, agent),
-            rewarded(turns, rewards),
+            rewarded(_sampled_turns(messages, path, first, tags), rewards),
             self.scored(bool(rewards), outcome),
             outcome,
             self.hints.temperature if temperature is None else temperature,
         )
-        return LoggedEpisode(place, step, f"{group} {agent}", trajectory.task, trajectory, prompt)
+        return LoggedEpisode(place, step, f"{group} {agent}", trajectory.task, trajectory, messages[:first])
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,45 +110,40 @@ class VerifiersResults(RowReader):
         unknown = unknown_of(success=success is not None, turns=True)
         return cls(hints, Knowledge(tuple(found), assumed, unknown), success)
 
-    def of_row(self, place: Location, row: Row, faults: Faults) -> Iterable[LoggedEpisode]:
+    def of_row(self, place: Location, row: Fields, faults: Faults) -> Iterable[LoggedEpisode]:
         if not self.fits(row):
-            raise Misfit("`example_id`, `prompt` and `completion`", f"fields {names(row)}")
+            raise Misfit("`example_id`, `prompt` and `completion`", f"fields {listed(row)}")
         text, prompt = self.prompt(row["prompt"])
-        tags, said = self.hints.tags, row["completion"]
-        if isinstance(said, str):
-            turns: tuple[Turn, ...] = (text_turn(text, text_of(said, "completion"), tags),)
+        tags = self.hints.tags
+        if isinstance(row["completion"], str):
+            turns: tuple[Turn, ...] = (text_turn(text, row.text("completion"), tags),)
         else:
             opening: Messages = ({"role": "user", "content": text},)
-            _, turns = turns_of((*opening, *messages_of(said, "completion", tags)), tags)
+            _, turns = turns_of((*opening, *messages_of(row["completion"], "completion", tags)), tags)
             turns = (text_turn(text, turns[0].reply.text, tags), *turns[1:]) if turns else ()
-        reward = number(row.get("reward"), "reward")
+        reward = row.number("reward")
         turns = rewarded(turns, {} if reward is None else {"reward": reward})
         outcome = self.outcome(_flat_scores(row))
         scored = self.scored(reward is not None and row.get("error") is None, outcome)
-        group = key_of(row["example_id"], "example_id")
+        group = row.key("example_id")
         if group is None:
             raise Misfit("text or a whole number as `example_id`", "nothing")
-        trajectory = text_trajectory(
-            prompt_task(str(row.get("task", "")), group), turns, scored, outcome, self.hints.temperature
-        )
-        yield LoggedEpisode(place, step_of_file(place.file), group, trajectory.task, trajectory, prompt)
+        task = prompt_task(str(row.get("task", "")), group)
+        trajectory = text_trajectory(task, turns, scored, outcome, self.hints.temperature)
+        yield LoggedEpisode(place, step_of_file(place.file), group, task, trajectory, prompt)
 
 
-def _last_branch(nodes: list[Any]) -> list[Row]:
+def _last_branch(nodes: Sequence[Fields]) -> list[Fields]:
     """From the root to the last leaf: the path that ends in the last message that no other one follows."""
-    nodes = [mapping(node, "nodes") for node in nodes]
-    named = [node.get("parent") for node in nodes]
-    parents = {parent for parent in named if isinstance(parent, int)}
+    parents = [node.get("parent") for node in nodes]
     leaves = [place for place in range(len(nodes)) if place not in parents]
-    path: list[Row] = []
-    if nodes and not leaves:
-        raise Misfit("`parent` to name an earlier node", "a circle")
-    place: Any = leaves[-1] if leaves else None
+    path: list[Fields] = []
+    place: Any = leaves[-1] if leaves else "a circle" if nodes else None
     while place is not None:
         if not isinstance(place, int) or not 0 <= place < len(nodes) or len(path) == len(nodes):
             raise Misfit("`parent` to name an earlier node", shown(place))
         path.append(nodes[place])
-        place = named[place]
+        place = parents[place]
     return path[::-1]
 
 
@@ -166,39 +159,36 @@ def _sampled_turns(messages: Messages, path: Sequence[Row], first: int, tags: Th
 
 def _reward(entry: Any) -> float | None:
     if isinstance(entry, dict):
-        score, weight = number(entry.get("score"), "score"), number(entry.get("weight", 1.0), "weight")
+        named = Fields({"weight": 1.0, **entry})
+        score, weight = named.number("score"), named.number("weight")
         return None if score is None or weight is None else number(score * weight, "score times weight")
     return number(entry, "rewards")
 
 
-def _named_scores(trace: Row) -> dict[str, Any]:
+def _named_scores(trace: Fields) -> Fields:
     """Everything that a trace measured by name: unweighted rewards and metrics."""
-    rewards = mapping(trace.get("rewards"), "rewards")
+    rewards = trace.inner("rewards")
     scores = {name: entry.get("score") if isinstance(entry, dict) else entry for name, entry in rewards.items()}
-    return scores | mapping(trace.get("metrics"), "metrics")
+    return Fields(scores | trace.inner("metrics"))
 
 
-def _flat_scores(row: Row) -> dict[str, Any]:
-    return mapping(row.get("metrics"), "metrics") | {name: value for name, value in row.items() if name != "metrics"}
+def _flat_scores(row: Fields) -> Fields:
+    return Fields(row.inner("metrics") | {name: value for name, value in row.items() if name != "metrics"})
 
 
-def _work_step(row: Row) -> int | None:
-    step = mapping(mapping(row.get("run"), "run").get("work"), "run.work").get("step")
-    return None if step is None else step_number(step, "run.work.step")
+def _work_step(row: Fields) -> int | None:
+    return row.inner("run").inner("work").step("step")
 
 
-def _temperature(trace: Row) -> float | None:
-    calls = trace.get("calls") or []
-    if not isinstance(calls, list):
-        raise Misfit("a list as `calls`", type(calls).__name__)
-    sampled = (mapping(mapping(call, "calls").get("sampling"), "sampling").get("temperature") for call in calls)
-    return next((number(value, "temperature") for value in sampled if value is not None), None)
+def _temperature(trace: Fields) -> float | None:
+    sampled = (call.inner("sampling").number("temperature") for call in trace.objects("calls"))
+    return next((temperature for temperature in sampled if temperature is not None), None)
 
 
-def _group(row: Row, trace: Row) -> str:
-    group = key_of(mapping(row.get("group"), "group").get("id"), "group.id")
+def _group(row: Fields, trace: Fields) -> str:
+    group = row.inner("group").key("id")
     if group is not None:
         return group
-    task = mapping(trace.get("task") or row.get("task"), "task")
+    task = trace.inner("task") or row.inner("task")
     named = task.get("key") or task.get("hash")
-    return str(named) if named else digest(repr(task))
+    return str(named) if named else digest(repr(dict(task)))

@@ -26,19 +26,20 @@ from heedful.auditing.logs.records import (
     Row,
     unknown_of,
 )
-from heedful.auditing.logs.values import integer, names, number, shown, text_of
-from heedful.auditing.readers.columns import choose_success, columns_of, require
+from heedful.auditing.logs.values import Fields, shown, text_of
 from heedful.auditing.readers.reader import (
     TEXT_ALONE,
     Hints,
     RowReader,
-    known_rewards,
+    choose_success,
+    columns_of,
     prompt_task,
+    require,
     rewarded,
     step_of,
     text_trajectory,
 )
-from heedful.types import Turn
+from heedful.boundary import listed
 
 _KEY = re.compile(r"(.+)_(\d{1,18})_(\d{1,18})", re.DOTALL)
 _PADDING = "pad"
@@ -61,13 +62,8 @@ class VerlRollouts(RowReader):
     SUMS: ClassVar[bool] = True
     FIELDS: ClassVar[frozenset[str]] = frozenset({"step", "input", "output", "score", "uid"})
 
-    rewards: tuple[str, ...] = ()
     keyed: bool = False
     """The rows name prompt, session and part."""
-
-    @property
-    def columns(self) -> frozenset[str]:
-        return RowReader.columns.__get__(self) | set(self.rewards)
 
     @staticmethod
     def fits(row: Row) -> bool:
@@ -81,7 +77,7 @@ class VerlRollouts(RowReader):
         rewards = hints.rewards or ("score",)
         success = choose_success(columns, hints)
         keyed = any(_matched(row) is not None for row in rows)
-        found = [f"Reward: {names(rewards)}."] + ([f"Success is read from {success}."] if success else [])
+        found = [f"Reward: {listed(rewards)}."] + ([f"Success is read from {success}."] if success else [])
         found += ["Groups, members and the parts of an episode are those of the column uid."] if keyed else []
         grouped = "Samples with the same input in one step are one group: the log has no group number."
         assumed = (
@@ -98,11 +94,11 @@ class VerlRollouts(RowReader):
         """The episodes of one file, in order. With keys, the parts of an episode follow each other."""
         return self._of_parts(rows, faults) if self.keyed else RowReader.episodes(self, rows, faults)
 
-    def of_row(self, place: Location, row: Row, faults: Faults) -> Iterable[LoggedEpisode]:
+    def of_row(self, place: Location, row: Fields, faults: Faults) -> Iterable[LoggedEpisode]:
         yield self._episode([(place, row)], prompt_task(self._prompt(row)).id, 0)
 
     def _of_parts(self, rows: LocatedRows, faults: Faults) -> Episodes:
-        held: list[tuple[Location, Row]] = []
+        held: list[tuple[Location, Fields]] = []
         before, current = faults.count, ("", -1)
         for place, row in rows:
             try:
@@ -118,54 +114,50 @@ class VerlRollouts(RowReader):
                 held = []
             if not held:
                 before, current = faults.count, (key.prompt, key.session)
-            held.append((place, row))
+            held.append((place, Fields(row)))
         if held:
             yield from self._joined(held, faults, lost=faults.count > before)
 
-    def _joined(self, held: Sequence[tuple[Location, Row]], faults: Faults, lost: bool) -> Episodes:
+    def _joined(self, held: Sequence[tuple[Location, Fields]], faults: Faults, lost: bool) -> Episodes:
         """The episode of these rows, or its fault. `lost`: a line was left out within it or right after it."""
+        keys = [_key(row) for _, row in held]
+        parts = [key.part for key in keys]
         try:
-            keys = [_key(row) for _, row in held]
-            parts = [key.part for key in keys]
             if parts != list(range(len(parts))) or (lost and len(parts) > 1):
                 found = f"parts {parts} of {shown(held[0][1]['uid'])}" + (" and a line left out" if lost else "")
                 raise Misfit("all parts of an episode, 0 and on, in order", found)
-            episode = self._episode(held, keys[0].prompt, keys[0].session)
+            yield self._episode(held, keys[0].prompt, keys[0].session)
         except Misfit as misfit:
             faults.add(held[0][0], misfit.expected, misfit.found)
-        else:
-            yield episode
 
-    def _episode(self, held: Sequence[tuple[Location, Row]], group: str, member: int) -> LoggedEpisode:
+    def _episode(self, held: Sequence[tuple[Location, Fields]], group: str, member: int) -> LoggedEpisode:
         """The rows of one episode. Its reward and success are those of the last row."""
         (place, head), last = held[0], held[-1][1]
-        given = known_rewards({name: number(last.get(name), name) for name in self.rewards})
-        outcome = self.outcome(last)
-        turns = rewarded(tuple(self._turn(row, begins_anew=at > 0) for at, (_, row) in enumerate(held)), given)
+        given, outcome = self.given(last), self.outcome(last)
+        turns = []
+        for at, (_, row) in enumerate(held):
+            turn = text_turn(self._prompt(row), row.text("output"), self.hints.tags)
+            prompt = replace(turn.reply.prompt, restarts=at > 0)  # the context began anew
+            turns.append(replace(turn, reply=replace(turn.reply, prompt=prompt)))
         task = prompt_task(self._prompt(head))
-        trajectory = text_trajectory(task, turns, self.scored(bool(given), outcome), outcome, self.hints.temperature)
+        trajectory = text_trajectory(
+            task, rewarded(tuple(turns), given), self.scored(bool(given), outcome), outcome, self.hints.temperature
+        )
         step = step_of(head, place.file, self.knowledge.stepped)
         return LoggedEpisode(place, step, group, task, replace(trajectory, member=member))
 
-    def _turn(self, row: Row, begins_anew: bool) -> Turn:
-        turn = text_turn(self._prompt(row), text_of(row["output"], "output"), self.hints.tags)
-        prompt = replace(turn.reply.prompt, restarts=begins_anew)
-        return replace(turn, reply=replace(turn.reply, prompt=prompt))
-
-    def _prompt(self, row: Row) -> str:
+    def _prompt(self, row: Fields) -> str:
         if not self.fits(row):
-            raise Misfit("`input`, `output` and `score`", f"fields {names(row)}")
-        return text_of(row["input"], "input")
+            raise Misfit("`input`, `output` and `score`", f"fields {listed(row)}")
+        return row.text("input")
 
 
 def _matched(row: Row) -> re.Match[str] | None:
-    uid = row.get("uid")
-    return _KEY.fullmatch(uid) if isinstance(uid, str) else None
+    return _KEY.fullmatch(row["uid"]) if isinstance(row.get("uid"), str) else None
 
 
 def _key(row: Row) -> _Key:
     found = _matched(row)
     if found is None:
         raise Misfit("prompt_session_part as `uid`, as the first rows have it", shown(row.get("uid")))
-    session, part = (integer(int(text), "uid") for text in found.groups()[1:])
-    return _Key(text_of(found[1], "uid"), session, part)
+    return _Key(text_of(found[1], "uid"), int(found[2]), int(found[3]))
