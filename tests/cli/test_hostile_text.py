@@ -2,21 +2,17 @@
 
 from __future__ import annotations
 
-import json
 import logging
 import sys
 import unicodedata
 import warnings
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from heedful import cli
-from heedful.envs.toys.echo import Echo
-from hostile_text import NASTY, Hostile
-from served import serving
+from hostile_text import NASTY
 
 TESTS = Path(__file__).parents[1]
 
@@ -73,55 +69,6 @@ def test_an_environment_s_words_are_shown_cleaned(
     typed("right", "help", NASTY, "right")
     code, said = told("play", f"hostile_text:{name}", "--by", by)
     assert "nasty" in said or code == 2
-
-
-@pytest.mark.parametrize("name", ["Hostile", "NO_TASK", "NO_START", "NO_STEP"])
-@pytest.mark.parametrize("more", [[], ["--json"]])
-def test_a_check_of_a_hostile_environment_is_told_cleaned(
-    name: str, more: list[str], told: Callable[..., tuple[int, str]]
-) -> None:
-    words = ["--seeds", "20", "--episodes", "4", "--processes", "0"]
-    assert told("check-env", f"hostile_text:{name}", *words, *more)[0] == 1
-
-
-def rows(**more: Any) -> list[dict[str, Any]]:
-    row = {"step": 0, "prompt": f"p{NASTY}", "completion": f"<think>{NASTY}</think>x", "reward": 1.0, f"k{NASTY}": 1}
-    return [row | more, row | more | {"reward": 0.0}]
-
-
-LOGS: dict[str, Any] = {
-    "good": rows(),
-    "a wrong reward": rows(reward=NASTY),
-    "a wrong step": rows(step=NASTY),
-    "no format": [{f"c{NASTY}": 1}],
-    "many columns": [{f"column_{number}_{NASTY}": 1 for number in range(20_000)}],
-    "many reward columns": [row | {f"reward_{number}_{NASTY}": 1.0 for number in range(3000)} for row in rows()],
-    "no JSON": None,
-}
-
-
-@pytest.mark.parametrize("name", LOGS)
-def test_a_log_s_words_are_told_cleaned_and_short(
-    name: str, told: Callable[..., tuple[int, str]], tmp_path: Path
-) -> None:
-    file = tmp_path / f"log{NASTY}.jsonl".replace("\ud800", "\udcff").replace("/", "")
-    lines = [NASTY.encode("utf-8", "backslashreplace")] if LOGS[name] is None else []
-    file.write_bytes(b"\n".join([*lines, *(json.dumps(row).encode() for row in LOGS[name] or [])]))
-    for words in ([], ["--reward-columns", TYPED], ["--format", TYPED]):
-        _, said = told("audit", str(file), "--out", str(tmp_path / f"out{len(words)}"), *words)
-        assert said
-        assert len(said) < 12_000
-
-
-def test_a_server_s_words_are_told_cleaned(told: Callable[..., tuple[int, str]], typed: Callable[..., None]) -> None:
-    typed("right")
-    with serving(Hostile(mood="step")) as server:
-        assert told("play", "remote", "--env.url", server.url)[0] == 1
-    with serving(Hostile(mood="task")) as server:
-        assert told("play", "remote", "--env.url", server.url)[0] == 2
-    told("play", "remote", "--env.url", f"http://{TYPED}:1")
-    with serving(Echo(), token="secret") as server:
-        assert told("play", "remote", "--env.url", server.url)[0] == 2
 
 
 def test_warnings_and_errors_of_a_command_are_told_cleaned_and_cut(

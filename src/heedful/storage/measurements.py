@@ -9,6 +9,7 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from heedful.boundary.jsontext import parse_json, read_json
 from heedful.storage.files import write_whole
@@ -67,19 +68,18 @@ def read_metrics(path: Path | str) -> list[StepMetrics]:
     return read
 
 
-def metric_from_json(name: str, reading: object) -> Metric:
+def metric_from_json(name: str, reading: Any) -> Metric:
     """One reading in its JSON form: a number, a label, `None`, or an object with `value` and other fields.
 
-    Raises:
-        TypeError: it has another form.
+    Raises TypeError for another form.
     """
     fields = {"value": reading, **dict.fromkeys(FIELDS[1:])} | (reading if isinstance(reading, dict) else {})
-    value, low, high = (_number(fields[field]) for field in ("value", "low", "high"))
+    value, low, high, clusters = (_number(fields[field]) for field in ("value", "low", "high", "clusters"))
     why = fields["why"] or ("" if value is not None or fields["value"] is None else f"the value was {fields['value']}")
-    return Metric(name, value, fields["n"], low, high, why, _number(fields["clusters"]))
+    return Metric(name, value, fields["n"], low, high, why, clusters)
 
 
-def _number(value: float | str | None) -> float | str | None:
+def _number(value: Any) -> Any:
     """A number or a label; `None` for a number that is not finite, or out of `SIZES`."""
     if not value or isinstance(value, str):
         return value

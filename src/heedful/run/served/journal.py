@@ -16,7 +16,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol
 
 from heedful.policies.servers import Usage
 from heedful.storage.files import naming_a_full_disk
@@ -82,9 +82,13 @@ class ReplyJournal:
             entry = self._entries.get(at)
         if entry is None:
             return None
-        stored = {name: tuple(value) if isinstance(value, list) else value for name, value in entry["reply"].items()}
-        prompt, spans = stored["prompt"], {name: Span(**stored[name]) for name in ("thought", "answer")}
-        return Reply(**stored | spans | {"prompt": Prompt(**prompt | {"ids": tuple(prompt["ids"])})})
+        stored: dict[str, Any] = dict(entry["reply"])
+        prompt = stored.pop("prompt")
+        for name in ("ids", "logprobs", "entropies"):
+            stored[name] = tuple(stored[name])
+        for name in ("thought", "answer"):
+            stored[name] = Span(**stored[name])
+        return Reply(Prompt(**prompt | {"ids": tuple(prompt["ids"])}), **stored)
 
     def add(self, at: str, reply: Reply, usage: Usage) -> None:
         stored = asdict(reply)
