@@ -64,7 +64,7 @@ def test_an_error_has_a_traceback_only_where_it_is_asked_for(
         (["nowhere"], "found no folder at nowhere"),
         (["."], "found no such file"),
         ([".", "--out", "x.html"], "--out is for comparisons"),
-        ([".", ".", "--out", "."], "Expected a file for the comparison, found the folder"),
+        ([".", ".", "--out", "."], "found a folder, a link, a pipe or a device"),
         ([".", "--verbose"], "--verbose: unknown flag"),
     ],
 )
