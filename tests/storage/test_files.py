@@ -3,6 +3,8 @@
 import errno
 import os
 import signal
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -36,9 +38,13 @@ def test_a_planted_link_is_replaced_and_its_target_stays_as_it_is(tmp_path: Path
 
 
 def test_a_file_that_a_killed_process_left_half_written_is_replaced(tmp_path: Path) -> None:
-    (tmp_path / f".a.json.{os.getpid()}.part").write_text("hal")
+    ended = subprocess.Popen([sys.executable, "-c", ""])
+    ended.wait()
+    for process in (ended.pid, os.getppid(), os.getpid()):
+        (tmp_path / f".a.json.{process}.part").write_text("hal")
     write_whole(tmp_path / "a.json", "whole")
     assert (tmp_path / "a.json").read_text() == "whole"
+    assert sorted(os.listdir(tmp_path)) == [f".a.json.{os.getppid()}.part", "a.json"]  # one that still writes
 
 
 def test_a_place_that_cannot_be_written_is_named_before_the_work(tmp_path: Path) -> None:

@@ -7,6 +7,7 @@ writer follows a symbolic link that someone has put into a folder: see `create` 
 from __future__ import annotations
 
 import errno
+import glob
 import os
 import tempfile
 from collections.abc import Iterable, Iterator
@@ -79,6 +80,9 @@ def write_whole(path: Path | str, content: bytes | str) -> None:
     path = Path(path)
     path.parent.mkdir(parents=True, exist_ok=True)
     partial = path.with_name(f".{path.name}.{os.getpid()}.part")  # two commands may write a page at the same time
+    for left in path.parent.glob(f".{glob.escape(path.name)}.*.part"):
+        if not is_alive(int(left.suffixes[-2][1:])):  # of a process that was killed
+            left.unlink(missing_ok=True)
     # Names of files may hold bytes that are no UTF-8. JSON reads their escapes back as they were.
     content = content.encode("utf-8", "backslashreplace") if isinstance(content, str) else content
     earlier = f"the earlier {path.name} and" if path.exists() else "nothing of this file, but"
@@ -129,6 +133,17 @@ def refuse_typed(path: Path, beginning: bytes) -> None:
                 f"Expected nothing, or a file that the same command wrote earlier, at {path}, found another file. "
                 f"Give another name, or remove it."
             )
+
+
+def is_alive(process: int) -> bool:
+    """Whether a process of this host runs."""
+    try:
+        os.kill(process, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:  # somebody else's
+        return True
+    return True
 
 
 def claim_folder(candidates: Iterable[Path]) -> Path:

@@ -16,6 +16,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from heedful.boundary.system_errors import naming
+from heedful.storage.files import is_alive
 
 LOCK = ".lock"
 _NO_LOCKS = (errno.ENOTSUP, errno.ENOSYS, errno.ENOLCK, errno.EINVAL)
@@ -74,7 +75,12 @@ def _locked(path: Path) -> int:
             if not isinstance(error, BlockingIOError) and error.errno not in _NO_LOCKS:
                 raise
             holder = _holder(lock)
-            alive = holder is not None and holder[0] != os.getpid() and _is_alive(*holder)
+            alive = (
+                holder is not None
+                and holder[0] != os.getpid()
+                and holder[1] == socket.gethostname()
+                and is_alive(holder[0])
+            )
             taken = isinstance(error, BlockingIOError) or alive
         if not taken and _is_at(path, lock):
             return lock
@@ -100,21 +106,9 @@ def _holder(lock: int) -> tuple[int, str] | None:
     return None
 
 
-def _is_alive(pid: int, host: str) -> bool:
-    if host != socket.gethostname():
-        return False
-    try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return False
-    except PermissionError:  # somebody else's
-        return True
-    return True
-
-
 def _named(holder: tuple[int, str] | None) -> str:
     if holder is None:
         return "one that is just beginning or ending"
     name = f"process {holder[0]} on {holder[1]}"
-    outlived = holder[1] == socket.gethostname() and not _is_alive(*holder)
+    outlived = holder[1] == socket.gethostname() and not is_alive(holder[0])
     return f"one that {name} started and that outlived it" if outlived else name
