@@ -5,10 +5,12 @@ from dataclasses import dataclass
 import pytest
 
 from heedful.cli.episode.human_reply import reply_of, ways_to_answer
+from heedful.envs.common.actions import answer_text
 from heedful.envs.common.tasks import task_of
 from heedful.envs.frozen_lake.environment import FrozenLake
 from heedful.protocols import Episode
 from heedful.types import Task
+from tool_toy import TOOLS, Dictionary
 
 
 @dataclass(frozen=True)
@@ -76,3 +78,28 @@ def test_actions_with_spaces_in_them_are_separated_by_commas() -> None:
 def test_without_a_list_of_actions_the_text_is_handed_on() -> None:
     assert reply_of("open the door", Words(())) == "open the door"
     assert "as it is" in ways_to_answer(Words(()))
+
+
+ENV = Dictionary(actions="tool_calls")
+
+
+@pytest.mark.parametrize(
+    ("line", "answer"),
+    [
+        ("search[oak]", "search[oak]"),
+        ("FINISH[elm 3]", "finish[elm 3]"),
+        ('{"name": "search", "parameters": {"query": "oak"}}', "search[oak]"),
+        ('<tool_call>{"name": "finish", "arguments": {"answer": "elm"}}</tool_call>', "finish[elm]"),
+    ],
+)
+def test_a_plain_answer_or_json_becomes_a_call(line: str, answer: str) -> None:
+    reply = reply_of(line, ENV)
+    assert reply is not None
+    assert answer_text(reply, TOOLS) == answer
+
+
+def test_a_line_that_is_no_call_costs_no_turn() -> None:
+    with pytest.raises(ValueError, match=r"Expected a call of search\(query\), finish\(answer\)"):
+        reply_of("look at oak", ENV)
+    assert reply_of("quit", ENV) is None
+    assert "search[...], finish[...]" in ways_to_answer(ENV)

@@ -563,3 +563,15 @@ def test_a_filter_that_looks_at_what_no_episode_has_is_told(on: str, told: str) 
     found = loop._about(on, groups)
     assert told in found
     assert bool(found) == bool(told)
+
+
+def test_empty_folders_and_files_are_no_checkpoints(tmp_path: Path) -> None:
+    for name in ("step_000002", "step_000010", "step_000009", ".step_000011.part", "notes"):
+        (tmp_path / name).mkdir()
+    for name in ("step_000002", "step_000010", ".step_000011.part"):
+        (tmp_path / name / "state.json").write_text("{}")
+    (tmp_path / "step_000012").write_text("")
+    assert [(each.path.name, each.version) for each in checkpoint.checkpoints(tmp_path)] == [
+        ("step_000002", 2),
+        ("step_000010", 10),
+    ]

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 
 from fake_server import ModelBrain, counting, fake_server
 from heedful import cli
+from heedful.run.served.model import open_served
+from tool_toy import Dictionary
 
 
 @pytest.fixture(autouse=True)
@@ -54,3 +58,12 @@ def test_with_a_tokenizer_its_certainty_is_shown(seedling_folder: Path, capsys: 
 def test_what_is_missing_is_a_sentence(line: list[str], sentence: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert cli.run(line) == 2
     assert sentence in capsys.readouterr().err
+
+
+def test_text_alone_is_refused_where_replies_are_calls() -> None:
+    settings = cast(Any, SimpleNamespace(env=Dictionary(actions="tool_calls")))
+    with (
+        pytest.raises(ValueError, match="Expected --tokenizer, since the replies are tool calls"),
+        open_served("http://127.0.0.1:1", "model", None, settings, print),
+    ):
+        pass
