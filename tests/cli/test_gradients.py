@@ -100,7 +100,7 @@ def test_a_place_that_cannot_be_written_is_named_before_anything_is_played(
     served = ["eval", "bandit", "--server", "http://127.0.0.1:9", "--model-name", "m"]
     for command, found in (
         (["gradients", str(run), *SMALL], "a folder"),
-        (["eval", str(run), "--json", str(run / "numbers")], "a folder"),
+        (["eval", str(run), "--json", str(run / "numbers")], "a folder, a link, a pipe or a device"),
         (["eval", str(run), "--json", str(run / "config.json")], "another file"),
         ([*served, "--json", str(run / "config.json")], "another file"),
         (["grow", "bandit", "--model", str(run), "--json", str(run / "config.json")], "another file"),
