@@ -7,11 +7,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Annotated, Any, Literal
 
+from annotated_types import Interval
+
 from heedful.algorithms.loss_scale import LossScale, check_loss_scale
-from heedful.boundary import Choice, ConfigurationError, Problem, from_json, refuse_below
+from heedful.boundary import Choice, ConfigurationError, Problem, from_json, settings
 from heedful.filters import FILTERS, TopP
 from heedful.integrations.watching.settings import numbers_of, refuse_soft_weights
 from heedful.measuring.diagnostics_config import DiagnosticsConfig
@@ -37,7 +39,7 @@ MODES: Mapping[str, str] = {
 """trainer.v1.trainer_mode -> the mode of verl that it stands for."""
 
 
-@dataclass(frozen=True, slots=True)
+@settings
 class HeedfulConfig:
     """The filter, the diagnostics, and facts that verl does not have."""
 
@@ -53,7 +55,7 @@ class HeedfulConfig:
     """Delimiters of thought and answer in a response."""
     diagnostics: DiagnosticsConfig = field(default_factory=DiagnosticsConfig)
     """How often and on how many thoughts heedful measures. `max_tokens` has no effect: verl cuts batches itself."""
-    max_pairs: int = 4096
+    max_pairs: Annotated[int, Interval(ge=4)] = 4096
     """Most rows of one full measurement of first turns through the workers: prompts times thoughts. Fewer groups are
     read if it would take more."""
     on_collapse: Literal["warn", "stop"] = "warn"
@@ -69,7 +71,6 @@ class HeedfulConfig:
     """How heedful's own environments are played."""
 
     def __post_init__(self) -> None:
-        refuse_below(self, max_pairs=4)
         check_loss_scale(self.loss_scale, self.filter.share)
         refuse_soft_weights("verl", self.filter)
         if self.diagnostics.judge is not None:

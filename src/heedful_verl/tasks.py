@@ -15,20 +15,19 @@ from typing import Annotated, Any, Literal
 
 from heedful import envs
 from heedful.boundary import (
-    MOST_EPISODES,
     Choice,
     CommandLine,
+    Episodes,
     Positional,
     Shown,
     from_json,
-    refuse_above,
-    refuse_below,
+    settings,
     tell,
     to_json,
 )
 from heedful.boundary.foreign_text import encodable
 from heedful.command_process import prepare_streams, run_command
-from heedful.envs.common.contract import own_environment, refuse_unless_environment, task_of_seed, turns_of
+from heedful.envs.common.contract import own_environment, task_of_seed, turns_of
 from heedful.envs.common.tasks import TaskStream, check_same_start
 from heedful.envs.transport.wire import read_task, task_tree
 from heedful.protocols import Environment
@@ -131,13 +130,13 @@ class TasksWords:
     every node."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@settings(kw_only=True)
 class TasksSettings:
     """Settings of a task file."""
 
-    env: Annotated[Any, Choice(envs.ENVIRONMENTS)]
+    env: Annotated[Any, Choice(envs.ENVIRONMENTS, Environment)]
     """The environment and its knobs."""
-    tasks: int = 512
+    tasks: Episodes = 512
     """Tasks in the file."""
     split: Literal["train", "val", "test"] = "train"
     """The split of the tasks."""
@@ -149,9 +148,6 @@ class TasksSettings:
     """The file."""
 
     def __post_init__(self) -> None:
-        refuse_below(self, tasks=1)
-        refuse_above(self, tasks=MOST_EPISODES)
-        refuse_unless_environment(self.env)
         refuse_unless_parquet(self.out)
         if not self.source.isprintable():
             raise ValueError(f"source must be a name of printable letters, found {self.source!r:.100}")

@@ -9,17 +9,18 @@ from __future__ import annotations
 import math
 from bisect import bisect_right
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from statistics import fmean
-from typing import Literal, get_args
+from typing import Literal
 
+from heedful.boundary import Share, settings
 from heedful.diagnostics.statistics.group_statistics import is_constant, sample_variance
 from heedful.types import SampledTrajectory, TokenCredit
 
 Per = Literal["token", "turn"]
 
 
-@dataclass(frozen=True, slots=True)
+@settings
 class Gae:
     """delta_i = r_i + g_i V_{i+1} - V_i and A_i = delta_i + g_i l_i A_{i+1}, over the sampled tokens i of a trajectory.
 
@@ -37,21 +38,14 @@ class Gae:
     have no values and no rewards here, so no reward can be lost on one.
     """
 
-    gamma: float = 1.0
+    gamma: Share = 1.0
     """Discount per step. A step is a token or a turn, see per."""
-    lam: float = 1.0
+    lam: Share = 1.0
     """Weight of longer estimates: 1 = observed rewards minus the value, 0 = one step and the next value."""
     per: Per = "turn"
     """Whether gamma and lam count once per sampled token or once per turn."""
     whiten: bool = True
     """Shift and scale the advantages of all trained tokens of a step to mean 0 and sample deviation 1."""
-
-    def __post_init__(self) -> None:
-        for name, value in (("gamma", self.gamma), ("lam", self.lam)):
-            if not 0 <= value <= 1:
-                raise ValueError(f"Expected {name} between 0 and 1, found {value}.")
-        if self.per not in get_args(Per):
-            raise ValueError(f"Expected per to be token or turn, found {self.per!r}.")
 
     def __call__(self, rewards_K: Sequence[float], values_T: Sequence[float], turns_T: Sequence[int]) -> TokenCredit:
         """The credit of one trajectory's sampled tokens, before whitening. A return is advantage plus value.

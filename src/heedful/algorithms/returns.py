@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 
+from heedful.boundary import Share, settings
 from heedful.diagnostics.statistics.group_statistics import is_constant, sample_variance, scored
 from heedful.types import Trajectory
 
 
-@dataclass(frozen=True, slots=True)
+@settings
 class TurnReturns:
     """A_{i,t} = R_{i,t} - mean over the other members j of R_{j,t}, where R_{i,t} = sum_{s >= t} gamma^(s-t) r_{i,s}.
 
@@ -31,15 +31,11 @@ class TurnReturns:
     turn t that the exact gradient has.
     """
 
-    gamma: float = 1.0
+    gamma: Share = 1.0
     """Discount per turn."""
     standardize: bool = False
     """Divide the advantages of a turn by the sample standard deviation of the group's R_t. Off by default, because this
     deviation depends on the member's own actions: the estimate becomes biased, and rare late turns get large values."""
-
-    def __post_init__(self) -> None:
-        if not 0 <= self.gamma <= 1:
-            raise ValueError(f"Expected gamma between 0 and 1, found {self.gamma}.")
 
     def __call__(self, rewards_GK: Sequence[Sequence[float] | None]) -> list[list[float]]:
         """One advantage per turn of each member, given its rewards per turn. An unscored member, `None`, gets none.

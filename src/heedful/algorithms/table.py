@@ -10,12 +10,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Annotated, Literal
 
+from annotated_types import Interval
+
 from heedful.algorithms.advantages import GroupRelative, LeaveOneOut
-from heedful.algorithms.entropy_control import ENTROPY_CONTROLS, LARGEST_COEFFICIENT, ConstantEntropy, EntropyControl
+from heedful.algorithms.entropy_control import ENTROPY_CONTROLS, ConstantEntropy, EntropyControl
 from heedful.algorithms.gae import Gae
 from heedful.algorithms.returns import TurnReturns
-from heedful.boundary import Choice
-from heedful.boundary.limits import LARGEST_REWARD, MOST_EPISODES
+from heedful.boundary import Choice, Coefficient, Count, Episodes, Penalty, Share, settings
 from heedful.protocols import Estimator
 
 Average = Literal["token", "sequence", "fixed"]
@@ -38,7 +39,7 @@ A custom estimator is one frozen dataclass with the method of one of the protoco
 """
 
 
-@dataclass(frozen=True, slots=True)
+@settings
 class Algorithm:
     """Per token: surrogate + kl * KL estimate - entropy * entropy. Then one average over all of them."""
 
@@ -49,15 +50,15 @@ class Algorithm:
     keeps a gradient."""
     ratio: Ratio = "token"
     """The probability ratio r: a token's own, or the geometric mean over its sequence."""
-    clip_low: float = 0.2
+    clip_low: Share = 0.2
     """The probability ratio is clipped below at 1 - clip_low."""
-    clip_high: float = 0.2
+    clip_high: Coefficient = 0.2
     """The probability ratio is clipped above at 1 + clip_high."""
-    importance_cap: float | None = None
+    importance_cap: Annotated[float, Interval(ge=1, le=1e6)] | None = None
     """For a sampler that is not the learner: weigh tokens by min(learner / sampler, cap), and take ratios against the
     learner before the update. none = the sampler is the learner, and 2 with --sampler vllm. No correction is made while
     the two agree."""
-    importance_floor: float = 0.0
+    importance_floor: Share = 0.0
     """The same below: the smallest weight learner / sampler that counts as it is."""
     importance_outside: Outside = "truncate"
     """Weights beyond cap or floor. truncate: they become cap or floor. mask: the token leaves loss and averages."""
@@ -66,64 +67,24 @@ class Algorithm:
     average: Average = "sequence"
     """token: over all sampled tokens. sequence: over trajectories, of the mean over a trajectory's tokens.
     fixed: the sum over tokens, divided by trajectories x the most tokens a trajectory could sample."""
-    kl: float = 0.0
+    kl: Coefficient = 0.0
     """Coefficient of the KL penalty. Above 0 it needs a reference model."""
     kl_kind: KlKind = "k2"
     """k2 descends KL(policy || reference), k3 KL(reference || policy). k3_straight: k3's value, k2's gradient."""
-    entropy: float = 0.0
+    entropy: Coefficient = 0.0
     """Coefficient of the entropy bonus, in nats per token. With a control: the first coefficient."""
     entropy_control: Annotated[EntropyControl, Choice(ENTROPY_CONTROLS)] = field(default_factory=ConstantEntropy)
     """How that coefficient moves: constant, linear or target."""
-    epochs: int = 1
+    epochs: Count = 1
     """Passes over each batch."""
-    minibatches: int = 1
+    minibatches: Count = 1
     """Optimizer steps per pass: trajectories are shuffled and dealt into this many parts, each averaged separately."""
-    sampling_batches: int = 1
+    sampling_batches: Episodes = 1
     """Dynamic sampling: most batches that a step may collect until as many groups vary as a batch has. 1 = off."""
-    overlong_buffer: float = 0.0
+    overlong_buffer: Share = 0.0
     """The part of a turn's token limit, at its end, in which length costs reward. 0 = no overlong shaping."""
-    overlong_penalty: float = 0.5
+    overlong_penalty: Penalty = 0.5
     """Penalty of a reply that reaches the limit, in units of reward. It grows linearly within the buffer."""
-
-    def __post_init__(self) -> None:
-        if not 0 <= self.clip_low <= 1:
-            raise ValueError(
-                f"Expected clip_low between 0 and 1 (the ratio is clipped at 1 - it), found {self.clip_low}."
-            )
-        for name, value in (("clip_high", self.clip_high), ("kl", self.kl), ("entropy", self.entropy)):
-            if not 0 <= value <= LARGEST_COEFFICIENT:
-                raise ValueError(f"Expected {name} between 0 and {LARGEST_COEFFICIENT:g}, found {value}.")
-        if self.importance_cap is not None and not 1 <= self.importance_cap <= LARGEST_COEFFICIENT:
-            raise ValueError(
-                f"Expected importance_cap between 1 (a weight of 1 is no correction) and {LARGEST_COEFFICIENT:g}, "
-                f"found {self.importance_cap}."
-            )
-        if not 0 <= self.importance_floor <= 1:
-            raise ValueError(
-                f"Expected importance_floor between 0 and 1 (a weight of 1 is no correction), found "
-                f"{self.importance_floor}."
-            )
-        if self.epochs < 1 or self.minibatches < 1:
-            raise ValueError(
-                f"Expected at least 1 epoch and 1 mini-batch, found epochs={self.epochs} and "
-                f"minibatches={self.minibatches}."
-            )
-        self._check_collection()
-
-    def _check_collection(self) -> None:
-        if not 1 <= self.sampling_batches <= MOST_EPISODES:
-            raise ValueError(
-                f"Expected sampling_batches of at least 1 (no refill) and at most {MOST_EPISODES:,}, found "
-                f"{self.sampling_batches}."
-            )
-        if not 0 <= self.overlong_buffer <= 1:
-            raise ValueError(
-                f"Expected overlong_buffer between 0 and 1 (a share of the token limit), found {self.overlong_buffer}."
-            )
-        if not 0 <= self.overlong_penalty <= LARGEST_REWARD:
-            raise ValueError(
-                f"Expected overlong_penalty between 0 and {LARGEST_REWARD:g}, found {self.overlong_penalty}."
-            )
 
     def token_weights(
         self, trained_counts_B: Sequence[int], weights_B: Sequence[float], token_budget: int | None

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from heedful.boundary import COLDEST, HOTTEST, MOST_AT_ONCE, NamesSecret, refuse_above, refuse_below
+from heedful.boundary import Count, NamesSecret, Temperature, Text, Threads, settings
 from heedful.boundary.jsontext import read_json
 from heedful.diagnostics.cross_scores.thoughts import ThoughtTags
 from heedful.storage import is_run
@@ -23,7 +23,7 @@ _RECORD = re.compile(r"heedful(?:-(\d+))?")
 """What heedful leaves in the output folder of another trainer. A second run there has a number."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@settings(kw_only=True)
 class AuditSettings:
     """What can be set on the command line of `heedful audit`."""
 
@@ -38,11 +38,11 @@ class AuditSettings:
     """The tokenizer of that model, a folder or a Hugging Face name."""
     api_key_env: Annotated[str, NamesSecret()] = ""
     """The environment variable that holds that server's API key. The key itself is written nowhere."""
-    connections: int = 32
+    connections: Threads = 32
     """Most requests to that server at once."""
-    tags: tuple[str, str] | None = None
+    tags: tuple[Text, Text] | None = None
     """What opens and closes a thought; none = <think>,</think>, or the run's own."""
-    temperature: float | None = None
+    temperature: Temperature | None = None
     """Temperature of sampling, where the log does not hold it; none = 1."""
     on: str | None = None
     """Whose spread signal/* describes: reward, outcome or a reward column; none = reward, or the run's own."""
@@ -50,32 +50,25 @@ class AuditSettings:
     """The columns whose sum is the reward; empty = all that can be."""
     success: str | None = None
     """The column that holds success, 0 to 1; none = one that is called so by custom."""
-    every: int = 1
+    every: Count = 1
     """Read the thoughts (by --model, and by the judge of words) at every N-th step of the log."""
-    join: int = 1
+    join: Count = 1
     """Read N consecutive steps of the log as one, where a step has few prompts."""
-    prompts: int = 32
+    prompts: Count = 32
     """Prompts that are read in one step."""
-    thoughts: int = 4
+    thoughts: Count = 4
     """Thoughts per prompt that --model reads."""
     seed: int | None = None
     """Seed of drawing prompts and of permutation tests; none = 0, or the run's own."""
     device: Literal["auto", "cpu", "cuda", "mps"] = "auto"
     dtype: Literal["float32", "bfloat16"] = "float32"
     """Type of the model's weights; log-probabilities are float32 in any case."""
-    threads: int | None = None
+    threads: Threads | None = None
     """CPU threads of the model; none = as many as torch likes."""
-    max_tokens: int = 4096
+    max_tokens: Count = 4096
     """Most padded tokens scored in one forward pass: changes speed and memory."""
 
     def __post_init__(self) -> None:
-        refuse_below(self, every=1, join=1, prompts=1, thoughts=1, threads=1, max_tokens=1, connections=1)
-        refuse_above(self, threads=MOST_AT_ONCE, connections=MOST_AT_ONCE)
-        if self.temperature is not None and not COLDEST <= self.temperature <= HOTTEST:
-            raise ValueError(
-                f"temperature must be between {COLDEST:g} and {HOTTEST:,} (a greedy policy has no distribution), "
-                f"found {self.temperature}"
-            )
         of_server = (self.server, self.model_name, self.tokenizer)
         if of_server != (None, None, None) and not all(of_server):
             raise ValueError("server, model_name and tokenizer belong together: give all three, none empty, or none")
@@ -83,7 +76,7 @@ class AuditSettings:
             raise ValueError("give a model that scores in this process, or a server that scores, and not both")
         if self.api_key_env and not self.server:
             raise ValueError("api_key_env belongs to a server; name it with --server URL")
-        if self.tags is not None and (len(self.tags) != 2 or not all(self.tags) or self.tags[0] == self.tags[1]):
+        if self.tags is not None and self.tags[0] == self.tags[1]:
             raise ValueError(f"tags must be two different texts, found {self.tags}")
 
     @property

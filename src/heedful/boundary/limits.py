@@ -33,7 +33,7 @@ HOTTEST = 10**6
 """The highest temperature. Far above all logits every token is as likely as any other, whatever the prompt."""
 
 Count: TypeAlias = Annotated[int, Interval(ge=1)]
-CountOrNone: TypeAlias = Annotated[int, Interval(ge=0)]
+Natural: TypeAlias = Annotated[int, Interval(ge=0)]
 """A whole number that may be 0."""
 Tokens: TypeAlias = Annotated[int, Interval(ge=1, le=MOST_TOKENS)]
 Episodes: TypeAlias = Annotated[int, Interval(ge=1, le=MOST_EPISODES)]
@@ -46,6 +46,12 @@ Seconds: TypeAlias = Annotated[float, Interval(gt=0, le=MOST_SECONDS)]
 Wait: TypeAlias = Annotated[float, Interval(ge=0, le=MOST_SECONDS)]
 """Seconds that may be 0."""
 Temperature: TypeAlias = Annotated[float, Interval(ge=COLDEST, le=HOTTEST)]
+Coefficient: TypeAlias = Annotated[float, Interval(ge=0, le=1e6)]
+"""Of a term of the loss. More is a slip, and float32 overflows at 3e38."""
+LearningRate: TypeAlias = Annotated[float, Interval(gt=0, le=1e6)]
+"""Far above every use. AdamW divides it, and the quotient has to fit into float32."""
+Penalty: TypeAlias = Annotated[float, Interval(ge=0, le=LARGEST_REWARD)]
+"""Subtracted from a reward."""
 NotNegative: TypeAlias = Annotated[float, Interval(ge=0)]
 Port: TypeAlias = Annotated[int, Interval(ge=0, le=65535)]
 Text: TypeAlias = Annotated[str, MinLen(1)]

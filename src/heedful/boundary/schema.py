@@ -151,10 +151,10 @@ _IS_WITHIN: dict[type, Callable[[Any, Any], bool]] = {
     MinLen: lambda value, bound: len(value.strip()) >= bound.min_length,
 }
 _SAID: dict[type, Callable[[Any], str]] = {
-    Gt: lambda bound: f"above {bound.gt:,}",
-    Ge: lambda bound: f"of at least {bound.ge:,}",
-    Lt: lambda bound: f"below {bound.lt:,}",
-    Le: lambda bound: f"at most {bound.le:,}",
+    Gt: lambda bound: f"above {_numeral(bound.gt)}",
+    Ge: lambda bound: f"of at least {_numeral(bound.ge)}",
+    Lt: lambda bound: f"below {_numeral(bound.lt)}",
+    Le: lambda bound: f"at most {_numeral(bound.le)}",
     MinLen: lambda bound: f"of at least {bound.min_length} letter{'s' if bound.min_length > 1 else ''}",
 }
 
@@ -233,6 +233,10 @@ class Setting:
         if self.field.default_factory is not MISSING:
             return self.field.default_factory()
         return self.field.default
+
+
+def _numeral(number: Any) -> str:
+    return f"{number:,}" if isinstance(number, int) else f"{number:g}"
 
 
 def settings_of(cls: type) -> tuple[Setting, ...]:

@@ -6,7 +6,7 @@ import shlex
 from dataclasses import dataclass, replace
 from typing import Annotated
 
-from heedful.boundary import CommandLine, Positional, Shown, to_json
+from heedful.boundary import CommandLine, Positional, Shown, settings, to_json
 from heedful.console import SafeConsole
 from heedful.models.cache import SMOLLM2
 from heedful.run.evaluation.evaluate import EvaluateSettings, evaluate_subject, settings_of
@@ -47,7 +47,7 @@ class GrowWords:
     """Leave out the measurement of the untouched model."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@settings(kw_only=True)
 class GrowSettings(EvaluateSettings):
     """Settings of a warm start and of the evaluations before and after it."""
 

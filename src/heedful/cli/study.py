@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-from heedful.boundary import MOST_AT_ONCE, CommandLine, Positional, Shown, refuse_above, refuse_below, tell
+from heedful.boundary import CommandLine, Count, Positional, Shown, Threads, settings, tell
 from heedful.boundary.jsontext import read_json
 
 if TYPE_CHECKING:
@@ -16,7 +15,7 @@ if TYPE_CHECKING:
     from heedful.studies.running.runner import Request
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@settings(kw_only=True)
 class StudyWords:
     """Run a declared study: arms x seeds, tables with intervals, and a page.
 
@@ -39,9 +38,9 @@ class StudyWords:
     """Seeds in place of the declared ones."""
     arms: Annotated[tuple[str, ...], Shown("A,B")] = ()
     """Run some of the arms only: names, or patterns such as sokoban_*."""
-    steps: Annotated[int | None, Shown("N")] = None
+    steps: Annotated[Count | None, Shown("N")] = None
     """Steps of every arm, for a quick look."""
-    processes: Annotated[int | None, Shown("N")] = None
+    processes: Annotated[Threads | None, Shown("N")] = None
     """Runs at the same time. Default: the number of cores divided by the threads of a run."""
     remeasure: bool = False
     """Read finished runs with changed measures. This is noted in study.json and on the page."""
@@ -55,8 +54,6 @@ class StudyWords:
     """The seed of --job."""
 
     def __post_init__(self) -> None:
-        refuse_below(self, steps=1, processes=1)
-        refuse_above(self, processes=MOST_AT_ONCE)
         if len(set(self.seeds)) < len(self.seeds):
             raise ValueError(f"seeds must be distinct, found {', '.join(map(str, self.seeds))}")
 

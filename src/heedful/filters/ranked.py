@@ -11,15 +11,16 @@ import math
 import random
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Protocol
+from typing import Annotated, Protocol
 
+from annotated_types import Interval
+
+from heedful.boundary import Count, PositiveShare, Text, settings
 from heedful.diagnostics.statistics.group_statistics import LARGEST, scored
 from heedful.filters.ranking import (
     by_largest,
     by_mass,
     by_rank,
-    check_share,
     deviations,
     if_positive,
     positive,
@@ -60,7 +61,7 @@ class Ranked(ABC):
         return None
 
 
-@dataclass(frozen=True, slots=True)
+@settings
 class KeepAll:
     """No filter: every group is kept, constant ones too.
 
@@ -68,7 +69,7 @@ class KeepAll:
     members is dropped as `unscored`, as everywhere.
     """
 
-    on: str = "outcome"
+    on: Text = "outcome"
 
     def __call__(self, values_PG: Sequence[Sequence[float | None]], rng: random.Random) -> list[Verdict]:
         """Spread: the sample variance. `None` for a group of one."""
@@ -86,17 +87,17 @@ class KeepAll:
         return None
 
 
-@dataclass(frozen=True, slots=True)
+@settings
 class DropConstant(Ranked):
     """Keeps every group that is not constant: the filter half of DAPO's dynamic sampling (arXiv:2503.14476)."""
 
-    on: str = "outcome"
+    on: Text = "outcome"
 
     def rank(self, variances_P: Sequence[float | None]) -> list[Verdict]:
         return if_positive(variances_P)
 
 
-@dataclass(frozen=True, slots=True)
+@settings
 class TopP(Ranked):
     """The smallest set of groups whose sample variances add up to a share p of the total.
 
@@ -108,12 +109,9 @@ class TopP(Ranked):
     (`TopPStd`, there with an absolute epsilon of 0.01), its main table a softmax over them (`Softmax`).
     """
 
-    p: float = 0.9
+    p: PositiveShare = 0.9
     """Share of the total variance, in (0, 1]."""
-    on: str = "outcome"
-
-    def __post_init__(self) -> None:
-        check_share(self, self.p)
+    on: Text = "outcome"
 
     def rank(self, variances_P: Sequence[float | None]) -> list[Verdict]:
         return by_mass(variances_P, self.p)
@@ -123,7 +121,7 @@ class TopP(Ranked):
         return self.p
 
 
-@dataclass(frozen=True, slots=True)
+@settings
 class TopPStd(Ranked):
     """`TopP` with standard deviations instead of variances as masses: flatter, so it keeps more groups at equal p.
 
@@ -131,12 +129,9 @@ class TopPStd(Ranked):
     rewards are small.
     """
 
-    p: float = 0.9
+    p: PositiveShare = 0.9
     """Share of the total standard deviation, in (0, 1]."""
-    on: str = "outcome"
-
-    def __post_init__(self) -> None:
-        check_share(self, self.p)
+    on: Text = "outcome"
 
     def rank(self, variances_P: Sequence[float | None]) -> list[Verdict]:
         return by_mass(deviations(variances_P), self.p)
@@ -146,41 +141,34 @@ class TopPStd(Ranked):
         return self.p
 
 
-@dataclass(frozen=True, slots=True)
+@settings
 class TopK(Ranked):
     """The k groups of largest variance. Constant groups never enter, so fewer than k may be kept."""
 
-    k: int = 8
+    k: Count = 8
     """Number of groups, at least 1."""
-    on: str = "outcome"
-
-    def __post_init__(self) -> None:
-        if not (isinstance(self.k, int) and self.k >= 1):
-            raise ValueError(f"TopK.k is the number of groups to keep: expected a whole number >= 1, found {self.k!r}.")
+    on: Text = "outcome"
 
     def rank(self, variances_P: Sequence[float | None]) -> list[Verdict]:
         return by_rank(variances_P, self.k)
 
 
-@dataclass(frozen=True, slots=True)
+@settings
 class MinP(Ranked):
     """Groups whose variance is at least p times the largest one. Constant groups never enter.
 
     Source: RAGEN-2's released code, which compares standard deviations: its p is the square root of this one.
     """
 
-    p: float = 0.1
+    p: PositiveShare = 0.1
     """Share of the largest variance, in (0, 1]."""
-    on: str = "outcome"
-
-    def __post_init__(self) -> None:
-        check_share(self, self.p)
+    on: Text = "outcome"
 
     def rank(self, variances_P: Sequence[float | None]) -> list[Verdict]:
         return by_largest(variances_P, self.p)
 
 
-@dataclass(frozen=True, slots=True)
+@settings
 class Softmax(Ranked):
     """The smallest set of groups whose softmax(standard deviation / temperature) adds up to p.
 
@@ -191,21 +179,13 @@ class Softmax(Ranked):
     Source: the main-table scripts of RAGEN-2's released code, which call it top-p.
     """
 
-    p: float = 0.9
+    p: PositiveShare = 0.9
     """Share of the softmax mass, in (0, 1]."""
-    temperature: float = 1.0
+    temperature: Annotated[float, Interval(gt=0, le=LARGEST)] = 1.0
     """Temperature in units of the values. 1 as published."""
     include_constant: bool = True
     """Constant groups compete for the mass too, as in the published main table (its other studies leave them out)."""
-    on: str = "outcome"
-
-    def __post_init__(self) -> None:
-        check_share(self, self.p)
-        if not 0 < self.temperature <= LARGEST:
-            raise ValueError(
-                f"Softmax.temperature divides the standard deviations: expected a number above 0 and at most "
-                f"{LARGEST:g}, found {self.temperature!r:.40}."
-            )
+    on: Text = "outcome"
 
     def rank(self, variances_P: Sequence[float | None]) -> list[Verdict]:
         deviations_P = deviations(variances_P)
@@ -219,7 +199,7 @@ class Softmax(Ranked):
         )
 
 
-@dataclass(frozen=True, slots=True)
+@settings
 class SoftWeight(Ranked):
     """Every group that is not constant, weighted by its variance to a power. The weights average 1.
 
@@ -233,15 +213,9 @@ class SoftWeight(Ranked):
     of 1 makes them easy to read.
     """
 
-    power: float = 1.0
+    power: Annotated[float, Interval(ge=0, le=LARGEST)] = 1.0
     """Exponent of the variance, at least 0: 1 = proportional to the variance, 0.5 = to the standard deviation."""
-    on: str = "outcome"
-
-    def __post_init__(self) -> None:
-        if not 0 <= self.power <= LARGEST:
-            raise ValueError(
-                f"SoftWeight.power is an exponent: expected a number from 0 to {LARGEST:g}, found {self.power!r:.40}."
-            )
+    on: Text = "outcome"
 
     def rank(self, variances_P: Sequence[float | None]) -> list[Verdict]:
         candidates = positive(variances_P)

@@ -97,14 +97,6 @@ def _keep_from(
     return verdicts
 
 
-def check_share(filter: Filter, p: float) -> None:
-    if not 0 < p <= 1:
-        raise ValueError(
-            f"{type(filter).__name__}.p is a share: expected a number above 0 and at most 1, found {p}. "
-            f"Use KeepAll to keep every group."
-        )
-
-
 def check_same_on(filter: Filter, like: Filter, why: str) -> None:
     """Raise where a filter and the one inside it look at different values."""
     if like.on != filter.on:

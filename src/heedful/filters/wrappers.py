@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Annotated, Protocol, runtime_checkable
 
-from heedful.boundary import Choice
+from heedful.boundary import Choice, Share, Text, settings
 from heedful.boundary.registry import Registry
 from heedful.diagnostics.statistics.group_statistics import is_constant, scored_values
 from heedful.filters.ranked import DropConstant, KeepAll, MinP, Ranking, Softmax, SoftWeight, TopK, TopP, TopPStd
@@ -40,7 +40,7 @@ RANKINGS: dict[str, type[Ranking]] = {
 """The filters that need only one variance per group."""
 
 
-@dataclass(frozen=True, slots=True)
+@settings
 class Shrunken:
     """Another filter, on variances estimated with the help of the step's other groups and the task's past.
 
@@ -58,18 +58,11 @@ class Shrunken:
     """The filter that ranks, or weighs, by the estimates."""
     prior: Prior = "jeffreys"
     """Prior for 0/1 values. jeffreys = Beta(1/2, 1/2), batch = fitted to the groups of the step."""
-    discount: float = 0.5
+    discount: Share = 0.5
     """Weight of the last visit to the same task. The visit before counts its square, and so on. 0 = ignore the past."""
-    on: str = "outcome"
+    on: Text = "outcome"
 
     def __post_init__(self) -> None:
-        if not 0 <= self.discount <= 1:
-            raise ValueError(
-                f"Shrunken.discount is what the last visit to a task counts for: expected a number from 0 to 1, found "
-                f"{self.discount}."
-            )
-        if self.prior not in ("jeffreys", "batch"):
-            raise ValueError(f"Shrunken.prior: expected jeffreys or batch, found {self.prior!r}.")
         check_same_on(self, self.like, "gives better variances to")
 
     def __call__(self, values_PG: Sequence[Sequence[float | None]], rng: random.Random) -> list[Verdict]:
@@ -118,7 +111,7 @@ class _Informed:
         return self.filter.judge(values_PG, self.earlier_PV)
 
 
-@dataclass(frozen=True, slots=True)
+@settings
 class RandomSubset:
     """Control: as many groups as another filter would keep, drawn uniformly among the groups that it could score.
 
@@ -129,7 +122,7 @@ class RandomSubset:
 
     like: Annotated[Filter, Choice(FILTERS)] = field(default_factory=TopP)
     """The filter that decides how many groups. Its own choice is ignored."""
-    on: str = "outcome"
+    on: Text = "outcome"
 
     def __post_init__(self) -> None:
         check_same_on(self, self.like, "keeps as many groups as")

@@ -3,26 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Literal, Protocol
 
-from heedful.boundary import refuse_below
+from heedful.boundary import Natural, settings
 from heedful.types import Image, Message
 
 
-@dataclass(frozen=True, slots=True)
+@settings
 class VisionConfig:
     """How a model that sees is trained, and how large its pictures are to it."""
 
     tower: Literal["frozen", "trained"] = "frozen"
     """The weights that see: they stay as they are, or are trained with the others. LoRA never trains them."""
-    least_pixels: int = 0
+    least_pixels: Natural = 0
     """Smaller pictures are enlarged to it, for models that read pictures of any size (Qwen). 0 = as in its folder."""
-    most_pixels: int = 0
+    most_pixels: Natural = 0
     """Larger pictures are reduced to it. 0 = as in the model's folder."""
 
     def __post_init__(self) -> None:
-        refuse_below(self, least_pixels=0, most_pixels=0)
         if 0 < self.most_pixels < self.least_pixels:
             raise ValueError(
                 f"vision.most_pixels must be at least vision.least_pixels ({self.least_pixels}), found "

@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from queue import Empty, SimpleQueue
 from typing import TypeVar
 
-from heedful.boundary import MOST_AT_ONCE, refuse_above, refuse_below
+from heedful.boundary import Threads, settings
 from heedful.policies.sampling import Sampling
 from heedful.protocols import AnswersSubsets, ContinuousBatching, Policy
 from heedful.rollout.player import Player
@@ -29,17 +29,13 @@ PATIENCE = 0.2
 duration. Without a delay, episodes a millisecond apart would be answered in two batches until they end."""
 
 
-@dataclass(frozen=True, slots=True)
+@settings
 class LockStep:
     """All conversations one turn further at a time: the largest batches, but every turn lasts as long as its slowest
     environment step."""
 
-    threads: int = 1
+    threads: Threads = 1
     """Environments at work at once. 1 = one after the other, in the sampler's own thread."""
-
-    def __post_init__(self) -> None:
-        refuse_below(self, threads=1)
-        refuse_above(self, threads=MOST_AT_ONCE)
 
     def sampling(self, sampling: Sampling) -> Sampling:
         return replace(sampling, noise="batch") if sampling.noise == "auto" else sampling
@@ -76,16 +72,12 @@ def _each(
     return list(map(call, arguments) if pool is None else pool.map(call, arguments))
 
 
-@dataclass(frozen=True, slots=True)
+@settings
 class Asynchronous:
     """Ready conversations are answered while the environments of others still work: for environments that are slow."""
 
-    threads: int = 32
+    threads: Threads = 32
     """Environments at work at once. With --env-workers: at least the number of workers."""
-
-    def __post_init__(self) -> None:
-        refuse_below(self, threads=1)
-        refuse_above(self, threads=MOST_AT_ONCE)
 
     def sampling(self, sampling: Sampling) -> Sampling:
         if sampling.noise == "batch":

@@ -5,22 +5,16 @@ The turns in a prompt depend on the turn's number only.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
-from heedful.boundary.limits import whole_number
+from heedful.boundary import Natural, settings
 from heedful.types import Observation
 
 
-@dataclass(frozen=True, slots=True)
+@settings
 class Context:
     """The history in the agent's prompt."""
 
-    turns: int | None = None
+    turns: Natural | None = None
     """Earlier turns in the prompt, with the agent's own replies. none = all of them, 0 = no memory."""
-
-    def __post_init__(self) -> None:
-        if self.turns is not None and whole_number("turns", self.turns) < 0:
-            raise ValueError(f"turns must be at least 0 (none = the full history), found {self.turns}")
 
     def first(self, turn: int) -> int:
         """The earliest turn in the prompt of turn number `turn` (from 0)."""

@@ -6,15 +6,16 @@ Torch-free. A run's resolved configuration, written as JSON, can be read back an
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import Annotated, Any, Literal
+
+from annotated_types import Interval
 
 from heedful import envs
 from heedful.algorithms.loss_scale import LossScale
 from heedful.algorithms.table import ALGORITHMS, Algorithm, Grpo
-from heedful.boundary import MOST_AT_ONCE, MOST_EPISODES, Choice, from_json, refuse_above, refuse_below
+from heedful.boundary import Choice, Count, Episodes, Natural, Text, Threads, Wait, Workers, from_json, settings
 from heedful.boundary.jsontext import read_json
-from heedful.boundary.limits import whole_number
 from heedful.envs.frozen_lake.environment import FrozenLake
 from heedful.filters import FILTERS, Ranked, TopP
 from heedful.measuring.diagnostician import DiagnosticsConfig
@@ -23,14 +24,13 @@ from heedful.models.chat.template import read_options
 from heedful.models.sight import VisionConfig
 from heedful.policies import POLICIES, Local, PolicySource, Vllm
 from heedful.policies.sampling import Sampling
-from heedful.protocols import CreditsTokens, Filter, UsesCritic
+from heedful.protocols import CreditsTokens, Environment, Filter, UsesCritic
 from heedful.rollout import COLLECTORS, Collector, Context, LockStep
-from heedful.rollout.workers import DEFAULT_TIMEOUT, check_timeout
+from heedful.rollout.workers import DEFAULT_TIMEOUT
 from heedful.run.evaluation.held_out import BASELINE_TASKS
 from heedful.run.selection import Coverage
 from heedful.seedlings.recipe import Seedling, WarmStart
 from heedful.storage import RunFolder
-from heedful.storage.measurements import MOST_STEP
 from heedful.storage.trackers import TRACKERS
 from heedful.training.critic_config import CriticConfig
 from heedful.training.lora_config import LoraConfig
@@ -44,26 +44,22 @@ SERVED_CAP = 2.0
 """The importance cap where servers sample and none is set."""
 
 
-@dataclass(frozen=True, slots=True)
+@settings
 class EvaluationConfig:
     """Success on held-out tasks, sampled and greedy, next to the random and the best input-blind policy."""
 
-    tasks: int = 256
+    tasks: Episodes = 256
     """Held-out tasks, the same ones at every evaluation."""
-    samples: int = 4
+    samples: Episodes = 4
     """Sampled episodes per task (greedy: one)."""
-    times: int = 3
+    times: Natural = 3
     """Evaluations, evenly spread: 3 = before training, in the middle, after. 0 = none."""
     split: Literal["val", "test"] = "val"
-    at_once: int = 1024
+    at_once: Count = 1024
     """Most episodes played at once. Lower it when memory is short. The noise of an episode depends on it."""
-    search_tasks: int = BASELINE_TASKS
+    search_tasks: Natural = BASELINE_TASKS
     """Training tasks on which the best fixed sequence is searched, with some hundred thousand calls of the environment.
     0 = no search, for environments that are slow."""
-
-    def __post_init__(self) -> None:
-        refuse_below(self, tasks=1, samples=1, times=0, at_once=1, search_tasks=0)
-        refuse_above(self, tasks=MOST_EPISODES, samples=MOST_EPISODES, search_tasks=MOST_EPISODES)
 
     def at(self, steps: int) -> frozenset[int]:
         """The numbers of updates after which to evaluate."""
@@ -75,33 +71,29 @@ class EvaluationConfig:
         return frozenset(round(index * steps / (times - 1)) for index in range(times))
 
 
-MOST_BUCKETS = 100
+Buckets = Annotated[int, Interval(ge=2, le=100)]
 """Of reward variance. Each is a row of the tables."""
 
 
-@dataclass(frozen=True, slots=True)
+@settings
 class GradientsConfig:
     """Signal and noise of the gradient in training, by reward variance, measured on the groups of a step."""
 
-    every: int = 0
+    every: Natural = 0
     """Steps between measurements. 0 = none. One costs as much as several steps."""
-    buckets: int = 6
+    buckets: Buckets = 6
     """Buckets of reward variance: one for constant groups, the others are quantiles of the rest."""
-    memory_mb: int = 3072
+    memory_mb: Count = 3072
     """Room for all gradients of one measurement together. Larger ones are projected."""
 
-    def __post_init__(self) -> None:
-        refuse_below(self, every=0, buckets=2, memory_mb=1)
-        refuse_above(self, buckets=MOST_BUCKETS)
 
-
-@dataclass(frozen=True, slots=True)
+@settings
 class TrainConfig:
     """Everything that decides a run's numbers. `heedful train ENV` starts from the environment's preset."""
 
-    env: Annotated[Any, Choice(envs.ENVIRONMENTS)] = field(default_factory=FrozenLake)
+    env: Annotated[Any, Choice(envs.ENVIRONMENTS, Environment)] = field(default_factory=FrozenLake)
     """The environment and its knobs."""
-    model: str = "seedling"
+    model: Text = "seedling"
     """`seedling` grows a small model from the environment's solver. Otherwise a folder, a .gguf file, `smollm2`, or a
     Hugging Face name."""
     vision: VisionConfig = field(default_factory=VisionConfig)
@@ -115,24 +107,24 @@ class TrainConfig:
     """Chooses prompts by the spread of their members' outcomes."""
     loss_scale: LossScale = "kept"
     """Factor of the loss when groups were dropped."""
-    steps: int = 80
+    steps: Count = 80
     """Training steps: one batch of episodes each."""
-    groups: int = 16
+    groups: Episodes = 16
     """Tasks per step."""
-    group_size: int = 8
+    group_size: Episodes = 8
     """Episodes per task."""
-    tasks: int | None = None
+    tasks: Annotated[int, Interval(ge=1, le=MOST_POOL)] | None = None
     """Draw tasks from a fixed pool of this size. none = fresh tasks at every step."""
-    task_seeds: tuple[int, ...] = ()
+    task_seeds: tuple[Annotated[int, Interval(ge=-(2**63), lt=2**63)], ...] = ()
     """Draw tasks from the pool of the tasks of these seeds, all of the training split."""
     coverage: Coverage = field(default_factory=Coverage)
     context: Context = field(default_factory=Context)
     collect: Annotated[Collector, Choice(COLLECTORS, Collector)] = field(default_factory=LockStep)
     """How episodes are played at the same time: lock_step, or async for slow environments."""
-    env_workers: int = 0
+    env_workers: Workers = 0
     """Processes in which episodes are played. If one crashes or hangs, only its own episodes end. 0 = in this process.
     They work at the same time if --collect.threads is at least as many."""
-    env_timeout: float = DEFAULT_TIMEOUT
+    env_timeout: Wait = DEFAULT_TIMEOUT
     """Seconds for one start or step of an environment in such a process. 0 = no limit."""
     policy: Annotated[PolicySource, Choice(POLICIES, PolicySource)] = field(default_factory=Local)
     """The sampler of replies, typed --sampler NAME as well: local = the model in this process, vllm = servers."""
@@ -150,7 +142,7 @@ class TrainConfig:
     on_collapse: Literal["warn", "stop"] = "warn"
     """Reaction to an alarm named a collapse. warn = report it and continue. stop = end the run after the step, saved,
     with exit code 3. Other alarms only warn."""
-    checkpoint_every: int = 10
+    checkpoint_every: Count = 10
     """Steps between checkpoints."""
     keep_checkpoints: Literal["last", "all"] = "last"
     """last: the last two and the best evaluated one. all: every one, for heedful gradients or eval later."""
@@ -160,13 +152,13 @@ class TrainConfig:
     trackers: tuple[str, ...] = ()
     """Besides metrics.jsonl: tensorboard, wandb, trackio."""
     seed: int = 0
-    threads: int = 1
+    threads: Threads = 1
     """CPU threads. A run is reproducible to the byte only with the same number. The default is 1 for a seedling, and
     all physical cores with --model."""
     device: Literal["auto", "cpu", "cuda", "mps"] = "cpu"
     dtype: Literal["float32", "bfloat16"] = "float32"
     """Type of the weights of a loaded model. Log-probabilities are float32 in any case."""
-    micro_batch_tokens: int = 1024
+    micro_batch_tokens: Count = 1024
     """Most padded tokens in one forward and backward pass. Changes speed and memory, never gradients."""
     gradient_checkpointing: bool = False
     """Compute the layers' activations a second time in the backward pass instead of keeping them: less memory, more
@@ -176,11 +168,6 @@ class TrainConfig:
     fsdp2."""
 
     def __post_init__(self) -> None:
-        whole_number("seed", self.seed)
-        refuse_below(self, steps=1, groups=1, checkpoint_every=1, threads=1, micro_batch_tokens=1, env_workers=0)
-        refuse_above(self, steps=MOST_STEP, threads=MOST_AT_ONCE, env_workers=MOST_AT_ONCE)
-        refuse_above(self, groups=MOST_EPISODES, group_size=MOST_EPISODES, tasks=MOST_POOL)
-        check_timeout(self.env_timeout)
         for applies, sentence in self._contradictions():
             if applies:
                 raise ValueError(sentence)
@@ -212,7 +199,7 @@ class TrainConfig:
             "warm_start.steps is for a loaded model; a seedling learns from demonstrations by --seedling.steps",
         )
         yield (
-            self.group_size < 1 or (self.group_size < 2 and not isinstance(algorithm.advantage, CreditsTokens)),
+            self.group_size < 2 and not isinstance(algorithm.advantage, CreditsTokens),
             "group_size must be at least 2 (a group of one has no spread, and "
             f"{type(algorithm.advantage).__name__} gives it no advantage; 1 is for algorithms with a critic, such as "
             f"ppo), found {self.group_size}",

@@ -8,12 +8,14 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Literal
+from dataclasses import replace
+from typing import TYPE_CHECKING, Annotated, Literal
 
-from heedful.boundary import MOST_AT_ONCE, MOST_EPISODES, refuse_above, refuse_below, to_json
+from annotated_types import Interval
+
+from heedful.boundary import MOST_EPISODES, Count, Threads, settings, to_json
 from heedful.envs.common.contract import turns_of
-from heedful.run.config import MOST_BUCKETS, GradientsConfig, TrainConfig
+from heedful.run.config import Buckets, GradientsConfig, TrainConfig
 from heedful.storage import RunFolder
 from heedful.types import Group
 
@@ -23,30 +25,26 @@ if TYPE_CHECKING:
     from heedful.run.parts import Parts
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@settings(kw_only=True)
 class GradientsSettings:
     """Settings of a measurement of gradients."""
 
-    groups: int = 64
+    groups: Annotated[int, Interval(ge=2, le=MOST_EPISODES)] = 64
     """Tasks of the training split."""
-    group_size: int = 16
+    group_size: Annotated[int, Interval(ge=2, le=MOST_EPISODES)] = 16
     """Episodes per task. One half sorts and the other measures, so 8 or more."""
-    buckets: int = 6
+    buckets: Buckets = 6
     """Buckets of reward variance: one for constant groups, the others are quantiles of the rest."""
-    memory_mb: int = 3072
+    memory_mb: Count = 3072
     """Room for all gradients together. Larger ones are projected."""
-    at_once: int = 1024
+    at_once: Count = 1024
     """Most episodes played at once: lower it when memory is short."""
     seed: int = 0
     """Seed of the tasks and of the sampling noise."""
-    threads: int | None = None
+    threads: Threads | None = None
     """CPU threads. none = as many as the run had."""
     device: Literal["auto", "cpu", "cuda", "mps"] | None = None
     """Device of the computation. none = the run's device."""
-
-    def __post_init__(self) -> None:
-        refuse_below(self, groups=2, group_size=2, buckets=2, memory_mb=1, at_once=1, threads=1)
-        refuse_above(self, buckets=MOST_BUCKETS, groups=MOST_EPISODES, group_size=MOST_EPISODES, threads=MOST_AT_ONCE)
 
 
 def measure_gradients(

@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, astuple, dataclass, field, replace
 from typing import Any
 
-from heedful.boundary import refuse_below
+from heedful.boundary import Count, Share, settings
 from heedful.diagnostics.statistics.group_statistics import is_constant, sample_variance, scored, values_on
 from heedful.filters import Remembering, Visit
 from heedful.protocols import Filter
@@ -20,19 +20,14 @@ from heedful.rollout.refill import Collection
 from heedful.types import Group, Metric, Verdict
 
 
-@dataclass(frozen=True, slots=True)
+@settings
 class Coverage:
     """The rule for starved tasks of a pool, and the number of them that a step may re-admit."""
 
-    rate: float = 0.0
+    rate: Share = 0.0
     """Share of a step's groups that may be re-admitted although the filter dropped them, rounded up. 0 = none."""
-    patience: int = 4
+    patience: Count = 4
     """Visits in a row without being trained on after which a task is starved."""
-
-    def __post_init__(self) -> None:
-        refuse_below(self, patience=1)
-        if not 0 <= self.rate <= 1:
-            raise ValueError(f"coverage.rate is a share of a step's groups: expected 0 to 1, found {self.rate}")
 
     def most(self, groups: int) -> int:
         """The number of groups that may be re-admitted, out of `groups`."""

@@ -7,14 +7,22 @@ from __future__ import annotations
 
 import hashlib
 import json
-from dataclasses import asdict, dataclass, field, replace
-from typing import Literal
+from dataclasses import asdict, field, replace
+from typing import Annotated, Literal
 
-from heedful.boundary import MOST_EPISODES, refuse_above, refuse_below
-from heedful.boundary.limits import MOST_TOKENS, whole_number
-from heedful.storage.measurements import MOST_STEP
+from annotated_types import Interval
+
+from heedful.boundary import (
+    Count,
+    Episodes,
+    LearningRate,
+    Natural,
+    PositiveShare,
+    Share,
+    Tokens,
+    settings,
+)
 from heedful.training.lora_config import LoraConfig
-from heedful.training.optimizer_config import LARGEST_LR
 
 FORMAT = 1
 """Version of the growing code. It increases when the weights of a recipe change."""
@@ -31,7 +39,7 @@ LEAST_VOCABULARY = 265
 """256 bytes, 5 tokens of the chat template and 4 tags. A tokenizer needs them to write every text."""
 
 
-@dataclass(frozen=True, slots=True)
+@settings
 class Seedling:
     """Architecture and warm start of a built-in small model (Llama shape, trained from scratch).
 
@@ -39,66 +47,46 @@ class Seedling:
     two patches in both directions.
     """
 
-    hidden: int = 128
+    hidden: Annotated[int, Interval(ge=1, le=_WIDEST)] = 128
     """Width of the residual stream."""
-    layers: int = 4
-    heads: int = 4
-    kv_heads: int = 2
+    layers: Annotated[int, Interval(ge=1, le=_MOST_LAYERS)] = 4
+    heads: Count = 4
+    kv_heads: Count = 2
     """Key-value heads."""
-    ffn: int = 384
+    ffn: Annotated[int, Interval(ge=1, le=_WIDEST)] = 384
     """Width of the feed-forward layers."""
-    vocabulary: int = 512
+    vocabulary: Annotated[int, Interval(ge=LEAST_VOCABULARY, le=MOST_ENTRIES)] = 512
     """Maximum number of entries of the tokenizer, which is learned from the demonstrations."""
-    context: int = 1024
+    context: Tokens = 1024
     """Maximum sequence length in tokens."""
-    init: float = 0.02
+    init: PositiveShare = 0.02
     """Standard deviation of the initial weights."""
-    steps: int = 300
+    steps: Natural = 300
     """Optimiser steps of the warm start."""
-    episodes: int = 32
+    episodes: Episodes = 32
     """Demonstrated episodes per step."""
-    lr: float = 2e-3
+    lr: LearningRate = 2e-3
     """Peak learning rate, with cosine decay to a tenth."""
-    imperfect: float = 0.3
+    imperfect: Share = 0.3
     """Share of demonstrated turns that follow a random plan, so that reinforcement learning can improve."""
-    template: float = 0.0
+    template: Share = 0.0
     """Share of demonstrated thoughts that are fluent but do not depend on the state."""
-    vision_width: int = 0
+    vision_width: Annotated[int, Interval(ge=0, le=_WIDEST)] = 0
     """Width of the vision tower. 0 = the seedling reads text alone. 48 is enough for small boards."""
-    vision_layers: int = 2
+    vision_layers: Annotated[int, Interval(ge=1, le=_MOST_LAYERS)] = 2
     """Layers of the vision tower."""
-    patch: int = 4
+    patch: Annotated[int, Interval(ge=1, le=_WIDEST)] = 4
     """Pixels of a side of one patch. Cells of two patches a side (--env.cell 8) are one token each."""
     seed: int = 0
 
     def __post_init__(self) -> None:
-        for name in ("hidden", "layers", "heads", "kv_heads", "ffn", "context", "episodes", "vision_layers", "patch"):
-            if whole_number(name, getattr(self, name)) < 1:
-                raise ValueError(f"{name} must be 1 or more, found {getattr(self, name)}")
         if self.hidden % self.heads or self.heads % self.kv_heads:
             raise ValueError(
                 f"hidden ({self.hidden}) must be a multiple of heads ({self.heads}), "
                 f"and heads a multiple of kv_heads ({self.kv_heads})"
             )
-        if self.vision_width < 0 or self.vision_width % _VISION_HEADS:
+        if self.vision_width % _VISION_HEADS:
             raise ValueError(f"vision_width must be 0 or a multiple of {_VISION_HEADS}, found {self.vision_width}")
-        if self.vocabulary < LEAST_VOCABULARY:
-            raise ValueError(
-                f"vocabulary must hold at least every byte, the chat template's tokens and the tags, "
-                f"{LEAST_VOCABULARY} entries in all, found {self.vocabulary}"
-            )
-        refuse_above(self, layers=_MOST_LAYERS, vision_layers=_MOST_LAYERS, patch=_WIDEST)
-        refuse_above(self, hidden=_WIDEST, ffn=_WIDEST, vision_width=_WIDEST, vocabulary=MOST_ENTRIES)
-        whole_number("seed", self.seed)
-        refuse_above(self, context=MOST_TOKENS, episodes=MOST_EPISODES, steps=MOST_STEP)
-        refuse_below(self, steps=0)
-        if not 0 < self.init <= 1:
-            raise ValueError(f"init must be a number above 0 and at most 1, found {self.init}")
-        if not 0 < self.lr <= LARGEST_LR:
-            raise ValueError(f"lr must be a number above 0 and at most {LARGEST_LR:g}, found {self.lr}")
-        for name in ("imperfect", "template"):
-            if not 0 <= getattr(self, name) <= 1:
-                raise ValueError(f"{name} must lie in [0, 1], found {getattr(self, name)}")
 
     def key(self, environment: object, versions: str) -> str:
         """Cache key: this recipe, the environment's knobs (a JSON tree), library versions."""
@@ -114,39 +102,27 @@ def key_of(tree: object) -> str:
     return hashlib.sha256(json.dumps(tree, sort_keys=True).encode()).hexdigest()[:16]
 
 
-@dataclass(frozen=True, slots=True)
+@settings
 class WarmStart:
     """Learning from demonstrations before training, for a loaded model."""
 
-    steps: int = 0
+    steps: Natural = 0
     """Optimiser steps. 0 = no warm start: the model is trained as it is loaded."""
-    episodes: int = 16
+    episodes: Episodes = 16
     """Demonstrated episodes per step."""
-    lr: float = 2e-4
+    lr: LearningRate = 2e-4
     """Peak learning rate, with cosine decay to a tenth."""
-    imperfect: float = 0.2
+    imperfect: Share = 0.2
     """Share of demonstrated turns that follow a random plan, so that reinforcement learning can improve."""
-    template: float = 0.0
+    template: Share = 0.0
     """Share of demonstrated thoughts that are fluent but do not depend on the state."""
-    micro_batch_tokens: int = 2048
+    micro_batch_tokens: Count = 2048
     """Most padded tokens in one forward and backward pass."""
     precision: Literal["auto", "float32", "bfloat16"] = "auto"
     """Type in which matrices are multiplied. Weights are float32. auto = bfloat16 where it is faster."""
     lora: LoraConfig = field(default_factory=LoraConfig)
     """LoRA of the warm start. Its additions are merged into the weights when it is done."""
     seed: int = 0
-
-    def __post_init__(self) -> None:
-        for name, least in (("steps", 0), ("episodes", 1), ("micro_batch_tokens", 1)):
-            if whole_number(f"warm_start.{name}", getattr(self, name)) < least:
-                raise ValueError(f"warm_start.{name} must be {least} or more, found {getattr(self, name)}")
-        whole_number("warm_start.seed", self.seed)
-        refuse_above(self, steps=MOST_STEP, episodes=MOST_EPISODES)
-        if not 0 < self.lr <= LARGEST_LR:
-            raise ValueError(f"warm_start.lr must be a number above 0 and at most {LARGEST_LR:g}, found {self.lr}")
-        for name in ("imperfect", "template"):
-            if not 0 <= getattr(self, name) <= 1:
-                raise ValueError(f"warm_start.{name} must lie in [0, 1], found {getattr(self, name)}")
 
 
 def nano() -> Seedling:

@@ -7,19 +7,18 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from heedful.boundary import Choice, from_json, parse, refuse_below, to_json
+from heedful.boundary import Choice, Count, Natural, NotNegative, from_json, parse, settings, to_json
 from heedful.boundary.command_line import split
 from heedful.boundary.jsontext import read_json
 from heedful.boundary.trust import untrusted
 from heedful.run.config import TrainConfig
 from heedful.run.presets import preset
 from heedful.storage import MOST_STEP
-from heedful.storage.measurements import SIZES
 from heedful.studies.jobs import JOBS, TrainingJob, refuse_name
 
 When = Literal["last", "first", "change", "mean", "highest", "lowest", "first_at_least", "first_at_most", "total_until"]
@@ -28,7 +27,7 @@ MOST_RUNS = 10_000
 """Runs of a study, at most: arms x seeds."""
 
 
-@dataclass(frozen=True, slots=True)
+@settings
 class Arm:
     """One way to run: a name and what is done for each seed."""
 
@@ -41,7 +40,6 @@ class Arm:
     """The line that joins this arm with others in figures over the dial; empty = one line per measure."""
 
     def __post_init__(self) -> None:
-        refuse_sizes(self, "level")
         refuse_name("an arm", self.name)
 
     @property
@@ -50,7 +48,7 @@ class Arm:
         return getattr(self.job, "after", None)
 
 
-@dataclass(frozen=True, slots=True)
+@settings
 class Measure:
     """One number per run: a metric, and at what point it is read."""
 
@@ -65,25 +63,24 @@ class Measure:
     """Limit for first_at_least, first_at_most and total_until."""
     reaches: str = ""
     """total_until: the metric that has to reach `level`, such as success/rate."""
-    window: int = 8
+    window: Count = 8
     """total_until: steps over which that metric is averaged."""
-    from_step: int = 0
-    to_step: int | None = None
+    from_step: Natural = 0
+    to_step: Natural | None = None
     """Readings of earlier and later steps are left out."""
 
     def __post_init__(self) -> None:
-        refuse_sizes(self, "level")
         if (self.when == "total_until" or self.when.startswith("first_at")) != (self.level is not None):
             raise ValueError(
                 f"{self.title!r}: `level` belongs to first_at_least, first_at_most and total_until, and to them alone"
             )
         if (self.when == "total_until") != bool(self.reaches):
             raise ValueError(f"{self.title!r}: `reaches` belongs to total_until, and to it alone")
-        refuse_below(self, window=1)
-        refuse_no_steps(self.title, self.from_step, self.to_step)
+        if self.to_step is not None and self.to_step < self.from_step:
+            raise ValueError(f"{self.title!r}: expected to_step at or after {self.from_step}, found {self.to_step}")
 
 
-@dataclass(frozen=True, slots=True)
+@settings
 class Pool:
     """Several arms as one: of each measure the mean over the arms, seed by seed. Pairs name it like an arm."""
 
@@ -96,7 +93,7 @@ class Pool:
             raise ValueError(f"pool {self.name}: expected distinct arms, found {', '.join(self.arms) or 'none'}")
 
 
-@dataclass(frozen=True, slots=True)
+@settings
 class Pair:
     """A comparison, seed by seed: an arm, or a pool of arms, against its control."""
 
@@ -115,7 +112,7 @@ class Pair:
         return f"{self.arm} against {self.control}"
 
 
-@dataclass(frozen=True, slots=True)
+@settings
 class Interaction:
     """Whether a comparison comes out otherwise in another setting: a pair's difference minus that of a base pair."""
 
@@ -134,7 +131,7 @@ class Interaction:
         return f"({self.pair.names}) less ({self.base.names})"
 
 
-@dataclass(frozen=True, slots=True)
+@settings
 class Study:
     """A declared study: everything that decides its numbers."""
 
@@ -156,7 +153,7 @@ class Study:
     """What the arms' `level` means; the page then draws the measures over it."""
     outcomes: tuple[Annotated[Any, Choice({})], ...] = ()
     """Further readings of the runs, each a class of its own that follows `heedful.studies.Outcome`."""
-    minutes: float | None = None
+    minutes: NotNegative | None = None
     """Minutes of one run on one core, about; none = unknown."""
     notes: tuple[str, ...] = ()
     """Sentences for the page: limits of the design, what was chosen and why."""
@@ -167,8 +164,6 @@ class Study:
 
     def __post_init__(self) -> None:
         refuse_name("a study", self.name)
-        refuse_sizes(self, "minutes")
-        refuse_below(self, minutes=0)
         names = [arm.name for arm in self.arms]
         if len(names) * len(self.seeds) > MOST_RUNS:
             raise ValueError(
@@ -262,20 +257,6 @@ def narrowed(study: Study, arms: tuple[str, ...] = (), seeds: tuple[int, ...] = 
         interactions=tuple(each for each in study.interactions if stays(each.pair) and stays(each.base)),
         outcomes=tuple(filter(None, (each.among(names) for each in study.outcomes))),
     )
-
-
-def refuse_sizes(config: object, *names: str) -> None:
-    """Raise ValueError for the first field that is no number, or one that no chart can draw."""
-    for name in names:
-        found = getattr(config, name)
-        if found and not SIZES[0] <= abs(found) <= SIZES[1]:
-            raise ValueError(f"{name} must be 0, or of a size between {SIZES[0]} and {SIZES[1]}, found {found}")
-
-
-def refuse_no_steps(title: str, first: int, last: int | None) -> None:
-    """Raise ValueError for a reading of steps that ends before it begins."""
-    if last is not None and last < first:
-        raise ValueError(f"{title!r}: expected to_step at or after from_step ({first}), found {last}")
 
 
 def study_to_json(study: Study) -> dict[str, Any]:

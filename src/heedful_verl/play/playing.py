@@ -14,7 +14,7 @@ from functools import lru_cache
 from typing import Annotated, Any, Protocol, TypeVar
 
 from heedful import envs
-from heedful.boundary import MOST_AT_ONCE, Choice, from_json, refuse_above, refuse_below, trusting
+from heedful.boundary import Choice, Threads, Tokens, from_json, settings, trusting
 from heedful.boundary.jsontext import parse_json
 from heedful.envs.common.contract import turns_of
 from heedful.models.chat.render import Renderer
@@ -26,31 +26,25 @@ from heedful.types import Ending, Prompt, Reply, Span, Task, Trajectory
 Answer = TypeVar("Answer")
 
 
-@dataclass(frozen=True, slots=True)
+@settings
 class PlayConfig:
     """How heedful's environments are played in verl."""
 
-    tokens_per_turn: int | None = None
+    tokens_per_turn: Tokens | None = None
     """Most tokens sampled in one reply. none = verl's rollout.response_length."""
     context: Context = field(default_factory=Context)
     """How much of the episode a prompt shows. Windows give one row of verl per restart."""
-    threads: int = 32
+    threads: Threads = 32
     """Environments at work at once in each of verl's agent workers."""
     trust: tuple[str, ...] = ()
     """Modules that task files may name as module:Class."""
-
-    def __post_init__(self) -> None:
-        refuse_below(self, threads=1)
-        refuse_above(self, threads=MOST_AT_ONCE)
-        if self.tokens_per_turn is not None:
-            refuse_below(self, tokens_per_turn=1)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlayedEnvironment:
     """The environment of a task, as a task file holds it."""
 
-    env: Annotated[Any, Choice(envs.ENVIRONMENTS)]
+    env: Annotated[Any, Choice(envs.ENVIRONMENTS, Environment)]
     """The environment and its knobs."""
 
 

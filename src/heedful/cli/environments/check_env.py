@@ -21,6 +21,7 @@ from heedful.boundary.trust import import_advice, import_named, trust_typed
 from heedful.envs.checking.check import QUICK, RULES, Effort, check
 from heedful.envs.checking.report import Finding, Report
 from heedful.guarded import Raised, guarded_call
+from heedful.protocols import Environment
 from heedful.run.presets import PRESETS, did_you_mean, preset
 
 
@@ -83,7 +84,7 @@ class CheckSettings:
 class KnobSettings(CheckSettings):
     """Settings of a check, with the environment's knobs."""
 
-    env: Annotated[Any, Choice(envs.ENVIRONMENTS)]
+    env: Annotated[Any, Choice(envs.ENVIRONMENTS, Environment)]
     """The environment and its knobs."""
 
 

@@ -10,20 +10,24 @@ import time
 from dataclasses import dataclass, field
 from typing import Annotated, Any
 
+from annotated_types import Interval
+
 from heedful import envs
 from heedful.boundary import (
-    MOST_AT_ONCE,
     Choice,
     CommandLine,
+    Count,
+    Port,
     Positional,
+    Seconds,
+    Wait,
+    Workers,
     complain,
-    refuse_above,
-    refuse_below,
-    refuse_seconds,
+    settings,
     tell,
 )
-from heedful.protocols import OffersPages
-from heedful.rollout.workers import DEFAULT_TIMEOUT, check_timeout, isolated
+from heedful.protocols import Environment, OffersPages
+from heedful.rollout.workers import DEFAULT_TIMEOUT, isolated
 from heedful.run.presets import preset
 
 
@@ -43,34 +47,34 @@ class ServeWords:
     """An environment or preset (heedful envs lists them), or your own as module:Class."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@settings(kw_only=True)
 class ServeSettings:
     """Settings of an environment server."""
 
-    env: Annotated[Any, Choice(envs.ENVIRONMENTS)]
+    env: Annotated[Any, Choice(envs.ENVIRONMENTS, Environment)]
     """The environment and its knobs."""
     host: str = "127.0.0.1"
     """Address to listen on. 127.0.0.1 serves this machine only. Another address needs a token."""
-    port: int = 8765
+    port: Port = 8765
     """Port to listen on. 0 = any free one, which the first line of output names."""
-    sessions: int = 1024
+    sessions: Count = 1024
     """Most episodes open at once."""
-    idle: float = 600.0
+    idle: Seconds = 600.0
     """Seconds after which a session that was not used is closed."""
-    env_workers: int = 0
+    env_workers: Workers = 0
     """Processes in which the episodes are played. If one crashes or hangs, only its own episodes end. 0 = the server's
     own process."""
-    env_timeout: float = field(default=DEFAULT_TIMEOUT)
+    env_timeout: Wait = field(default=DEFAULT_TIMEOUT)
     """Seconds for one start or step in such a process. 0 = no limit."""
-    largest_reply: int = 2**22
+    largest_reply: Annotated[int, Interval(ge=1024)] = 2**22
     """Bytes of the longest request."""
-    connections: int = 512
+    connections: Count = 512
     """Most connections open at once."""
-    request_seconds: float = 30.0
+    request_seconds: Seconds = 30.0
     """Seconds in which a request must have arrived whole."""
     host_name: tuple[str, ...] = ()
     """Names by which clients call a server without a token, besides localhost and the addresses of this machine."""
-    log_every: int = 10_000
+    log_every: Count = 10_000
     """Requests between two lines of log."""
     page: bool = False
     """Also show pages to a browser, at /page. For environments that have such pages: shop."""
@@ -78,14 +82,8 @@ class ServeSettings:
     """A file whose first line is the token that clients must send. Empty = the variable HEEDFUL_ENV_TOKEN, if set."""
 
     def __post_init__(self) -> None:
-        refuse_below(self, port=0, sessions=1, env_workers=0, largest_reply=1024, connections=1, log_every=1)
-        refuse_above(self, env_workers=MOST_AT_ONCE)
-        check_timeout(self.env_timeout)
-        refuse_seconds(self, "idle", "request_seconds")
         if self.page and not isinstance(self.env, OffersPages):
             raise ValueError("--page is for environments with pages for a browser, such as shop.")
-        if self.port > 65535:
-            raise ValueError(f"port must be at most 65535, found {self.port}")
 
 
 def main(argv: list[str]) -> int:

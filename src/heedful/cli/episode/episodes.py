@@ -11,6 +11,7 @@ from rich.text import Text
 
 from heedful import envs
 from heedful.boundary import Choice, shown
+from heedful.protocols import Environment
 from heedful.types import Task, Turn
 
 
@@ -24,7 +25,7 @@ class ScriptedSettings:
     """The split of the task."""
     member: int = 0
     """Number of the member: another noise of the environment on the same task, and other draws of a model."""
-    env: Annotated[Any, Choice(envs.ENVIRONMENTS)]
+    env: Annotated[Any, Choice(envs.ENVIRONMENTS, Environment)]
     """The environment and its knobs."""
 
 

@@ -5,8 +5,11 @@ Every number that decides is a field of `AlarmConfig`. A rule is a value, so a s
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from functools import partial
+from typing import Annotated
+
+from annotated_types import Interval
 
 from heedful.diagnostics.alarms.conditions import Beyond, Change, Condition, Rule, Share
 from heedful.diagnostics.catalogue import entry_of
@@ -27,87 +30,73 @@ SUCCESS = "success/rate"
 PROGRESS = "success/progress"
 
 
+Positive = Annotated[float, Interval(gt=0)]
+
+
 @dataclass(frozen=True, slots=True)
 class AlarmConfig:
     """When a change is an alarm. With the defaults fewer than 1% of runs of 100 steps in which nothing happens raise
     any, also where neighbouring values are correlated (up to `correlation`)."""
 
-    threshold: float = 5.0
+    threshold: Positive = 5.0
     """Standard errors of a change that is an alarm by itself."""
-    pair_threshold: float = 4.0
+    pair_threshold: Positive = 4.0
     """Standard errors of each of two changes that are an alarm together."""
-    baseline: int = 5
+    baseline: Annotated[int, Interval(ge=2)] = 5
     """Values of a metric of every step before it can have changed."""
-    confirm: int = 2
+    confirm: Annotated[int, Interval(ge=1)] = 2
     """Values of a metric of every step that a change must last."""
-    measured_baseline: int = 3
+    measured_baseline: Annotated[int, Interval(ge=2)] = 3
     """The same as baseline, of what is measured every few steps."""
-    measured_confirm: int = 1
+    measured_confirm: Annotated[int, Interval(ge=1)] = 1
     """The same as confirm, of what is measured every few steps."""
-    correlation: float = 0.25
+    correlation: Annotated[float, Interval(ge=0, lt=1)] = 0.25
     """Largest correlation of neighbouring values under which the rate of false alarms holds. `success_drop` estimates
     a higher one from the run."""
-    window: int = 64
+    window: Annotated[int, Interval(ge=2)] = 64
     """Latest values of a metric that are compared with each other."""
-    success: float = 0.05
+    success: Positive = 0.05
     """Fall of the success rate, or of the mean progress, that matters."""
-    format: float = 0.1
+    format: Positive = 0.1
     """Fall of the share of valid or closed replies that matters."""
-    information: float = 0.25
+    information: Positive = 0.25
     """Fall of the information per thought (the gap of a thought) that matters, as a part of its level."""
-    entropy_rise: float = 0.1
+    entropy_rise: Positive = 0.1
     """Rise of an entropy that matters, as a part of its level."""
-    answer_entropy_rise: float = 1.0
+    answer_entropy_rise: Positive = 1.0
     """The same of the entropy of answers, given their thoughts, which is small while thoughts decide."""
-    answer_entropy_least: float = 0.05
+    answer_entropy_least: Positive = 0.05
     """Rise of the entropy of answers that matters at least, in nats per token. In healthy runs it doubles from .02."""
-    entropy_fall: float = 0.5
+    entropy_fall: Positive = 0.5
     """Fall of an entropy that matters, as a part of its level."""
-    strategies: float = 0.25
+    strategies: Positive = 0.25
     """Fall of strategy entropy, or of the share of distinct strategies, that matters, as a part of its level."""
-    influence: float = 0.3
+    influence: Positive = 0.3
     """Fall of the thought's influence on the action that matters, as a part of its level."""
-    action_information: float = 0.5
+    action_information: Positive = 0.5
     """Fall of what the first action tells of the prompt that matters, as a part of its level."""
-    oscillation: float = 0.1
+    oscillation: Positive = 0.1
     """Rise of the share of turns that lead nowhere that matters."""
-    p: float = 0.05
+    p: Annotated[float, Interval(gt=0, lt=1)] = 0.05
     """Thoughts cannot be told from thoughts about other prompts when the retrieval test's p-value exceeds this."""
-    p_readings: int = 2
+    p_readings: Annotated[int, Interval(ge=2)] = 2
     """Measurements in a row that have to say so."""
-    blind: float = 0.1
+    blind: Annotated[float, Interval(ge=0, lt=1)] = 0.1
     """Share of reward-blind prompts that is accepted."""
-    starved: float = 0.1
+    starved: Annotated[float, Interval(ge=0, lt=1)] = 0.1
     """Share of groups that teach (kept by the filter, or mixed) at or below which a step is starved."""
-    starved_steps: int = 5
+    starved_steps: Annotated[int, Interval(ge=2)] = 5
     """Starved steps in a row."""
-    shaping: float = 0.35
+    shaping: Annotated[float, Interval(ge=0, lt=1)] = 0.35
     """Part of the advantage from groups with one outcome that is accepted. Proposed, not calibrated: it was chosen on
     the runs of docs/results/shaped.md and matrix.md. PPO reads .04 to .52 there while it learns."""
-    shaping_steps: int = 5
+    shaping_steps: Annotated[int, Interval(ge=2)] = 5
     """Steps in a row in which it is more."""
-    shaping_solved: float = 0.25
+    shaping_solved: Annotated[float, Interval(ge=0, lt=1)] = 0.25
     """Share of solved groups above which such groups do no harm: they differ in how fast they were. Proposed, not
     calibrated: it was chosen on the runs of docs/results/matrix.md and natural.md."""
 
     def __post_init__(self) -> None:
-        for name in ("baseline", "measured_baseline", "window", "p_readings", "starved_steps", "shaping_steps"):
-            if getattr(self, name) < 2:
-                raise ValueError(f"{name} counts values: expected at least 2, found {getattr(self, name)}")
-        for name in ("confirm", "measured_confirm"):
-            if getattr(self, name) < 1:
-                raise ValueError(f"{name} counts values: expected at least 1, found {getattr(self, name)}")
-        for field in fields(self):
-            value = getattr(self, field.name)
-            if (
-                isinstance(value, float)
-                and not value > 0
-                and field.name not in ("correlation", "starved", "blind", "shaping", "shaping_solved")
-            ):
-                raise ValueError(f"{field.name} must be above 0, found {value}")
-        for name in ("correlation", "starved", "blind", "shaping", "shaping_solved", "p"):
-            if not 0 <= getattr(self, name) < 1:
-                raise ValueError(f"{name} must lie in [0, 1), found {getattr(self, name)}")
         if self.window < self.baseline + self.confirm or self.window < self.measured_baseline + self.measured_confirm:
             raise ValueError(f"window must hold a baseline and a change, found {self.window} readings")
 

@@ -92,16 +92,6 @@ def missing_from(env: object) -> str:
     return found
 
 
-def refuse_unless_environment(env: object) -> None:
-    """Raise ValueError for a class without an environment's methods. No member is read, since one may ask a server."""
-    missing = [name for name in ("task", "episode") if not hasattr(type(env), name)]
-    if missing:
-        raise ValueError(
-            f"Expected an environment, found a {type(env).__name__} without `{'` and `'.join(missing)}`. "
-            "Name another class, or add what it lacks."
-        )
-
-
 def turns_of(env: Environment) -> int:
     """The most turns of an episode. Raises ValueError for what is no such number."""
     return whole_member(env, "turns", env.turns)

@@ -8,15 +8,14 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Callable, Collection, Sequence
-from dataclasses import dataclass
 from itertools import accumulate
 
-from heedful.boundary.foreign_text import encodable
+from heedful.boundary import settings
 from heedful.models.chat.calls import find_call
 from heedful.types import Prompt, Reply, Span
 
 
-@dataclass(frozen=True, slots=True)
+@settings
 class Tags:
     """The texts that delimit thought and answer in a reply."""
 
@@ -34,8 +33,6 @@ class Tags:
                 f"The four tags must be different, non-empty and without outer whitespace, but they are {texts}. "
                 f"Set tags.open, tags.close, tags.answer_open and tags.answer_close accordingly."
             )
-        if any(encodable(text) != text for text in texts):
-            raise ValueError(f"The four tags must be text that UTF-8 can write, but they are {texts}.")
 
     def opening_of(self, prompt: str) -> str:
         """The opening tag, with the whitespace after it, at the end of a prompt. Empty if the prompt has none."""

@@ -22,6 +22,7 @@ from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field
 from typing import TypeVar
 
+from heedful.boundary import Seconds, Threads, Wait, settings
 from heedful.boundary.http import HttpServer, ServerRefused, ServerUnreachable
 from heedful.policies.servers.dialects import HEALTH, Call, ForeignAnswer, OtherWeights, Tree
 from heedful.policies.servers.exchange import Failed, check_urls, exchange
@@ -40,19 +41,19 @@ _HOMES = 2**16
 _HEALTH_TIMEOUT = 10.0
 
 
-@dataclass(frozen=True, slots=True)
+@settings
 class Limits:
     """How much is asked of a server at once, and how long it is waited for."""
 
-    connections: int = 256
+    connections: Threads = 256
     """Most requests that one server gets at once."""
-    timeout: float = 600.0
+    timeout: Seconds = 600.0
     """Seconds for one whole answer."""
-    patience: float = 900.0
+    patience: Wait = 900.0
     """Seconds for which one request waits for servers that are away or busy."""
-    pause: float = 1.0
+    pause: Wait = 1.0
     """Seconds of the first pause. Each further one is twice as long, up to 30 s."""
-    tell_after: float = 30.0
+    tell_after: Wait = 30.0
     """Seconds of waiting after which a line tells of it."""
 
 

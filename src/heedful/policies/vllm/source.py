@@ -8,11 +8,13 @@ import uuid
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
-from heedful.boundary import MOST_AT_ONCE, NamesSecret, refuse_above, refuse_below, refuse_seconds
+from annotated_types import Interval
+
+from heedful.boundary import NamesSecret, Seconds, Threads, settings
 from heedful.policies.rows import ReplyRenderer
 from heedful.policies.sampling import Sampling
 from heedful.policies.servers import Client, Limits, Server, ServerUnreachable, check_urls, read_key
@@ -30,7 +32,7 @@ if TYPE_CHECKING:
 Sync = Literal["folder", "broadcast", "adapters"]
 
 
-@dataclass(frozen=True, slots=True)
+@settings
 class Vllm:
     """vLLM servers sample. They get the weights after each update, and are measured against the learner."""
 
@@ -42,24 +44,19 @@ class Vllm:
     """Where weights are written for the servers. Empty = a temporary folder of this machine."""
     address: str = "127.0.0.1"
     """With the broadcast: the address of this machine, as the servers see it."""
-    connections: int = 256
+    connections: Threads = 256
     """Most requests that one server gets at once."""
-    timeout: float = 600.0
+    timeout: Seconds = 600.0
     """Seconds for one whole answer."""
-    patience: float = 900.0
+    patience: Seconds = 900.0
     """Seconds for which servers that are away or busy are waited for."""
-    tolerance: float = 1e-3
+    tolerance: Annotated[float, Interval(gt=0, lt=float("inf"))] = 1e-3
     """The run stops if the servers' log-probabilities of the probes differ by more from the learner's, in nats."""
     api_key_env: Annotated[str, NamesSecret()] = ""
     """The environment variable with the servers' API key."""
 
     def __post_init__(self) -> None:
-        refuse_below(self, connections=1)
-        refuse_above(self, connections=MOST_AT_ONCE)
-        refuse_seconds(self, "timeout", "patience")
         check_urls(self.url)
-        if not 0 < self.tolerance < float("inf"):
-            raise ValueError(f"tolerance must be a number above 0, found {self.tolerance}")
 
     def sampling(self, sampling: Sampling) -> Sampling:
         if sampling.noise == "batch" or sampling.precision == "double":

@@ -16,11 +16,13 @@ from rich.console import Console
 
 from heedful import envs
 from heedful.boundary import (
-    MOST_AT_ONCE,
-    MOST_EPISODES,
     Choice,
-    refuse_above,
-    refuse_below,
+    Count,
+    Episodes,
+    Natural,
+    Wait,
+    Workers,
+    settings,
     trusting,
 )
 from heedful.console import SafeConsole
@@ -28,8 +30,8 @@ from heedful.envs.common.tagged import in_tags
 from heedful.envs.common.tasks import evaluation_tasks
 from heedful.models.chat.replies import Tags
 from heedful.policies import POLICIES, PolicySource, Sampling
+from heedful.protocols import Environment
 from heedful.rollout import COLLECTORS, Collector, Context, isolated
-from heedful.rollout.workers import check_timeout
 from heedful.run.evaluation.held_out import (
     broken_sentence,
     evaluation_metrics,
@@ -43,30 +45,30 @@ from heedful.seedlings.recipe import Seedling
 from heedful.types import Metric
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@settings(kw_only=True)
 class EvaluateSettings:
     """Settings of an evaluation."""
 
     split: Literal["val", "test"]
     """The split of the tasks."""
-    tasks: int
+    tasks: Episodes
     """Number of held-out tasks."""
-    samples: int
+    samples: Episodes
     """Sampled episodes per task."""
-    at_once: int
+    at_once: Count
     """Most episodes played at once: lower it when memory is short."""
-    search_tasks: int
+    search_tasks: Natural
     """Training tasks on which the best fixed sequence is searched. 0 = no search."""
     json: Path | None = None
     """Write the numbers to this file, too."""
-    env: Annotated[Any, Choice(envs.ENVIRONMENTS)]
+    env: Annotated[Any, Choice(envs.ENVIRONMENTS, Environment)]
     """The environment and its knobs."""
     context: Context
     collect: Annotated[Collector, Choice(COLLECTORS, Collector)]
     """How episodes are played at the same time: lock_step, or async for slow environments."""
-    env_workers: int
+    env_workers: Workers
     """Processes in which episodes are played. 0 = in this one."""
-    env_timeout: float
+    env_timeout: Wait
     """Seconds for one start or step of an environment in such a process. 0 = no limit."""
     policy: Annotated[PolicySource, Choice(POLICIES, PolicySource)]
     """The sampler of replies, typed --sampler NAME as well: local = the model in this process, vllm = servers."""
@@ -83,10 +85,6 @@ class EvaluateSettings:
     """Type of the weights."""
 
     def __post_init__(self) -> None:
-        refuse_below(self, env_workers=0, search_tasks=0, tasks=1, samples=1, at_once=1)
-        refuse_above(self, search_tasks=MOST_EPISODES, tasks=MOST_EPISODES, samples=MOST_EPISODES)
-        refuse_above(self, env_workers=MOST_AT_ONCE)
-        check_timeout(self.env_timeout)
         _ = self.asked(self.sampling)  # raises where the sampler or the collector cannot work with it
         if self.sampling.greedy:
             raise ValueError("sampling.greedy has no use here: both the sampled and the greedy policy are evaluated")

@@ -19,10 +19,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
-from typing import BinaryIO, ClassVar, Literal
+from typing import Annotated, BinaryIO, ClassVar, Literal
 
-from heedful.boundary import refuse_below
-from heedful.boundary.limits import refuse_seconds
+from annotated_types import Interval
+
+from heedful.boundary import MOST_SECONDS, settings
 
 SAME_START_S = 10.0
 """Ranks of one start begin within this time. An older file was left behind by an earlier run."""
@@ -31,22 +32,18 @@ LOCK_ATTEMPTS = 50
 """Another rank that looks holds the lock for a moment. After this many attempts, 20 ms apart, it is a second rank."""
 
 
-@dataclass(frozen=True, slots=True)
+@settings
 class DataParallel:
     """Each rank holds the whole model and its optimizer."""
 
-    timeout: int = 1800
+    timeout: Annotated[int, Interval(ge=1, le=MOST_SECONDS)] = 1800
     """Seconds that a process waits for the others before it ends with an error. Rank 0 measures while the others wait,
     so this must be more than its longest measurement."""
     sharded: ClassVar[bool] = False
     """Whether each rank holds a shard of the model only."""
 
-    def __post_init__(self) -> None:
-        refuse_below(self, timeout=1)
-        refuse_seconds(self, "timeout")
 
-
-@dataclass(frozen=True, slots=True)
+@settings
 class Fsdp2(DataParallel):
     """Each rank holds its shard of every layer and of the optimizer's state. A layer is gathered while it is used, and
     the whole model while it samples. A single process holds the whole model, as under `data`."""
