@@ -1,29 +1,24 @@
 """Ask math-verify whether two answers are equal, in processes that can be killed.
 
-Every question is answered in about its time limit. A process that hangs or dies costs one question. No process is left
-behind when this process ends or forks.
-
-The processes are started when a question first needs them (importing sympy takes a second), at most `MOST_WORKERS`, one
-question each at a time. They are ordinary child processes, so that they can also be started inside the worker processes
-that environments are played in.
+Every question is answered in about its time limit. A process that hangs or dies costs one question. The processes are
+started when a question first needs them (importing sympy takes a second), at most `MOST_WORKERS`, one question each at
+a time.
 """
 
 from __future__ import annotations
 
-import atexit
 import importlib.util
 import json
 import os
-import select
-import subprocess
+import resource
 import sys
 import threading
-import time
 from functools import lru_cache
-from pathlib import Path
 from typing import Any
 
 from heedful.envs.math.answers import Judgement, bare
+from heedful.guarded import RaisedElsewhere
+from heedful.worker import Answer, NotBegun, Worker, WorkerDied, WorkerTimedOut
 
 MOST_WORKERS = 2
 """Processes at once. Further threads wait for one."""
@@ -31,115 +26,25 @@ MOST_WORKERS = 2
 START_LIMIT = 60.0
 """Seconds until a new process must have loaded math-verify."""
 
-GRACE = 0.5
-"""Seconds that a process has beyond its own alarm before it is killed from here."""
+MOST_MEMORY = 4 * 2**30
+"""Bytes of address space of a process. A reply may ask for a number that fills the machine."""
 
-_MISSING = (
-    "math: answers that are not plain numbers or words are judged with math-verify, which is not installed: "
-    'pip install "heedful[math]", or accept only what is read exactly: --env.algebra false.'
-)
-
-_PROGRAM = Path(__file__).with_name("worker.py")
-
-
-class Silent(Exception):
-    """A worker died, or said nothing in time. Never leaves this module."""
-
-
-class Worker:
-    """One process that runs math-verify."""
-
-    def __init__(self) -> None:
-        # -P: the folder of the program, this package, must not stand on its import path.
-        self._process = subprocess.Popen(
-            [sys.executable, "-P", str(_PROGRAM)],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL,
-            bufsize=0,  # half a question in a buffer would be sent by a forked child that closes its copy
-        )
-        self._said = b""
-        try:
-            hello = self._hear(START_LIMIT)
-        except Silent as error:
-            self.close()
-            raise RuntimeError(
-                f"math-verify was expected to load within {START_LIMIT:g} s in a process of its own, but {error}. "
-                f"See what `{sys.executable} -P {_PROGRAM}` says."
-            ) from error
-        if "missing" in hello:
-            self.close()
-            raise ModuleNotFoundError(f"{_MISSING} ({hello['missing']})")
-
-    @property
-    def pid(self) -> int:
-        return self._process.pid
-
-    @property
-    def alive(self) -> bool:
-        return self._process.poll() is None
-
-    def ask(self, right: str, answer: str, seconds: float) -> dict[str, Any]:
-        """What math-verify says of two answers. Raises `Silent`. The worker is then of no more use."""
-        question = json.dumps({"right": right, "answer": answer, "seconds": seconds})
-        assert self._process.stdin is not None
-        try:
-            self._process.stdin.write(question.encode() + b"\n")
-            self._process.stdin.flush()
-        except OSError as error:
-            raise Silent("it had died before") from error
-        return self._hear(seconds + GRACE)
-
-    def _hear(self, seconds: float) -> dict[str, Any]:
-        assert self._process.stdout is not None
-        until = time.monotonic() + seconds
-        stream = self._process.stdout.fileno()
-        readable = select.poll()  # select itself refuses the file numbers of a process with many open files
-        readable.register(stream, select.POLLIN)
-        while b"\n" not in self._said:
-            left = until - time.monotonic()
-            if left <= 0 or not readable.poll(1000 * left):
-                raise Silent(f"nothing came in {seconds:g} s")
-            piece = os.read(stream, 65536)
-            if not piece:
-                raise Silent("it died")
-            self._said += piece
-        line, _, self._said = self._said.partition(b"\n")
-        said: dict[str, Any] = json.loads(line)
-        return said
-
-    def close(self) -> None:
-        """End the process now."""
-        self._process.kill()
-        self._process.wait()
-        self.let_go()
-
-    def let_go(self) -> None:
-        """Close this end of the pipes, without a word to the process."""
-        for stream in (self._process.stdin, self._process.stdout):
-            assert stream is not None
-            try:
-                stream.close()
-            except BrokenPipeError:
-                continue  # a question that the dead process never read
+CLOSE = 1e-3
+"""The largest difference of two equal numbers, as a share of the larger. Six decimals of 0.001 are as exact."""
 
 
 class Verifier:
     """A few workers for any number of threads."""
 
     def __init__(self) -> None:
-        self._begin()
+        self.begin()
 
-    def _begin(self) -> None:
+    def begin(self) -> None:
+        """Without workers, as in a forked child: those of its parent are not its own."""
         self._free = threading.Semaphore(MOST_WORKERS)
-        self._lock = threading.Lock()
         self._idle: list[Worker] = []
-        self._busy: list[Worker] = []
-
-    @property
-    def pids(self) -> list[int]:
-        """The processes that are alive."""
-        return [worker.pid for worker in (*self._idle, *self._busy)]
+        self.pids: set[int] = set()
+        """The processes that are not known to have ended."""
 
     def ask(self, right: str, answer: str, seconds: float) -> dict[str, Any] | None:
         """What math-verify says. `None` if it gave no answer in time or died of the question.
@@ -148,57 +53,58 @@ class Verifier:
             ModuleNotFoundError: math-verify is not installed.
             RuntimeError: it cannot be loaded.
         """
+        question = json.dumps({"right": right, "answer": answer}).encode()
         with self._free:
-            worker = self._living() or Worker()
-            with self._lock:
-                self._busy.append(worker)
-            try:
-                said = worker.ask(right, answer, seconds)
-            except Silent:
-                said = None
-            with self._lock:
-                self._busy.remove(worker)
-                if said is not None:
-                    self._idle.append(worker)
-            if said is None:
-                worker.close()
-            return said
+            while True:
+                try:
+                    worker, fresh = self._idle.pop(), False
+                except IndexError:
+                    worker, fresh = self._start(), True
+                try:
+                    said: dict[str, Any] | None = json.loads(worker.ask(question, seconds))
+                except RaisedElsewhere:
+                    said = None
+                except (WorkerDied, WorkerTimedOut):
+                    self.pids.discard(worker.process_id)
+                    return None
+                except NotBegun as dead:
+                    self.pids.discard(worker.process_id)
+                    if fresh:
+                        raise RuntimeError(
+                            f"math-verify was expected to load within {START_LIMIT:g} s in a process of its own, but "
+                            f"it {dead}."
+                        ) from dead
+                    continue  # it was killed while it was idle
+                self._idle.append(worker)
+                return said
 
-    def _living(self) -> Worker | None:
-        """An idle worker. Workers that were killed from outside are removed."""
-        with self._lock:
-            while self._idle:
-                worker = self._idle.pop()
-                if worker.alive:
-                    return worker
-                worker.close()
-        return None
+    def _start(self) -> Worker:
+        check_installed()
+        worker = Worker(load_math_verify, loading=START_LIMIT, quiet=True)
+        self.pids.add(worker.process_id)
+        return worker
 
     def close(self) -> None:
-        """End every process."""
-        with self._lock:
-            workers, self._idle = self._idle + self._busy, []
-        for worker in workers:
-            worker.close()
-
-    def forget(self) -> None:
-        """In a forked child: the processes are the parent's, and must not wait for this end of their pipes, too."""
-        for worker in (*self._idle, *self._busy):
-            worker.let_go()
-        self._begin()  # locks that another thread held at the fork would stay held forever
+        """End every idle process."""
+        while self._idle:
+            worker = self._idle.pop()
+            self.pids.discard(worker.process_id)
+            worker.end()
 
 
 VERIFIER = Verifier()
 """The one of this process."""
 
-atexit.register(VERIFIER.close)
-os.register_at_fork(after_in_child=VERIFIER.forget)
+os.register_at_fork(after_in_child=VERIFIER.begin)
 
 
 def check_installed() -> None:
     """Raise ModuleNotFoundError where math-verify is not installed. It is not loaded."""
     if importlib.util.find_spec("math_verify") is None:
-        raise ModuleNotFoundError(_MISSING)
+        raise ModuleNotFoundError(
+            "math: answers that are not plain numbers or words are judged with math-verify, which is not installed: "
+            'pip install "heedful[math]", or accept only what is read exactly: --env.algebra false.'
+        )
 
 
 @lru_cache(maxsize=8192)
@@ -215,3 +121,57 @@ def verify(right: str, answer: str, seconds: float) -> Judgement:
     if not said["read"]:
         return Judgement.UNREADABLE
     return Judgement.RIGHT if said["equal"] else Judgement.WRONG
+
+
+def load_math_verify(argument: bytes) -> Answer:
+    """Inside a process: the function that answers `{"right": ..., "answer": ...}` with `{"read": ..., "equal": ...}`."""
+    from math_verify import LatexExtractionConfig, parse
+    from math_verify import verify as library_verify
+
+    if sys.platform == "linux":  # elsewhere the limit exists by name only
+        _, most = resource.getrlimit(resource.RLIMIT_AS)
+        most = MOST_MEMORY if most == resource.RLIM_INFINITY else min(most, MOST_MEMORY)
+        resource.setrlimit(resource.RLIMIT_AS, (most, most))
+    config = [LatexExtractionConfig()]  # the reader of plain expressions would `eval` them
+
+    @lru_cache(maxsize=4096)
+    def read(text: str) -> tuple[Any, ...]:
+        return tuple(parse(f"${text}$", extraction_config=config, fallback_mode="no_fallback", parsing_timeout=None))
+
+    def equal(right: str, answer: str) -> bool:
+        sides = read(right), read(answer)
+        found = all(sides) and bool(library_verify(list(sides[0]), list(sides[1]), timeout_seconds=None))
+        return found and not _far_apart(sides[0][0], sides[1][0])
+
+    def said(question: bytes) -> bytes:
+        asked = json.loads(question)
+        equals = equal(asked["right"], asked["answer"])
+        return json.dumps({"equal": equals, "read": bool(read(asked["answer"]))}).encode()
+
+    # Sympy loads much of itself when it is first used; no question should pay for that out of its own time.
+    for right, answer in (("2\\sqrt{3}", "4"), ("x^2", "x(x+1)"), ("\\{1,2\\}", "(1,2)")):
+        equal(right, answer)
+    return said
+
+
+def _far_apart(one: Any, other: Any) -> bool:
+    """Whether two numbers, pairs or sets differ by more than `CLOSE`, though the library calls them equal.
+
+    It rounds to six decimals, so all small numbers are equal there. A percentage is its number and its hundredth.
+    """
+    left, right = _numbers(one), _numbers(other)
+    return len(left) == len(right) and any(
+        all(abs(a * factor - b) > CLOSE * max(abs(a * factor), abs(b)) for factor in (1, 100, 0.01))
+        for a, b in zip(left, right, strict=True)
+    )
+
+
+def _numbers(found: Any) -> list[complex]:
+    """The numbers of an expression that is one, or of a tuple or a set. Empty for any other, and for huge ones."""
+    found = getattr(found, "rhs", found)
+    parts = found.args if type(found).__name__ in ("Tuple", "FiniteSet") else (found,)
+    try:
+        numbers = sorted((complex(part) for part in parts), key=lambda number: (number.real, number.imag))
+        return numbers if all(abs(number) < 1e100 for number in numbers) else []
+    except (TypeError, ValueError, OverflowError):
+        return []
