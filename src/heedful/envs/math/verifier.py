@@ -124,7 +124,7 @@ def verify(right: str, answer: str, seconds: float) -> Judgement:
 
 
 def load_math_verify(argument: bytes) -> Answer:
-    """Inside a process: the function that answers `{"right": ..., "answer": ...}` with `{"read": ..., "equal": ...}`."""
+    """Inside a process: what answers `{"right": .., "answer": ..}` with `{"read": bool, "equal": bool}`."""
     from math_verify import LatexExtractionConfig, parse
     from math_verify import verify as library_verify
 
