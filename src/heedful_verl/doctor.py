@@ -9,15 +9,21 @@ from __future__ import annotations
 import importlib.metadata
 import os
 import sys
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import fields
-from typing import Any
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import Any, Literal
 
-from heedful.boundary import complain, tell
+from heedful.boundary import ConfigurationError, complain, cut, tell, to_json
+from heedful.boundary.open_files import in_home
 from heedful.command_process import prepare_streams, run_command
+from heedful_verl.batch.limits import COUNTED, why_unreadable
+from heedful_verl.batch.watcher import chosen_filter, refusals, warnings_of
 from heedful_verl.compatibility import TESTED
-from heedful_verl.configured import Finding, findings_of
-from heedful_verl.settings import MODES, REGISTER, VARIABLE, HeedfulConfig
+from heedful_verl.play.episodes import FIELD
+from heedful_verl.play.playing import environment_of
+from heedful_verl.settings import MODES, REGISTER, SECTION, VARIABLE, HeedfulConfig, read_section
 from heedful_verl.tasks import LOOP
 
 NEEDED = {
@@ -49,6 +55,25 @@ verl.trainer.main_ppo takes them, also say what heedful would do:
     'hydra.searchpath=[pkg://heedful_verl.conf]' +heedful=default heedful.outcome=acc
 
 Exit code 0: nothing is missing or wrong. 1: something is. 2: the configuration cannot be read."""
+
+
+EXACT = ("token-mean", "token-sum", *COUNTED)
+"""The ways of averaging the loss whose gradient equals that of a batch without the dropped rows."""
+
+_PLAYED = f"extra_info.{FIELD}.environment"
+"""Where a row of a task file names its environment."""
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One line of the doctor."""
+
+    status: Literal["ok", "note", "missing", "wrong"]
+    """note: works, and is worth knowing. missing and wrong: something has to be done."""
+    sentence: str
+
+    def __str__(self) -> str:
+        return f"{self.status:<8}{self.sentence}"
 
 
 def main(argv: Sequence[str]) -> int:
@@ -125,7 +150,7 @@ def configured(overrides: Sequence[str]) -> list[Finding]:
     """What heedful would do under these overrides. Raises ValueError where they cannot be composed."""
     if _version("verl") is None or _version("hydra-core") is None:
         return [Finding("missing", "The configuration cannot be composed without verl and hydra-core.")]
-    return findings_of(composed(overrides))
+    return list(findings_of(composed(overrides)))
 
 
 def composed(overrides: Sequence[str]) -> Mapping[str, Any]:
@@ -150,6 +175,109 @@ def refusal(found: str) -> str:
     ours = ", ".join(field.name for field in fields(HeedfulConfig))
     known = f" The section heedful has {ours}." if "'heedful." in found else ""
     return f"Expected overrides that verl's configuration takes, found: {found.splitlines()[0]}{known}"
+
+
+class _Dotted(dict[str, Any]):
+    """A tree whose names are attributes as well, as in verl's own configuration. What is missing is `None`."""
+
+    def __getattr__(self, name: str) -> Any:
+        found = self.get(name)
+        return _Dotted(found) if isinstance(found, Mapping) else found
+
+
+def findings_of(tree: Mapping[str, Any]) -> Iterator[Finding]:
+    """What heedful would do under a configuration of verl, a plain tree, in the order of a step of training."""
+    config = _Dotted(tree)
+    mode = config.trainer.v1.trainer_mode
+    if config.trainer.use_v1 is False:
+        yield Finding(
+            "wrong",
+            "trainer.use_v1=false selects verl's older trainer, which heedful does not know. Leave it at true, or read "
+            "the dumps of trainer.rollout_data_dir with heedful audit.",
+        )
+    elif mode in MODES:
+        untested = " This mode was not run yet." if mode == "heedful_separate_async" else ""
+        yield Finding("ok", f"trainer.v1.trainer_mode={mode}: verl's trainer {MODES[mode]} with heedful.{untested}")
+    else:
+        yield Finding(
+            "note",
+            f"trainer.v1.trainer_mode={mode}: verl's own trainer runs, without filter and diagnostics. The agent loop "
+            f"{LOOP} works all the same. For the rest, set it to one of {', '.join(MODES)}.",
+        )
+    try:
+        section = read_section(config.get(SECTION))
+    except ConfigurationError as error:
+        yield from (Finding("wrong", str(problem)) for problem in error.problems)
+        return
+    place, forwarded = f"ray_kwargs.ray_init.runtime_env.env_vars.{VARIABLE}", config
+    for name in place.split("."):
+        forwarded = getattr(forwarded, name, None)
+    if REGISTER in str(forwarded):
+        yield Finding("ok", f"{place} forwards {VARIABLE} to every process.")
+    elif (config.trainer.nnodes or 1) > 1:
+        yield Finding(
+            "missing",
+            f"trainer.nnodes={config.trainer.nnodes}, but verl does not forward {VARIABLE} to other nodes. Set it on "
+            f"every node before `ray start`, or add +{place}={REGISTER}",
+        )
+    for name in ("train_files", "val_files"):
+        files = config.data.get(name) or []
+        for file in [files] if isinstance(files, str) else files:
+            if "://" not in file:
+                yield from _of_file(in_home(file), name, section.play.trust)
+    if mode not in MODES:
+        return
+    filter_ = section.filter
+    knobs = ", ".join(f"{name}={value}" for name, value in to_json(filter_).items() if name != "on")
+    yield Finding("ok", f"Filter {type(filter_).__name__}({knobs}) on {filter_.on}. Dropped prompts leave the batch.")
+    if filter_.on == "outcome" and section.outcome is None:
+        yield Finding(
+            "note", f"{SECTION}.outcome names nothing, so outcomes are known for heedful's environments only."
+        )
+    _, told = chosen_filter(section, config.algorithm)
+    average = config.actor_rollout_ref.actor.loss_agg_mode or "token-mean"
+    if average in EXACT:
+        yield Finding("ok", f"loss_agg_mode={average}: the gradient is that of a batch without the dropped rows.")
+    else:
+        yield Finding("note", f"loss_agg_mode={average} is not one that heedful was tested with: {', '.join(EXACT)}.")
+    why = why_unreadable(config) if section.diagnostics.enabled else "heedful.diagnostics.enabled=false"
+    unread = f"No information/* and retrieval/*: {why}." if why else ""
+    yield from (Finding("note", sentence) for sentence in (told, unread, *warnings_of(config)) if sentence)
+    if section.record:
+        yield Finding(
+            "ok", f"Record: {config.trainer.default_local_dir}/heedful, for heedful report and heedful audit."
+        )
+    yield from (Finding("wrong", sentence) for sentence in refusals(config, section))
+
+
+def _of_file(path: Path, name: str, trust: tuple[str, ...]) -> Iterator[Finding]:
+    """The rows of a task file that heedful plays, and those that it cannot. Each environment is made once."""
+    import pyarrow.parquet
+
+    if not path.exists():
+        yield Finding("missing", f"data.{name}: there is no file {path}.")
+        return
+    if path.suffix != ".parquet":  # verl reads other files otherwise
+        return
+    try:
+        with path.open("rb") as file:
+            columns = ["agent_name", "data_source", _PLAYED]
+            rows = pyarrow.parquet.ParquetFile(file).read(columns=columns).to_pylist()
+    except (pyarrow.ArrowException, OSError) as error:
+        yield Finding("wrong", f"data.{name}: {cut(str(path))} cannot be read ({error}).")
+        return
+    ours = [row for row in rows if row.get("agent_name") == LOOP]
+    sources = ", ".join(sorted({cut(str(row.get("data_source"))) for row in rows})[:8])
+    played = f"{len(ours)} of them episodes of heedful" if ours else "none of them an episode of heedful"
+    yield Finding("ok", f"data.{name}: {path} has {len(rows)} rows, {played} (data_source: {sources}).")
+    named = Counter(((row.get("extra_info") or {}).get(FIELD) or {}).get("environment") for row in ours)
+    for text, count in named.items():
+        try:
+            environment_of(text or "", trust)
+        except ValueError as error:
+            advice = " Write the file with: python -m heedful_verl.tasks" if text is None else ""
+            sentence = f"data.{name}: {count} of these rows cannot be played: {cut(' '.join(str(error).split()), 600)}"
+            yield Finding("wrong", sentence + advice)
 
 
 def _print(found: Sequence[Finding]) -> None:

@@ -95,9 +95,7 @@ def read_section(section: Any) -> HeedfulConfig:
     """
     if section is None:
         return HeedfulConfig()
-    problems = list(_booleans(section, SECTION))
-    if problems:
-        raise ConfigurationError(problems)
+    _refuse_booleans(section, SECTION)
     try:
         return from_json(HeedfulConfig, section, base=HeedfulConfig())
     except ConfigurationError as error:
@@ -105,19 +103,13 @@ def read_section(section: Any) -> HeedfulConfig:
         raise ConfigurationError(named) from None
 
 
-def _booleans(tree: Any, path: str) -> list[Problem]:
-    """A problem for each key that YAML turned from `on` into a boolean."""
-    if not isinstance(tree, Mapping):
-        return []
-    found = [
-        Problem(
-            path,
-            f"expected names of settings, found the boolean {str(key).lower()}: YAML reads an unquoted on as "
-            'true and off as false. Write "on": in quotes',
-        )
-        for key in tree
-        if isinstance(key, bool)
-    ]
-    for key, value in tree.items():
-        found += _booleans(value, f"{path}.{key}")
-    return found
+def _refuse_booleans(tree: Any, path: str) -> None:
+    """Refuse a key that YAML turned from `on` into a boolean."""
+    for key, value in tree.items() if isinstance(tree, Mapping) else ():
+        if isinstance(key, bool):
+            sentence = (
+                f"expected names of settings, found the boolean {str(key).lower()}: YAML reads an unquoted on as "
+                'true and off as false. Write "on": in quotes'
+            )
+            raise ConfigurationError([Problem(path, sentence)])
+        _refuse_booleans(value, f"{path}.{key}")

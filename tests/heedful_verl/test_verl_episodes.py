@@ -1,4 +1,4 @@
-"""Episodes as rows of verl and back: nothing is lost, and what does not belong together is refused. Without verl."""
+"""Episodes as rows of verl and back: nothing is lost. Without verl."""
 
 from __future__ import annotations
 
@@ -46,49 +46,8 @@ def test_rows_without_log_probabilities_give_replies_without_them() -> None:
     assert [turn.reply.ids for turn in found.turns] == [turn.reply.ids for turn in trajectory.turns]
 
 
-def test_rows_of_another_episode_are_refused() -> None:
-    trajectory = episode(Echo(turns=3), Context(turns=0))
-    text, rows = write_episode(trajectory), outputs_of(trajectory)
-    longer = replace(rows[1], response_ids=(*rows[1].response_ids, 5))
-    shorter = replace(rows[2], response_ids=rows[2].response_ids[:-1])
-    for wrong, found in [
-        (rows[:2], "3 rows in the JSON, but 2 in the batch"),
-        ([*rows, rows[0]], "3 rows in the JSON, but 4 in the batch"),
-        ([rows[0], longer, rows[2]], "of row 2 in the JSON"),
-        ([*rows[:2], shorter], "ids in the row"),
-    ]:
-        with pytest.raises(ValueError, match=found):
-            read_episode(text, wrong)
-
-
-@pytest.mark.parametrize(
-    "spoil",
-    [
-        lambda tree: tree | {"form": 2},
-        lambda tree: tree | {"ending": "eaten"},
-        lambda tree: {name: value for name, value in tree.items() if name != "task"},
-        lambda tree: tree | {"turns": [{"begins": True}]},
-        lambda tree: [tree],
-        lambda tree: tree | {"member": 1e999},
-        lambda tree: tree | {"temperature": 10**400},
-        lambda tree: tree | {"outcome": "x"},
-        lambda tree: tree | {"progress": {}},
-        *(
-            lambda tree, given=given: tree | {"turns": [turn | given for turn in tree["turns"]]}
-            for given in (
-                *({"rewards": None}, {"rewards": {"a": 10**400}}, {"actions": [1]}, {"effect": 3}, {"valid": "yes"}),
-                *({"text": 3}, {"prompt": {"text": 3, "ids": (), "restarts": True, "history": 0}}, {"thought": [1]}),
-            )
-        ),
-    ],
-)
-def test_json_of_another_form_is_refused_in_a_sentence(spoil: Any) -> None:
+def test_an_episode_of_another_version_of_heedful_is_refused() -> None:
     trajectory = episode(Echo(), Context())
-    text = json.dumps(spoil(json.loads(write_episode(trajectory))))
+    text = json.dumps(json.loads(write_episode(trajectory)) | {"form": 2})
     with pytest.raises(ValueError, match=r"Expected an episode of heedful's agent loop \(form 1\)"):
         read_episode(text, outputs_of(trajectory))
-    with pytest.raises(ValueError, match="not JSON"):
-        read_episode("{", outputs_of(trajectory))
-    no_text: Any = 5
-    with pytest.raises(ValueError, match=r"Expected an episode of heedful's agent loop \(form 1\)"):
-        read_episode(no_text, outputs_of(trajectory))

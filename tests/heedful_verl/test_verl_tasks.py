@@ -169,8 +169,8 @@ def test_slips_of_ones_own_environment_are_sentences(
     out = tmp_path / "train.parquet"
     for name, sentence in (
         ("NumberAsId", "a Task with the id 5; a text that names the start state was expected"),
-        ("TextAsSeed", "a Task with the seed 'x'; a whole number was expected"),
-        ("SeedTooLarge", "; files of episodes store 64 bits"),
+        ("TextAsSeed", "a Task with the seed 'x'; a whole number of 64 bits was expected"),
+        ("SeedTooLarge", "a whole number of 64 bits was expected"),
         ("NoTurns", "1 to 1,000,000 as `turns` of the environment echo, found None"),
     ):
         assert _run([f"verl_slips:{name}", "--tasks", "1", "--out", str(out)]) == 2

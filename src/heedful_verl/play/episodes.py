@@ -12,20 +12,14 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from heedful.boundary.jsontext import parse_json
-from heedful.envs.transport.wire import read_step, read_task, step_tree, task_tree
-from heedful.types import Ending, Observation, Prompt, Reply, Span, Step, Trajectory, Turn
+from heedful.envs.transport.wire import read_task, task_tree
+from heedful.types import Ending, Prompt, Reply, Span, Trajectory, Turn
 
 FIELD = "heedful"
 """The key of an episode's JSON in verl's `extra_fields`, and of a task in `extra_info`."""
 
 FORM = 1
 """The form of the JSON. Another number is refused."""
-
-
-_NOTHING = step_tree(Step(Observation("")))
-_SHARED = ("rewards", "outcome", "progress", "valid", "effect", "state")
-"""What is read as of a step. An action may be longer than one that is sent between machines."""
 
 
 class EpisodeRow(Protocol):
@@ -65,7 +59,7 @@ def outputs_of(trajectory: Trajectory) -> list[Output]:
 
 def write_episode(trajectory: Trajectory) -> str:
     """What the rows of an episode do not hold, as one line of JSON."""
-    ids_of_rows = [turn for run in _runs(trajectory.turns) for turn in _written_run(run)]
+    turns = [turn for run in _runs(trajectory.turns) for turn in _written_run(run)]
     tree = {
         "form": FORM,
         "task": task_tree(trajectory.task),
@@ -76,35 +70,30 @@ def write_episode(trajectory: Trajectory) -> str:
         "policy_version": trajectory.policy_version,
         "temperature": trajectory.temperature,
         "error": trajectory.error,
-        "turns": ids_of_rows,
+        "turns": turns,
     }
     return json.dumps(tree)
 
 
 def read_episode(text: str, rows: Sequence[EpisodeRow]) -> Trajectory:
-    """The episode of these rows. Raises ValueError if the JSON is of another form, or belongs to other rows."""
-    try:
-        tree = parse_json(text)
-        if not isinstance(tree, dict) or tree.get("form") != FORM:
-            raise ValueError(f"form {tree.get('form') if isinstance(tree, dict) else type(tree).__name__}")
-        turns = tuple(_read_turns(tree["turns"], rows))
-        last = _as_step(tree)
-        return Trajectory(
-            read_task(tree["task"]),
-            int(tree["member"]),
-            turns,
-            Ending(tree["ending"]),
-            last.outcome,
-            last.progress,
-            int(tree["policy_version"]),
-            float(tree["temperature"]),
-            str(tree["error"]),
-        )
-    except (LookupError, TypeError, ValueError, ArithmeticError, AttributeError) as error:
+    """The episode of these rows. Raises ValueError if another version of heedful wrote the JSON."""
+    tree = json.loads(text)
+    if tree["form"] != FORM:
         raise ValueError(
-            f"Expected an episode of heedful's agent loop (form {FORM}) in `extra_fields[{FIELD!r}]`, found {error!r}. "
-            "Use the same version of heedful on every node, and leave this key to heedful."
-        ) from error
+            f"Expected an episode of heedful's agent loop (form {FORM}) in `extra_fields[{FIELD!r}]`, found form "
+            f"{tree['form']}. Use the same version of heedful on every node."
+        )
+    return Trajectory(
+        read_task(tree["task"]),
+        tree["member"],
+        tuple(_read_turns(tree["turns"], rows)),
+        Ending(tree["ending"]),
+        tree["outcome"],
+        tree["progress"],
+        tree["policy_version"],
+        tree["temperature"],
+        tree["error"],
+    )
 
 
 def _runs(turns: Sequence[Turn]) -> list[list[Turn]]:
@@ -138,7 +127,7 @@ def _written_run(run: Sequence[Turn]) -> Iterator[dict[str, Any]]:
             "begins": place == 0,
             "glue": len(reply.prompt.ids) if place else 0,
             "ids": len(reply.ids),
-            "prompt": {"text": reply.prompt.text, "ids": (), **_continuing(reply.prompt)},
+            "prompt": {"text": reply.prompt.text, "restarts": reply.prompt.restarts, "history": reply.prompt.history},
             "text": reply.text,
             "thought": [reply.thought.start, reply.thought.end],
             "answer": [reply.answer.start, reply.answer.end],
@@ -152,47 +141,25 @@ def _written_run(run: Sequence[Turn]) -> Iterator[dict[str, Any]]:
         }
 
 
-def _continuing(prompt: Prompt) -> dict[str, Any]:
-    return {"restarts": prompt.restarts, "history": prompt.history}
-
-
 def _read_turns(trees: Sequence[Mapping[str, Any]], rows: Sequence[EpisodeRow]) -> Iterator[Turn]:
-    begun, at = -1, 0
+    number, at = -1, 0
     for tree in trees:
-        begins = bool(tree["begins"])
-        if begins:
-            _check_end(rows, begun, at)
-            begun, at = begun + 1, 0
-        if not 0 <= begun < len(rows):
-            raise ValueError(f"{begun + 1} rows in the JSON, but {len(rows)} in the batch")
-        row = rows[begun]
-        first, last = at + int(tree["glue"]), at + int(tree["glue"]) + int(tree["ids"])
-        glue = row.prompt_ids if begins else row.response_ids[at:first]
+        if tree["begins"]:
+            number, at = number + 1, 0
+        row = rows[number]
+        first, last = at + tree["glue"], at + tree["glue"] + tree["ids"]
+        glue = row.prompt_ids if tree["begins"] else row.response_ids[at:first]
         logprobs = () if row.logprobs is None else tuple(map(float, row.logprobs[first:last]))
-        prompt = Prompt(**{**tree["prompt"], "ids": tuple(map(int, glue))})
-        ids = tuple(map(int, row.response_ids[first:last]))
-        if len(ids) != int(tree["ids"]):
-            raise ValueError(f"replies up to id {last} in the JSON, but {len(row.response_ids)} ids in the row")
         at = last
-        thought, answer = (Span(*map(int, tree[name])) for name in ("thought", "answer"))
-        reply = Reply(prompt, ids, tree["text"], logprobs, (), thought, answer, tree["closed"], tree["cut"])
-        if not isinstance(prompt.text, str) or not isinstance(reply.text, str):
-            raise TypeError(f"a prompt or a reply in row {begun + 1} that is no text")
-        actions = tuple(tree["actions"])
-        if not all(isinstance(action, str) for action in actions):
-            raise TypeError(f"an action in row {begun + 1} that is no text")
-        step = _as_step(tree)
-        yield Turn(reply, step.rewards, actions, step.valid, step.effect, step.state)
-    _check_end(rows, begun, at)
-    if begun + 1 != len(rows):
-        raise ValueError(f"{begun + 1} rows in the JSON, but {len(rows)} in the batch")
-
-
-def _as_step(tree: Mapping[str, Any]) -> Step:
-    """What a turn or the end of an episode shares with a step of an environment, checked as a step is."""
-    return read_step(_NOTHING | {name: tree[name] for name in _SHARED if name in tree})
-
-
-def _check_end(rows: Sequence[EpisodeRow], begun: int, at: int) -> None:
-    if 0 <= begun < len(rows) and at != len(rows[begun].response_ids):
-        raise ValueError(f"{at} ids of row {begun + 1} in the JSON, but {len(rows[begun].response_ids)} in the batch")
+        reply = Reply(
+            Prompt(**{**tree["prompt"], "ids": tuple(map(int, glue))}),
+            tuple(map(int, row.response_ids[first:last])),
+            tree["text"],
+            logprobs,
+            (),
+            Span(*tree["thought"]),
+            Span(*tree["answer"]),
+            tree["closed"],
+            tree["cut"],
+        )
+        yield Turn(reply, tree["rewards"], tuple(tree["actions"]), tree["valid"], tree["effect"], tree["state"])
