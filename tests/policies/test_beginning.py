@@ -12,9 +12,9 @@ import pytest
 torch = pytest.importorskip("torch")
 pytest.importorskip("transformers")
 
-from heedful.policies import beginning  # noqa: E402
-from heedful.policies.beginning import Beginning  # noqa: E402
+from heedful.policies import kv_store as beginning  # noqa: E402
 from heedful.policies.hf import HFPolicy  # noqa: E402
+from heedful.policies.kv_store import Beginning  # noqa: E402
 from heedful.policies.sampling import Sampling  # noqa: E402
 from tiny_models import llama  # noqa: E402
 

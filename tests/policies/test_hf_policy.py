@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import copy
 import math
-import os
 import random
 from collections import Counter
 from collections.abc import Callable, Sequence
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -229,23 +227,6 @@ def test_a_compiled_pass_of_one_token_is_one_graph_for_all_lengths_and_weights(
     assert sum(passes) > 50
 
 
-def test_a_pass_that_cannot_be_compiled_is_a_sentence_and_torch_keeps_its_code_in_our_cache(
-    tokenizer: Any, renderer: Renderer, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    def broken(graph: Any, inputs: Any) -> Any:
-        raise OSError("no compiler, found none of: g++")
-
-    monkeypatch.setenv("HEEDFUL_CACHE", str(tmp_path))
-    monkeypatch.setenv("TORCHINDUCTOR_CACHE_DIR", "to be taken back")
-    monkeypatch.delenv("TORCHINDUCTOR_CACHE_DIR")
-    monkeypatch.setattr(torch, "compile", partial(torch.compile, backend=broken))
-    with open_with(Local(compile=True), Weights(llama(len(tokenizer)))) as source:
-        policy = source.policy(renderer, Sampling(tokens_per_turn=4), 0)
-        with pytest.raises(ValueError, match=r"(?s)no compiler.*Leave out --policy\.compile"):
-            played(policy)
-    assert os.environ["TORCHINDUCTOR_CACHE_DIR"] == str(tmp_path / "compiled")
-
-
 def test_each_turn_reads_only_what_is_new(tokenizer: Any, renderer: Renderer, monkeypatch: pytest.MonkeyPatch) -> None:
     widths: list[int] = []
     model = probed(llama(len(tokenizer)), renderer)
@@ -419,10 +400,12 @@ def test_out_of_memory_names_the_knobs_and_leaves_the_model_as_it_was(
     assert model.training
 
 
-def test_attention_that_reads_masks_otherwise_is_refused(tokenizer: Any, renderer: Renderer) -> None:
+def test_attention_that_reads_masks_otherwise_is_sampled_without_a_cache(tokenizer: Any, renderer: Renderer) -> None:
     model = llama(len(tokenizer), attn_implementation="eager")
-    with pytest.raises(ValueError, match=r"expects a model with attn_implementation='sdpa', found 'eager'"):
-        policy_of(model, renderer)
+    with pytest.warns(UserWarning, match="takes no masks of booleans"):
+        (group,) = played(policy_of(model, renderer), tasks=1, members=2)
+    for trajectory in group.trajectories:
+        assert max(largest_errors(model, trajectory)) < 1e-9
 
 
 def test_positions_that_turn_with_length_end_the_window_where_they_begin_to(tokenizer: Any, renderer: Renderer) -> None:
@@ -435,11 +418,6 @@ def test_positions_that_turn_with_length_end_the_window_where_they_begin_to(toke
         if trajectory.turns:
             assert len(whole_ids(trajectory)) <= 64
             assert max(largest_errors(model, trajectory)) < 1e-9
-
-
-def test_a_seed_of_more_than_64_bits_is_refused(tokenizer: Any, renderer: Renderer) -> None:
-    with pytest.raises(ValueError, match="Expected a seed of 64 bits, found 18446744073709551616"):
-        policy_of(llama(len(tokenizer)), renderer, seed=2**64)
 
 
 def test_sampling_refuses_what_it_cannot_do() -> None:

@@ -9,7 +9,7 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-from heedful.policies.noise import gumbels  # noqa: E402
+from heedful.policies.drawing import gumbels  # noqa: E402
 from heedful.seeds import derive  # noqa: E402
 
 SINGLE, DOUBLE = torch.zeros(1, dtype=torch.float32), torch.zeros(1, dtype=torch.float64)

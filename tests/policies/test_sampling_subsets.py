@@ -105,12 +105,6 @@ def test_greedy_replies_are_the_same_too_whatever_the_noise(model: Any, renderer
     assert_the_same_episodes(found, expected, 1e-9)
 
 
-def test_noise_of_the_batch_is_refused(model: Any, renderer: Renderer) -> None:
-    for noise in ("batch", "auto"):
-        with pytest.raises(ValueError, match="do not depend on which conversations are asked together"):
-            Asynchronous()(policy_of(model, renderer, noise=noise), Request(LAKE.episode, TASKS, 2, LAKE.turns))
-
-
 def ask(key: str, text: str, turn: int = 0) -> Conversation:
     return Conversation(key, (Message("user", text),), turn=turn)
 

@@ -92,18 +92,3 @@ def test_the_noise_is_that_of_the_servers_dtype_and_coarse_where_it_is_unknown(c
         for dtype in ("float32", "float16", "bfloat16", "")
     ]
     assert noises[0] < 1e-4 < noises[1] < noises[2] == noises[3]
-
-
-@pytest.mark.parametrize(
-    ("prompts", "own", "sentence"),
-    [
-        ([(5, 6), (5, 6)], [0, 0, 0, 1], "ServerScorer expects distinct prompts"),
-        ([(5, 6), ()], [0, 0, 0, 1], "ServerScorer expects prompts of at least one token"),
-        ([(5, 6)], [0, 0, 0, 1], "ServerScorer expects own_M"),
-    ],
-)
-def test_malformed_pairs_are_refused_in_the_scorers_own_name(
-    client: Client, prompts: list[tuple[int, ...]], own: list[int], sentence: str
-) -> None:
-    with pytest.raises(ValueError, match=sentence):
-        ServerScorer(client, "policy", facts()).cross_score(prompts, THOUGHTS, own, 1.0)

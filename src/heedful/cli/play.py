@@ -18,7 +18,6 @@ from heedful.envs.common.contract import checked_observation, checked_step, demo
 from heedful.envs.common.tagged import in_tags
 from heedful.models.chat.replies import Tags
 from heedful.policies import POLICIES, PolicySource, Sampling
-from heedful.policies.source import sampling_of
 from heedful.protocols import Demonstrates, Environment, Episode
 from heedful.rollout.context import Context
 from heedful.run.evaluation.subjects import LoadedModel, Subject, find_subject, load, shared_fields, with_settings
@@ -305,7 +304,7 @@ def _play_loaded(loaded: LoadedModel, task: Task, settings: ModelSettings, conso
     from heedful.run.terminal import episode_text
     from heedful.seeds import derive
 
-    env, sampling = in_tags(settings.env, settings.tags), sampling_of(settings.policy, settings.sampling)
+    env, sampling = in_tags(settings.env, settings.tags), settings.policy.sampling(settings.sampling)
     policy = loaded.policy(sampling, derive(settings.seed, "play", settings.member))
     player = Player(made(env.episode), task, settings.member, turns_of(env), settings.context)
     while player.ending is None:

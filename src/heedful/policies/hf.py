@@ -16,14 +16,11 @@ import torch
 from torch import Tensor
 from transformers import PreTrainedModel
 
-from heedful.boundary.limits import whole_number
 from heedful.models.forward.attention import longest_context, refuse_unless_plain_causal
-from heedful.policies.beginning import Beginning
-from heedful.policies.drawing import draw
+from heedful.policies.drawing import draw, gumbels
 from heedful.policies.kv import KVBatch, merge
-from heedful.policies.kv_store import KVStore
+from heedful.policies.kv_store import Beginning, KVStore
 from heedful.policies.next_logits import Decode, cached_logits, left_padded, obstacle_to_kv_cache, uncached_logits
-from heedful.policies.noise import gumbels
 from heedful.policies.rows import ReplyRenderer, Row
 from heedful.policies.sampling import Sampling
 from heedful.seeds import derive
@@ -51,7 +48,7 @@ class HFPolicy:
     A probe compares the KV cache with plain forward passes before the first token. If they differ, replies are sampled
     without a cache, from one whole forward pass per token, with a warning.
 
-    Raises ValueError for a model whose attention is not plain causal, or was loaded to take no mask of booleans.
+    Raises ValueError for a model whose attention is not plain causal.
     """
 
     def __init__(
@@ -64,19 +61,10 @@ class HFPolicy:
         version: int = 0,
         decode: Decode | None = None,
     ) -> None:
-        if not -(2**63) <= whole_number("seed", seed) < 2**64:
-            raise ValueError(f"Expected a seed of 64 bits, found {seed!r:.40}.")
         refuse_unless_plain_causal(model)
-        if model.config._attn_implementation != "sdpa" and model._supports_sdpa:
-            # Eager attention adds the mask to its scores: True would count as one more nat, not as "seen".
-            raise ValueError(
-                f"HFPolicy expects a model with attn_implementation='sdpa', found "
-                f"{model.config._attn_implementation!r}: its masks would be read wrongly. Load the model with "
-                "attn_implementation='sdpa', or call model.set_attn_implementation('sdpa')."
-            )
         self._given = model
         double = sampling.precision == "double"
-        self.model = _in_double(model) if double else model
+        self.model = copy.deepcopy(model).double() if double else model
         self._decode: Decode = self.model if double or decode is None else decode
         self.renderer = renderer
         self.sampling = sampling
@@ -325,10 +313,3 @@ class HFPolicy:
         """Keep the KV cache of the rows whose reply has ended. Their last sampled token is not in it yet."""
         ended = [(index, row) for index, row in enumerate(live) if not row.open]
         self._store.put(batch, [(index, row.key, row.context + tuple(row.ids[:-1])) for index, row in ended])
-
-
-def _in_double(model: PreTrainedModel) -> PreTrainedModel:
-    """A copy in float64. Raises ValueError for a device that has no such numbers."""
-    if model.device.type == "mps":
-        raise ValueError("--sampling.precision double needs float64, which mps does not have; use --device cpu.")
-    return copy.deepcopy(model).double()

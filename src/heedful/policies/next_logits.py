@@ -32,27 +32,11 @@ Decode = Callable[..., Any]
 def compiled(model: PreTrainedModel) -> Decode:
     """The model's forward pass as a graph of open sizes: neither a longer cache nor new weights compile again.
 
-    The pass raises ValueError, a sentence, where it cannot be compiled. What torch keeps of it is in heedful's cache,
-    unless `TORCHINDUCTOR_CACHE_DIR` is set: torch's own place in /tmp, from which it loads code, is open to all users.
+    On a CPU torch needs a C++ compiler. What torch keeps of the graph is in heedful's cache, unless
+    `TORCHINDUCTOR_CACHE_DIR` is set: torch's own place in /tmp, from which it loads code, is open to all users.
     """
     os.environ.setdefault("TORCHINDUCTOR_CACHE_DIR", str(cache_root() / "compiled"))
-    graph = torch.compile(model, dynamic=True)
-
-    def decode(**inputs: Any) -> Any:
-        try:
-            return graph(**inputs)
-        except RuntimeError as error:
-            from torch._dynamo.exc import TorchDynamoException
-
-            if not isinstance(error, TorchDynamoException):
-                raise
-            reason = " ".join(str(error).split())[:300] or type(error).__name__
-            raise ValueError(
-                f"Expected a pass of {type(model).__name__} that torch can compile on this machine, found: {reason}. "
-                "On a CPU torch needs a C++ compiler. Leave out --policy.compile."
-            ) from error
-
-    return decode
+    return cast(Decode, torch.compile(model, dynamic=True))
 
 
 def cached_logits(model: Decode, batch: KVBatch, ids_BT: Tensor, filled_BT: Tensor) -> Tensor:

@@ -34,8 +34,6 @@ class ScriptedPolicy:
         images = tuple(image for message in shown for image in message.images)
         history = len(prompt) - len(conversation.messages[-1].content) if conversation.restarts else 0
         text = self._answer(conversation)
-        if not isinstance(text, str):
-            raise ValueError(f"Expected a text from the function of a ScriptedPolicy, found {text!r:.80}.")
         ids = (*map(ord, text), _END)
         close = text.find("</think>")
         thought_end = close + len("</think>") if close >= 0 else len(ids) if "<think>" in text else 0

@@ -7,11 +7,10 @@ before the first policy of each version is made, and then makes a policy for eve
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, ExitStack, contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
-from heedful.guarded import OwnPartFailed, of_own_part
 from heedful.policies.rows import ReplyRenderer
 from heedful.policies.sampling import Sampling
 from heedful.protocols import Policy
@@ -74,41 +73,11 @@ class PolicySource(Protocol):
         ...
 
 
-def sampling_of(source: PolicySource, sampling: Sampling) -> Sampling:
-    """The settings with which the policies of this source sample. Raises ValueError where they cannot work."""
-    found: object = of_own_part(source, "the sampler", "sampling()", lambda: source.sampling(sampling))
-    if not isinstance(found, Sampling):
-        raise OwnPartFailed(
-            f"Expected Sampling from sampling() of the sampler {type(source).__name__}, found {found!r:.100}. Correct "
-            "the sampler."
-        )
-    return found
-
-
-@contextmanager
-def opened(source: PolicySource, *, rank: int = 0, note: Callable[[str], None] = print) -> Iterator[OpenPolicySource]:
-    """The source, opened. A class of the user that cannot be opened is named."""
-    with ExitStack() as until_the_end:
-        yield of_own_part(
-            source, "the sampler", "open()", lambda: until_the_end.enter_context(source.open(rank=rank, note=note))
-        )
-
-
-def handed_over(source: OpenPolicySource, weights: Weights) -> list[Metric]:
-    """The metrics of `weights_changed`."""
-    return of_own_part(source, "the sampler", "weights_changed()", lambda: list(source.weights_changed(weights)))
-
-
-def policy_of(source: OpenPolicySource, renderer: ReplyRenderer, sampling: Sampling, seed: int) -> Policy:
-    """A policy for one collection."""
-    return of_own_part(source, "the sampler", "policy()", lambda: source.policy(renderer, sampling, seed))
-
-
 @contextmanager
 def open_with(
     source: PolicySource, weights: Weights, note: Callable[[str], None] = print
 ) -> Iterator[OpenPolicySource]:
     """The source, opened in a single process for weights that do not change."""
-    with opened(source, note=note) as its:
-        handed_over(its, weights)
+    with source.open(note=note) as its:
+        its.weights_changed(weights)
         yield its

@@ -14,11 +14,11 @@ import torch
 from torch import nn
 from transformers.cache_utils import Cache, DynamicCache, DynamicLayer
 
-from heedful.models.forward.exactness import Unsupported
+from heedful.models.forward.exactness import Unsupported, plain_states
 from heedful.models.vision.positions import carry_shift, shift_of
 from heedful.scorers.output_head import OutputHead
 from heedful.scorers.packs import Targets
-from heedful.scorers.score_sums import ScoreSums
+from heedful.scorers.pairs import ScoreSums
 
 Ids = tuple[int, ...]
 
@@ -46,6 +46,18 @@ def score_cached(
             for batch in batches:
                 logprobs_PBT = _read_batch(head, prefix, batch, first_PM[part])
                 sums.add(batch.rows, columns[part], logprobs_PBT)
+
+
+def score_plain(head: OutputHead, prompts: Sequence[Ids], thoughts: Sequence[Ids], sums: ScoreSums) -> None:
+    """Method "plain": one forward pass per pair, without a KV cache or padding. Slow, for any causal language model."""
+    device = cast(torch.Tensor, next(head.body.parameters())).device
+    for column, prompt in enumerate(prompts):
+        for row, thought in enumerate(thoughts):
+            if thought:
+                ids_1T = torch.tensor([prompt + thought[:-1]], device=device)
+                states_TH = plain_states(head.body, ids_1T)[0, len(prompt) - 1 :]
+                logprobs_T = head.logprobs(states_TH, Targets(np.arange(len(thought)), np.array(thought)))
+                sums.add([row], [column], logprobs_T.double().cpu().numpy()[None, None])
 
 
 def reads_in_batches(prompts: Sequence[Ids], thoughts: Sequence[Ids], budget: int) -> int:

@@ -7,22 +7,19 @@ model is refused if a shared prompt cache would not be exact for it.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Literal, cast, get_args
+from typing import Literal, cast
 
 import numpy as np
 import torch
 from transformers import PreTrainedModel
 
-from heedful.boundary.limits import whole_number
 from heedful.models.forward.attention import longest_context, refuse_unless_plain_causal
 from heedful.models.forward.exactness import Probe, evaluating, rounding_error
-from heedful.models.vision import vision_of
 from heedful.protocols import WindowExceeded
-from heedful.scorers import cached, packed, plain
+from heedful.scorers import cached, packed
 from heedful.scorers.output_head import OutputHead
 from heedful.scorers.packs import reads_in_packs, worth_sharing
-from heedful.scorers.pairs import Ids, Pairs, read_pairs, tokens_of_pairs
-from heedful.scorers.score_sums import ScoreSums
+from heedful.scorers.pairs import Ids, ScoreSums, read_pairs, tokens_of_pairs
 from heedful.types import CrossScores
 
 Method = Literal["auto", "packed", "trie", "cached", "plain"]
@@ -71,15 +68,6 @@ class HFScorer:
         head_tokens: Sequence[int] = (16, 32),
         method: Method = "auto",
     ) -> None:
-        for count in (max_tokens, *head_tokens):
-            whole_number("max_tokens, and each of head_tokens,", count)
-        if method not in get_args(Method):
-            raise ValueError(f"HFScorer expects a method of {', '.join(get_args(Method))}, found {method!r:.80}.")
-        if min((max_tokens, *head_tokens)) < 1:
-            raise ValueError(
-                "HFScorer expects max_tokens and every k of head_tokens to be at least 1, found "
-                f"max_tokens={max_tokens}, head_tokens={tuple(head_tokens)}."
-            )
         refuse_unless_plain_causal(model)
         self._model = model
         self._name = name
@@ -110,7 +98,9 @@ class HFScorer:
         ValueError if this method does not give the log-probabilities of plain forward passes. For `auto`, if none does.
         """
         if self._method is None:
-            tried = _fastest_first(self._model.device) if self._asked == "auto" else [self._asked]
+            on_cpu = self._model.device.type == "cpu"
+            fastest: list[Method] = ["packed", "cached", "plain"] if on_cpu else ["cached", "packed", "plain"]
+            tried = fastest if self._asked == "auto" else [self._asked]
             passed = (method for method in tried if not self._obstacle_to(method))
             self._method = next(passed, None)
         if self._method is None:
@@ -159,27 +149,24 @@ class HFScorer:
     ) -> CrossScores:
         """log p(z_i | x_j) under log softmax(logits / temperature), summed over tokens, for every i and j, in nats.
 
-        Prompts must be distinct and not empty (ValueError): equal prompts are one column with a larger share of the
-        rows. Thoughts may repeat, and an empty thought scores 0. The model's weights, the train or eval state of its
-        modules and the global random state do not change. `keep="tokens"`: `CrossScores.tokens` also holds each
+        Prompts must be distinct and not empty: equal prompts are one column with a larger share of the rows. Thoughts
+        may repeat, and an empty thought scores 0. The model's weights, the train or eval state of its modules and the
+        global random state do not change. `keep="tokens"`: `CrossScores.tokens` also holds each
         token's log-probability, 4 N sum(T_i) bytes. `CrossScores.method` says how the pairs were read.
         """
-        asked = read_pairs("HFScorer", prompts_N, thoughts_M, own_M, temperature)
-        _refuse_unreadable(self._model, asked)
+        asked = read_pairs(prompts_N, thoughts_M)
+        limit = longest_context(self._model)
+        if limit is not None and asked.longest - 1 > limit:
+            raise WindowExceeded(
+                f"HFScorer expects prompt and thought to fit the model's {limit} positions, found {asked.longest - 1} "
+                "tokens: score shorter prompts, or raise max_position_embeddings where the model allows it."
+            )
         sums = ScoreSums(asked.lengths, len(asked.prompts), self._head_tokens, keep_tokens=keep == "tokens")
         method = self._read(asked.prompts, asked.distinct, temperature, sums)
         if np.isnan(sums.sums_SMN).any():
             raise ValueError(_NOT_FINITE)
-        whole, *heads = [cast(Sequence[Sequence[float]], sums_MN[asked.rows_M]) for sums_MN in sums.sums_SMN]
-        return CrossScores(
-            scores_MN=whole,
-            lengths_M=asked.lengths_M,
-            own_M=list(own_M),
-            heads=dict(zip(self._head_tokens, heads, strict=True)),
-            noise=rounding_error(self._model, sums.sums_SMN[0], asked.lengths),
-            tokens=None if sums.tokens_MNT is None else cast(Any, [sums.tokens_MNT[row] for row in asked.rows_M]),
-            method=method,
-        )
+        noise = rounding_error(self._model, sums.sums_SMN[0], asked.lengths)
+        return sums.scores(asked, own_M, noise, method)
 
     def _head_at(self, temperature: float) -> OutputHead:
         """The output head, probed once, because a model's way from states to logits does not depend on its weights."""
@@ -209,7 +196,7 @@ class HFScorer:
         """Score distinct thoughts under distinct prompts into `sums` by one method."""
         budget = self._budget(method)
         if method == "plain":
-            plain.score_plain(head, prompts, thoughts, sums)
+            cached.score_plain(head, prompts, thoughts, sums)
         elif method == "cached":
             cached.score_cached(head, prompts, thoughts, budget, sums)
         else:
@@ -239,11 +226,6 @@ class HFScorer:
         return sum(map(len, prompts)) + len(prompts) * after
 
 
-def _fastest_first(device: torch.device) -> list[Method]:
-    """The methods that `auto` tries, in this order."""
-    return ["packed", "cached", "plain"] if device.type == "cpu" else ["cached", "packed", "plain"]
-
-
 def _refusal(asked: Method, obstacle: str, model: str) -> str:
     """The sentence about a method that was asked for and does not give the model's own log-probabilities."""
     if asked in ("auto", "plain"):
@@ -256,22 +238,3 @@ def _refusal(asked: Method, obstacle: str, model: str) -> str:
         f"HFScorer expected a model that can be read {read} for method={asked!r}, found that {obstacle} ({model}): "
         "pass method='auto', which falls back to a slower method."
     )
-
-
-def _refuse_unreadable(model: PreTrainedModel, asked: Pairs) -> None:
-    """Raise ValueError for ids without an embedding and for positions beyond the model's limit."""
-    vocabulary = cast(torch.Tensor, model.get_input_embeddings().weight).shape[0]
-    ids = set().union(*asked.prompts, *asked.distinct)
-    seen = 0 if vision_of(model) is None else -(1 << 63)  # ids of pictures are negative
-    if min(ids) < seen or max(ids) >= vocabulary:
-        raise ValueError(
-            f"HFScorer expects token ids from 0 to {vocabulary - 1}, found {min(ids)} to {max(ids)}: prompts and "
-            "thoughts must come from the tokenizer of the scoring model."
-        )
-    limit = longest_context(model)
-    longest = asked.longest - 1
-    if limit is not None and longest > limit:
-        raise WindowExceeded(
-            f"HFScorer expects prompt and thought to fit the model's {limit} positions, found {longest} tokens: score "
-            "shorter prompts, or raise max_position_embeddings where the model allows it."
-        )

@@ -22,7 +22,7 @@ from heedful.scorers.cached import FirstTokens, equally_long, read_prompts, stat
 from heedful.scorers.output_head import OutputHead
 from heedful.scorers.packed_attention import PackedAttention, groups_of, packed_attention
 from heedful.scorers.packs import Ids, Pack, plan_packs
-from heedful.scorers.score_sums import ScoreSums
+from heedful.scorers.pairs import ScoreSums
 
 _PATHS = 16
 """Maximum tokens of thoughts per token of a pass. A shared token counts for each thought."""

@@ -9,17 +9,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any, Literal, cast
+from typing import Literal
 
 import numpy as np
 
-from heedful.boundary.limits import MOST_TOKENS, refuse_outside
 from heedful.models.forward.rounding import EPS, rounding_of
 from heedful.policies.servers import Client, OpenAITokens, TokenDialect
 from heedful.policies.servers.examination import ServerFacts
 from heedful.protocols import WindowExceeded
-from heedful.scorers.pairs import Ids, Pairs, read_pairs
-from heedful.scorers.score_sums import ScoreSums
+from heedful.scorers.pairs import Ids, ScoreSums, read_pairs
 from heedful.types import CrossScores
 
 _RAW = ("raw_logits", "processed_logits")
@@ -57,8 +55,6 @@ class ServerScorer:
         self._client, self._model, self._name = client, model, name
         self._window = facts.windows.get(model)
         self._eps = EPS.get(str(facts.setting("dtype")), EPS["bfloat16"])
-        for count in head_tokens:
-            refuse_outside("each of head_tokens", count, 1, MOST_TOKENS, whole=True)
         self._head_tokens = tuple(head_tokens)
         self._dialect = dialect or OpenAITokens()
 
@@ -80,8 +76,20 @@ class ServerScorer:
         for a temperature other than 1, WindowExceeded for pairs that do not fit the model's window, and
         ServerUnreachable or ServerRefused if the server gives no scores.
         """
-        asked = read_pairs("ServerScorer", prompts_N, thoughts_M, own_M, temperature)
-        self._refuse_what_servers_cannot(asked, temperature)
+        if temperature != 1:
+            raise ValueError(
+                f"ServerScorer expects temperature 1, found {temperature!s:.80}: a server reports log-probabilities of "
+                "prompts at temperature 1, whatever is asked for. Score with a model in this process (HFScorer, "
+                "--model)."
+            )
+        asked = read_pairs(prompts_N, thoughts_M)
+        # The server samples one token after what it scores.
+        if self._window is not None and asked.longest >= self._window:
+            raise WindowExceeded(
+                f"ServerScorer expects prompt and thought to fit the server's window of {self._window} tokens with one "
+                f"to spare, found {asked.longest}: score shorter prompts, or start the server with a larger "
+                "--max-model-len."
+            )
         prompts, distinct = asked.prompts, asked.distinct
         sums = ScoreSums(asked.lengths, len(prompts), self._head_tokens, keep_tokens=keep == "tokens")
         pairs = [(row, column) for row, ids in enumerate(distinct) if ids for column in range(len(prompts))]
@@ -92,34 +100,10 @@ class ServerScorer:
         with ThreadPoolExecutor(min(self._client.limits.connections, max(1, len(pairs)))) as pool:
             for (row, column), logprobs in zip(pairs, pool.map(score, pairs), strict=True):
                 sums.add([row], [column], np.asarray(logprobs, dtype=np.float64)[None, None, :])
-        whole, *heads = [cast(Sequence[Sequence[float]], sums_MN[asked.rows_M]) for sums_MN in sums.sums_SMN]
-        return CrossScores(
-            scores_MN=whole,
-            lengths_M=asked.lengths_M,
-            own_M=list(own_M),
-            heads=dict(zip(self._head_tokens, heads, strict=True)),
-            noise=rounding_of(self._eps, sums.sums_SMN[0], asked.lengths),
-            tokens=None if sums.tokens_MNT is None else cast(Any, [sums.tokens_MNT[row] for row in asked.rows_M]),
-            method="server",
-        )
+        return sums.scores(asked, own_M, rounding_of(self._eps, sums.sums_SMN[0], asked.lengths), "server")
 
     def _score(self, prompt: Ids, thought: Ids) -> tuple[float, ...]:
         """The log-probability of each token of a thought after a prompt."""
         ids = prompt + thought
         call = self._dialect.score(ids, self._model)
         return self._client.ask(call, lambda tree: self._dialect.scored(tree, ids))[-len(thought) :]
-
-    def _refuse_what_servers_cannot(self, asked: Pairs, temperature: float) -> None:
-        if temperature != 1:
-            raise ValueError(
-                f"ServerScorer expects temperature 1, found {temperature!s:.80}: a server reports log-probabilities of "
-                "prompts at temperature 1, whatever is asked for. Score with a model in this process (HFScorer, "
-                "--model)."
-            )
-        # The server samples one token after what it scores.
-        if self._window is not None and asked.longest >= self._window:
-            raise WindowExceeded(
-                f"ServerScorer expects prompt and thought to fit the server's window of {self._window} tokens with one "
-                f"to spare, found {asked.longest}: score shorter prompts, or start the server with a larger "
-                "--max-model-len."
-            )

@@ -7,7 +7,7 @@ thoughts under N prompts cost M x N forward passes of prompt and thought. `HFSco
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, Literal, cast
+from typing import Literal
 
 import numpy as np
 import torch
@@ -17,8 +17,7 @@ from verl.workers.utils.padding import response_from_nested
 
 from heedful.models.forward.rounding import EPS, rounding_of
 from heedful.protocols import WindowExceeded
-from heedful.scorers.pairs import Ids, Pairs, read_pairs, tokens_of_pairs
-from heedful.scorers.score_sums import ScoreSums
+from heedful.scorers.pairs import Ids, Pairs, ScoreSums, read_pairs, tokens_of_pairs
 from heedful.types import CrossScores
 from heedful_verl.batch.limits import WorkerLimits
 
@@ -56,7 +55,7 @@ class WorkerScorer:
         Prompts must be distinct and not empty. Thoughts may repeat, and an empty thought scores 0. Raises
         WindowExceeded for pairs that are longer than a row may be.
         """
-        asked = read_pairs("WorkerScorer", prompts_N, thoughts_M, own_M, temperature)
+        asked = read_pairs(prompts_N, thoughts_M)
         self._refuse_long(asked)
         sums = ScoreSums(asked.lengths, len(asked.prompts), self._head_tokens, keep_tokens=keep == "tokens")
         pairs = [(row, column) for row, ids in enumerate(asked.distinct) if ids for column in range(len(asked.prompts))]
@@ -70,16 +69,8 @@ class WorkerScorer:
                 "WorkerScorer expected log-probabilities, found NaN: the actor's weights are not finite. Check the "
                 "last update."
             )
-        whole, *heads = [cast(Sequence[Sequence[float]], sums_MN[asked.rows_M]) for sums_MN in sums.sums_SMN]
-        return CrossScores(
-            scores_MN=whole,
-            lengths_M=asked.lengths_M,
-            own_M=list(own_M),
-            heads=dict(zip(self._head_tokens, heads, strict=True)),
-            noise=rounding_of(EPS.get(self._limits.dtype, EPS["bfloat16"]), sums.sums_SMN[0], asked.lengths),
-            tokens=None if sums.tokens_MNT is None else cast(Any, [sums.tokens_MNT[row] for row in asked.rows_M]),
-            method="verl workers",
-        )
+        noise = rounding_of(EPS.get(self._limits.dtype, EPS["bfloat16"]), sums.sums_SMN[0], asked.lengths)
+        return sums.scores(asked, own_M, noise, "verl workers")
 
     def reading(self, prompts_N: Sequence[Sequence[int]], thoughts_M: Sequence[Sequence[int]]) -> int:
         """The tokens of all pairs. Rows that only fill a batch are not counted."""
