@@ -12,12 +12,10 @@ from heedful.envs.toys.echo import Echo
 from heedful.protocols import (
     AnswersBlindly,
     AnswersFreely,
-    CountsStartStates,
     Demonstrates,
     Environment,
     ListsActions,
     OffersTools,
-    PlayedElsewhere,
     Summarises,
 )
 from heedful.rollout.baselines import random_reply
@@ -32,8 +30,6 @@ OFFERS = (
     AnswersBlindly,
     Demonstrates,
     Summarises,
-    CountsStartStates,
-    PlayedElsewhere,
 )
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, runtime_checkable
 
 from heedful.guarded import Answered, guarded_call
@@ -84,6 +84,10 @@ class Environment(Protocol, metaclass=_ByAttribute):
 
 
 # Optional protocols of environments, beyond the contract. Callers check for them with `isinstance`.
+#
+# Four optional members have no protocol of their own: `start_states` (how many tasks there are, None = many), `noisy`
+# (members that give the same replies can get different rewards), `best_success(task)` (the chance of the best policy
+# that reads its input, None = not computed), and `served` (what a server plays behind this environment).
 
 
 @runtime_checkable
@@ -142,45 +146,6 @@ class Summarises(Environment, Protocol):
 
 
 @runtime_checkable
-class CountsStartStates(Environment, Protocol):
-    """An environment that knows how many tasks there are."""
-
-    @property
-    def start_states(self) -> int | None:
-        """`None` = many."""
-        ...
-
-
-@runtime_checkable
-class SaysNoise(Environment, Protocol):
-    """An environment that says whether anything but the replies decides an episode."""
-
-    @property
-    def noisy(self) -> bool:
-        """Members that give the same replies can get different rewards. `member` selects the noise."""
-        ...
-
-
-@runtime_checkable
-class KnowsCeiling(Environment, Protocol):
-    """An environment whose best possible success can be computed."""
-
-    def best_success(self, task: Task) -> float | None:
-        """The probability of success of the best policy that reads its input; `None` where it is not computed."""
-        ...
-
-
-@runtime_checkable
-class PlayedElsewhere(Environment, Protocol):
-    """An environment whose knobs say where it is served, not what it is."""
-
-    @property
-    def served(self) -> Mapping[str, object]:
-        """The server's description, which names the environment and its knobs."""
-        ...
-
-
-@runtime_checkable
 class OffersTools(Environment, Protocol):
     """An environment whose replies are calls of tools. The renderer writes the tools into the chat template."""
 
@@ -226,11 +191,6 @@ class AnswersSubsets(Protocol):
     @property
     def parallel(self) -> int:
         """Most concurrent calls of `respond`, each from a thread of its own. 1 = from the caller's thread only."""
-        ...
-
-    @property
-    def draws_together(self) -> bool:
-        """Whether the reply that is drawn depends on which conversations are in the same call."""
         ...
 
     def keep(self, keys: Collection[str]) -> None:

@@ -68,7 +68,7 @@ class BatchByBatch:
 
     def __init__(self, policy: HFPolicy) -> None:
         self.temperature, self.version, self.parallel = policy.temperature, policy.version, policy.parallel
-        self.draws_together, self.keep, self.respond = policy.draws_together, policy.keep, policy.respond
+        self.keep, self.respond = policy.keep, policy.respond
 
 
 WAYS: dict[str, Any] = {"joining": lambda policy: policy, "batch by batch": BatchByBatch}

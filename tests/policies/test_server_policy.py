@@ -102,7 +102,7 @@ def test_a_reply_is_what_the_server_sampled_for_the_conversations_own_seed(loade
         assert body["model"] == "policy"
         assert body["cache_salt"] == server.version
         assert set(body["sampling_params"]["stop_token_ids"]) == renderer.stop_ids
-        assert (policy.version, policy.temperature, policy.draws_together, policy.parallel) == (0, 1.0, False, 4)
+        assert (policy.version, policy.temperature, policy.parallel) == (0, 1.0, 4)
         assert isinstance(policy, AnswersSubsets)
         assert not isinstance(policy, ContinuousBatching)
         greedy = source.policy(renderer, replace(SAMPLING, greedy=True, temperature=0.5), seed=3)

@@ -122,7 +122,6 @@ class Noting:
 
     temperature = 1.0
     version = 3
-    draws_together = False
 
     def __init__(
         self, answer: Callable[[Conversation], str], parallel: int = 1, seconds: float = 0.0, together: int = 0

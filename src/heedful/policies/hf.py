@@ -93,10 +93,6 @@ class HFPolicy:
     def parallel(self) -> int:
         return 1
 
-    @property
-    def draws_together(self) -> bool:
-        return not self.sampling.greedy and self.sampling.noise != "conversation"
-
     def keep(self, keys: Collection[str]) -> None:
         """Keep the KV cache of these conversations through the next call, even if it leaves them out."""
         self._open = keys

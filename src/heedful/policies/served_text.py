@@ -31,7 +31,6 @@ class TextPolicy:
     """
 
     version = 0
-    draws_together = False
 
     def __init__(self, client: Client, model: str, sampling: Sampling, tags: Tags, seed: int) -> None:
         """`model`: the name that the server gives it. `seed`: sent with each request, derived per turn."""

@@ -26,7 +26,7 @@ from heedful.measuring.diagnostician import Diagnosis
 from heedful.policies import OpenPolicySource, Sampling, Weights
 from heedful.policies.servers import ServerRefused, ServerUnreachable
 from heedful.policies.vllm import WrongWeights
-from heedful.protocols import Environment, Policy, SaysNoise, Tracker, UsesCritic
+from heedful.protocols import Environment, Policy, Tracker, UsesCritic
 from heedful.rollout import Collection, Request, collect_until_enough, isolated, shape_overlong
 from heedful.rollout.player import replayed_values
 from heedful.run import checkpoint
@@ -274,7 +274,7 @@ class _Run:
             if not self.world.is_rank_0:
                 return Diagnosis([])
             found = self.parts.diagnostician.measure(step, groups, verdicts, config.filter.on, read=config.groups)
-        noisy = isinstance(env, SaysNoise) and env.noisy
+        noisy = getattr(env, "noisy", False)
         if not (noisy and asked.enabled and asked.replays and step % asked.full_every == 0):
             return found
         # The share of the variance of rewards that is luck, with a full measurement in a noisy environment.

@@ -39,7 +39,7 @@ from heedful.storage import (
     read_rollouts,
     write_whole,
 )
-from heedful.training.ranks.parallel import Presence, ProcessRank
+from heedful.training.ranks.parallel import ProcessRank
 from heedful.types import Metric
 
 if TYPE_CHECKING:
@@ -209,31 +209,30 @@ def _run(config: TrainConfig, find_folder: Callable[[], RunFolder], told: _Repor
     """The run in this process, which may be one of several. Rank 0 finds and holds the folder."""
     process, tree = ProcessRank.of(os.environ), to_json(config)
     with ExitStack() as until_the_end:
-        with Presence(process, os.environ) as presence:
-            # Torch is loaded here, after all checks that do not need it.
-            from heedful.models.load import pick_device
-            from heedful.training.ranks.world import Joined, local_device
+        # Torch is loaded here, after all checks that do not need it.
+        from heedful.models.load import pick_device
+        from heedful.training.ranks.world import Joined, local_device
 
-            device = local_device(pick_device(config.device), process)
-            with Joined(process, device, config.parallel.timeout, presence.ended) as world:
-                refuse_other_ranks(world.gather(settings_of_rank(config, resumed)))
-                folder = RunFolder(Path())
-                if world.is_rank_0:
-                    folder = find_folder()
-                    until_the_end.enter_context(held(folder.path, told.note, told.take_over))
-                    folder = RunFolder.open(folder.path, resumed)  # as it was, now that nobody else can begin here
-                    if not resumed:
-                        write_whole(folder.config, json.dumps(tree, indent=2) + "\n")
-                folder = world.broadcast(folder)
-                try:
-                    with advising(f"heedful train --resume {folder.path}"):
-                        outcome = _train(config, folder, world, told, resumed)
-                except ValueError as error:
-                    has_begun = folder.metrics.exists() and folder.metrics.stat().st_size > 0
-                    refused = not isinstance(error, DiskFull)  # whose sentence names this folder to go on with
-                    if refused and world.is_rank_0 and not resumed and folder.in_place and not has_begun:
-                        shutil.rmtree(folder.path)  # refused before anything was computed
-                    raise
+        device = local_device(pick_device(config.device), process)
+        with Joined(process, device, config.parallel.timeout) as world:
+            refuse_other_ranks(world.gather(settings_of_rank(config, resumed)))
+            folder = RunFolder(Path())
+            if world.is_rank_0:
+                folder = find_folder()
+                until_the_end.enter_context(held(folder.path, told.note, told.take_over))
+                folder = RunFolder.open(folder.path, resumed)  # as it was, now that nobody else can begin here
+                if not resumed:
+                    write_whole(folder.config, json.dumps(tree, indent=2) + "\n")
+            folder = world.broadcast(folder)
+            try:
+                with advising(f"heedful train --resume {folder.path}"):
+                    outcome = _train(config, folder, world, told, resumed)
+            except ValueError as error:
+                has_begun = folder.metrics.exists() and folder.metrics.stat().st_size > 0
+                refused = not isinstance(error, DiskFull)  # whose sentence names this folder to go on with
+                if refused and world.is_rank_0 and not resumed and folder.in_place and not has_begun:
+                    shutil.rmtree(folder.path)  # refused before anything was computed
+                raise
         run = Run(folder.path, config, outcome)  # all ranks have left each other
         if process.is_rank_0:
             with advising(f"heedful train --resume {run.path}"):

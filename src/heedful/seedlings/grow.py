@@ -23,7 +23,7 @@ from heedful.models.chat.replies import Tags
 from heedful.models.folders import open_eyes, read_model, read_tokenizer, write_pretrained
 from heedful.models.vision import vision_of
 from heedful.models.writing import making_a_model
-from heedful.protocols import Demonstrates, Environment, PlayedElsewhere
+from heedful.protocols import Demonstrates, Environment
 from heedful.rollout.context import FULL_HISTORY, Context
 from heedful.seedlings.demonstrations import batches, corpus, first_images, teacher
 from heedful.seedlings.eyes import give_sight, seeing, side_of
@@ -53,7 +53,7 @@ def shown_to_a_learner(env: Environment, knobs: object, tags: Tags, context: Con
     """All that decides the demonstrations of an environment, besides the recipe, as a JSON tree."""
     window = [asdict(context)] if context.cuts(turns_of(env)) else []
     # The knobs of a remote environment give its address, not its content.
-    served = [env.served] if isinstance(env, PlayedElsewhere) else []
+    served = [env.served] if hasattr(env, "served") else []
     return [_naming(knobs), asdict(tags), *window, *served]
 
 

@@ -100,5 +100,5 @@ def test_tokens_and_seconds_are_added_up_over_sessions(tmp_path: Path) -> None:
 def test_a_collector_may_ask_for_several_conversations_at_once(tmp_path: Path) -> None:
     journal, answers = ReplyJournal(tmp_path / "replies.jsonl"), Answers()
     policy = JournaledPolicy(answers, journal, "s", told)
-    assert (policy.parallel, policy.draws_together, policy.temperature) == (3, False, 0.7)
+    assert (policy.parallel, policy.temperature) == (3, 0.7)
     assert policy.respond([]) == []

@@ -60,10 +60,6 @@ class ServerPolicy:
     def parallel(self) -> int:
         return self._served.client.most_at_once
 
-    @property
-    def draws_together(self) -> bool:
-        return False
-
     def keep(self, keys: Collection[str]) -> None:
         """The server's own prefix cache keeps what it has room for."""
 

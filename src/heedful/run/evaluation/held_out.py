@@ -16,7 +16,7 @@ from heedful.diagnostics.behaviour_metrics import behaviour, rate
 from heedful.diagnostics.statistics.intervals import effective_clusters, mean_interval, wilson
 from heedful.envs.common.contract import turns_of
 from heedful.envs.common.tasks import TaskStream, evaluation_tasks
-from heedful.protocols import CountsStartStates, Environment, KnowsCeiling, Policy
+from heedful.protocols import Environment, Policy
 from heedful.rollout import FULL_HISTORY, Collector, Context, LockStep, Request
 from heedful.rollout.baselines import (
     SuccessCount,
@@ -166,7 +166,7 @@ def measure_baselines(env: Environment, split: str, tasks: int, search_tasks: in
     environment with `best_success` has the best possible success, too.
     """
     prefix = f"eval/{split}"
-    wanted = has_random_player(env) or has_blind_player(env) or isinstance(env, KnowsCeiling)
+    wanted = has_random_player(env) or has_blind_player(env) or hasattr(env, "best_success")
     held_out = evaluation_tasks(env, split, tasks) if wanted else []
     at_random = Metric(f"{prefix}/random/success", None, why="the environment has no fixed list of actions")
     if has_random_player(env):
@@ -176,7 +176,7 @@ def measure_baselines(env: Environment, split: str, tasks: int, search_tasks: in
     sequence: tuple[str, ...] = ()
     if searched:
         # With few start states, a third can be drawn before the last ones take long to find.
-        few = env.start_states if isinstance(env, CountsStartStates) else None
+        few: int | None = getattr(env, "start_states", None)
         count = min(search_tasks, few // 3) if few else search_tasks
         sequence = best_fixed_sequence(env, TaskStream(env, "train", derive(0, "fixed sequence")).next(count))
     why = "the environment offers no answer to a player who does not read"
@@ -184,7 +184,7 @@ def measure_baselines(env: Environment, split: str, tasks: int, search_tasks: in
     if sequence:
         fixed = _rate_metric(fixed.name, fixed_sequence_success(env, held_out, sequence))
     best = None
-    if isinstance(env, KnowsCeiling):  # exact, so it has no interval
+    if hasattr(env, "best_success"):  # exact, so it has no interval
         values = [value for task in held_out if (value := env.best_success(task)) is not None]
         best = Metric(
             f"{prefix}/best/success", None, len(values), why="the environment does not know it for every task"

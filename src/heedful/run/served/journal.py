@@ -139,8 +139,6 @@ class JournaledPolicy:
     reply. The name of a reply includes a digest of its conversation, so a changed environment is asked anew.
     """
 
-    draws_together = False
-
     def __init__(self, policy: Answering, journal: ReplyJournal, scope: str, tell: Callable[[], None]) -> None:
         self.temperature, self.version, self.parallel = policy.temperature, policy.version, policy.parallel
         self._policy, self._journal, self._scope, self._tell = policy, journal, scope, tell

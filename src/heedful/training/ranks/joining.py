@@ -1,7 +1,7 @@
 """Waits of one rank for others, in a store of keys and values that all share: until all have met, and for long work.
 
-torch's own rendezvous waits inside one call for its whole timeout. Here a rank looks around while it waits, so that it
-ends within seconds when another rank has ended.
+torch's own rendezvous waits inside one call, which handles no signal and prints pages. Here a rank looks for the others
+again and again.
 
 A collective is no way to wait for work of unknown length, such as growing a model: it fails after `--parallel.timeout`,
 and a rank that waits in one handles no signal. Here the ranks at work give a sign of life every second (`LongWork`).
@@ -14,7 +14,7 @@ import os
 import socket
 import threading
 import time
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Collection, Iterator
 from contextlib import contextmanager, suppress
 from datetime import timedelta
 
@@ -25,9 +25,6 @@ from heedful.training.ranks.parallel import ProcessRank
 
 POLL_SECONDS = 0.1
 """Between two looks at the other ranks."""
-
-SECONDS_TO_COME_BACK = 2.0
-"""A rank that is said to have ended is looked at again after this time: a restarted one needs a moment to begin."""
 
 SIGN_SECONDS = 1.0
 """Between two signs of life. The others look for them four times as often."""
@@ -40,72 +37,52 @@ class ProcessLost(ConnectionError):
     """Another rank has failed or does not answer. The sentence names it where it is known."""
 
 
-def meet(process: ProcessRank, timeout: timedelta, ended: Callable[[], str]) -> Store:
+def meet(process: ProcessRank, timeout: timedelta) -> Store:
     """Connect to the store of the run and wait until every rank has come.
 
-    `ended` names ranks of this machine that have ended, or returns an empty text. The store is kept by torchrun, or by
-    rank 0 where something else started the ranks.
-
-    Raises:
-        ProcessLost: a rank has ended, or did not come in time.
+    The store is kept by torchrun, or by rank 0 where something else started the ranks. Raises ProcessLost for a rank
+    that did not come in time.
     """
-    watch = _Watch(process, time.monotonic() + timeout.total_seconds(), ended)
+    host, port = os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"])
+    until = time.monotonic() + timeout.total_seconds()
+
+    def lost(reason: str) -> ProcessLost:
+        return ProcessLost(
+            f"Expected {process.size} processes to meet at {host}:{port}, but process {process.rank} could not join: "
+            f"{reason}"
+        )
+
+    def wait(reason: str) -> None:
+        if time.monotonic() > until:
+            raise lost(f"{reason} within --parallel.timeout")
+        time.sleep(POLL_SECONDS)
+
+    keeps = process.is_rank_0 and os.environ.get("TORCHELASTIC_USE_AGENT_STORE") != "True"
     try:
-        store = PrefixStore(f"heedful/{next(_meetings)}", _open(process, timeout, watch))
+        if keeps:
+            # torch asks for an unknown name again and again until the limit, and prints pages each time.
+            socket.getaddrinfo(host, port)
+        # It prints pages about every failed attempt to connect, too. So a plain socket looks for the store.
+        while not (keeps or _answers(host, port)):
+            wait("nothing answers there, where torchrun or process 0 keeps the store,")
+        opened = TCPStore(host, port, process.size, keeps, timeout, wait_for_workers=False, multi_tenant=keeps)
+        store = PrefixStore(f"heedful/{next(_meetings)}", opened)
         store.set(f"here/{process.rank}", "yes")
         while missing := [rank for rank in range(process.size) if not store.check([f"here/{rank}"])]:
-            watch.wait(f"process {', '.join(map(str, missing))} did not come")
-    except RuntimeError as error:
-        raise ProcessLost(ended() or watch.sentence(str(error).splitlines()[0])) from error
+            wait(f"process {', '.join(map(str, missing))} did not come")
+    except ProcessLost:
+        raise
+    except (OSError, UnicodeError, RuntimeError) as error:
+        raise lost(str(error).splitlines()[0]) from error
     return store
 
 
-class _Watch:
-    """A wait with a limit that ends early when another rank has ended."""
-
-    def __init__(self, process: ProcessRank, until: float, ended: Callable[[], str]) -> None:
-        self._process = process
-        self._until = until
-        self._ended = ended
-
-    def wait(self, reason: str) -> None:
-        """Wait for a moment. Raises ProcessLost when a rank has ended, or when the limit is reached."""
-        if self._ended():
-            time.sleep(SECONDS_TO_COME_BACK)
-            if sentence := self._ended():
-                raise ProcessLost(f"{sentence} Process {self._process.rank} does not wait for it.")
-        if time.monotonic() > self._until:
-            raise ProcessLost(self.sentence(f"{reason} within --parallel.timeout"))
-        time.sleep(POLL_SECONDS)
-
-    def sentence(self, reason: str) -> str:
-        where = f"{os.environ['MASTER_ADDR']}:{os.environ['MASTER_PORT']}"
-        return (
-            f"Expected {self._process.size} processes to meet at {where}, but process {self._process.rank} could not "
-            f"join: {reason}"
-        )
-
-
-def _open(process: ProcessRank, timeout: timedelta, watch: _Watch) -> Store:
-    """The store, kept by this process where it is rank 0 and torchrun does not keep one."""
-    host, port = os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"])
-    keeps = process.is_rank_0 and os.environ.get("TORCHELASTIC_USE_AGENT_STORE") != "True"
-    if keeps:
-        # torch asks for an unknown name again and again until the limit, and prints pages each time.
-        try:
-            socket.getaddrinfo(host, port)
-        except (OSError, UnicodeError) as error:
-            raise ProcessLost(watch.sentence(f"MASTER_ADDR is no address that this machine knows ({error})")) from error
-        return TCPStore(host, port, process.size, True, timeout, wait_for_workers=False, multi_tenant=True)
-    # torch prints pages about every failed attempt to connect, so a plain socket finds out when the store is there.
-    while True:
-        try:
-            socket.create_connection((host, port), 5.0).close()
-            break
-        except OSError:
-            keeper = "torchrun" if process.is_rank_0 else "process 0"
-            watch.wait(f"nothing answers there, where {keeper} keeps the store,")
-    return TCPStore(host, port, process.size, False, timeout, wait_for_workers=False)
+def _answers(host: str, port: int) -> bool:
+    try:
+        socket.create_connection((host, port), 5.0).close()
+    except OSError:
+        return False
+    return True
 
 
 class LongWork:

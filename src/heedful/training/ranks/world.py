@@ -26,7 +26,7 @@ import torch.distributed as dist
 from torch.distributed.distributed_c10d import PrefixStore, Store
 
 from heedful.training.ranks.joining import LongWork, ProcessLost, meet
-from heedful.training.ranks.parallel import DataParallel, ProcessRank, first_line
+from heedful.training.ranks.parallel import DataParallel, ProcessRank
 
 Item = TypeVar("Item")
 
@@ -219,17 +219,10 @@ class Joined:
     that exits with open groups.
     """
 
-    def __init__(
-        self,
-        process: ProcessRank,
-        device: torch.device,
-        timeout: int = 1800,
-        ended: Callable[[], str] = lambda: "",
-    ) -> None:
-        """`timeout` in seconds. `ended` names ranks that ended before they joined, or is empty: `Presence.ended`."""
+    def __init__(self, process: ProcessRank, device: torch.device, timeout: int = 1800) -> None:
+        """`timeout` in seconds."""
         self._world = World(process, device)
         self._timeout = self._world._timeout = timedelta(seconds=timeout)
-        self._ended = ended
 
     def __enter__(self) -> World:
         world = self._world
@@ -238,7 +231,7 @@ class Joined:
         on_gpu = world.device.type == "cuda"
         if on_gpu:
             torch.cuda.set_device(world.device)
-        store = meet(world.process, self._timeout, self._ended)
+        store = meet(world.process, self._timeout)
         world.store = PrefixStore("heedful", store)
         dist.init_process_group(
             "nccl" if on_gpu else "gloo",
@@ -263,8 +256,9 @@ class Joined:
                     # Of a collective: a sharded model runs them inside its forward and backward.
                     raise ProcessLost(world._who_left(error)) from error
                 elif not isinstance(error, ProcessLost):
+                    said = ": ".join([type(error).__name__, *str(error).splitlines()[:1]])
                     with suppress(RuntimeError):  # the process that keeps the store may already be dead
-                        world.store.set(f"left/{world.rank}", first_line(error))
+                        world.store.set(f"left/{world.rank}", said)
             finally:
                 # A reference to a group would keep its connections open, and the other ranks would wait on them.
                 world._objects = None
