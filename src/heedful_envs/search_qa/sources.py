@@ -7,8 +7,7 @@ from functools import lru_cache
 from itertools import islice
 from pathlib import Path
 
-from heedful.boundary import in_home, refuse_seconds
-from heedful.envs.common import check_choice
+from heedful.boundary import in_home
 from heedful.policies.servers import read_key
 from heedful_envs.search_qa.files import FILE_KINDS, check_named, open_questions, passages_with
 from heedful_envs.search_qa.retrieval import Searcher, SmallIndex
@@ -40,7 +39,6 @@ class Source:
 
     def check(self) -> None:
         """Raise ValueError for what is missing, is there twice, or does not exist."""
-        check_choice("search_qa", "protocol", self.protocol, Protocol)
         given = [name for name in ("corpus", "index", "url") if getattr(self, name)]
         if not self.questions:
             if given:
@@ -56,7 +54,6 @@ class Source:
                 "search_qa: questions of a file need passages in one place: --env.corpus FILE (or questions, for "
                 f"those of the file itself), --env.index FOLDER or --env.url URL. Found {found}."
             )
-        refuse_seconds(self, "timeout", "patience")
         if self.corpus and self.corpus != OWN_PASSAGES:
             check_named(self.corpus, "corpus", CORPUS_KINDS)
         if self.index:

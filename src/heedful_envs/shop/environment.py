@@ -13,14 +13,16 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import TYPE_CHECKING, ClassVar, Literal
+from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
 
+from annotated_types import Interval
+
+from heedful.boundary import Natural, Share
 from heedful.envs.common import (
     BaseEpisode,
     Played,
     ToolEnvironment,
     answer_fault_line,
-    check_choice,
     check_range,
     free_text_rules,
     harmless,
@@ -28,6 +30,7 @@ from heedful.envs.common import (
     split_of,
     text_tool,
 )
+from heedful.envs.common.knobs import Turns
 from heedful.types import Ending, Task, Tool
 from heedful_envs.shop.catalogue.drawn import (
     ATTRIBUTES,
@@ -79,7 +82,7 @@ class Shop(ToolEnvironment):
         text_tool("click", "Press a button of the page.", "button", "The button, as the page writes it.", "click[{}]"),
     )
 
-    turns: int = 9
+    turns: Turns = 9
     """Actions of a visit."""
     catalogue: str = ""
     """A folder that `heedful prepare-shop` made, in place of drawn shops."""
@@ -91,13 +94,13 @@ class Shop(ToolEnvironment):
     """Drawn shops: products."""
     rivals: int = 5
     """Drawn shops: products of the wanted type that miss by one attribute or by the price."""
-    types: int = 8
+    types: Annotated[int, Interval(ge=2, le=len(TYPES))] = 8
     """Drawn shops: types of products."""
-    attributes: int = 10
+    attributes: Annotated[int, Interval(ge=3, le=len(ATTRIBUTES))] = 10
     """Drawn shops: words for what a product is like."""
-    colours: int = 4
+    colours: Annotated[int, Interval(ge=0, le=len(SHADES))] = 4
     """Drawn shops: values of the option color. 0 = there is no such option."""
-    sizes: int = 3
+    sizes: Annotated[int, Interval(ge=0, le=len(SIZES))] = 3
     """Drawn shops: values of the option size. 0 = there is no such option."""
     asked: int = 2
     """Drawn shops: attributes that the instruction asks for."""
@@ -111,33 +114,24 @@ class Shop(ToolEnvironment):
     searched: Searched = "type"
     """Drawn shops: what a search looks at. `type`: the type alone, so that the list is in no helpful order. `text`:
     titles, first features and options, as published."""
-    per_page: int = 10
+    per_page: Annotated[int, Interval(ge=1, le=50)] = 10
     """Results on a page."""
     features: FeaturesAt = "page"
     """`page`: an item's features have a page of their own, as published. `item`: they are on the item's page."""
     observation: Literal["lines", "text"] = "lines"
     """`lines`: a line for each part of a page. `text`: the strings of WebShop's text mode."""
-    characters: int = 1000
+    characters: Natural = 1000
     """Most characters of a description, and of all features. 0 = all."""
     published: bool = False
     """Do what WebShop's engine does: do not tell what is chosen or clicked in vain, offer a next page after the last,
     search from any page, cut no description, and let one of two options with the same value win."""
-    imperfect: float = 0.0
+    imperfect: Share = 0.0
     """Demonstrations: share of items and options that are chosen at random. The thought says that they fit."""
 
     def check(self) -> None:
-        most = {"types": len(TYPES), "attributes": len(ATTRIBUTES), "colours": len(SHADES), "sizes": len(SIZES)}
-        for name, least in (("types", 2), ("attributes", 3), ("colours", 0), ("sizes", 0)):
-            check_range(self.name, name, getattr(self, name), least, most[name])
         for name in ("colours", "sizes"):
             if getattr(self, name) == 1:
                 raise ValueError(f"shop: {name} must be 0 or at least 2, but is 1: there would be nothing to choose.")
-        check_choice(self.name, "observation", self.observation, Literal["lines", "text"])
-        check_choice(self.name, "features", self.features, FeaturesAt)
-        check_choice(self.name, "searched", self.searched, Searched)
-        check_range(self.name, "per_page", self.per_page, 1, 50)
-        check_range(self.name, "characters", self.characters, 0)
-        check_choice(self.name, "goals", self.goals, Literal["auto", "human", "synthetic"])
         if self.catalogue:
             self._kind(open_shop(self.catalogue))
         else:

@@ -22,7 +22,7 @@ from heedful.envs.common.contract import MOST_ACTIONS, MOST_PER_TURN
 from heedful.envs.common.demonstrations import PLAN_SHOWN, choose_plan, played_through, template_thought
 from heedful.envs.common.english import template_in, wording
 from heedful.envs.common.foreign import cut_at_word, harmless
-from heedful.envs.common.knobs import Instructions, check_choice, check_range, check_seconds, check_share
+from heedful.envs.common.knobs import Instructions, check_range
 from heedful.envs.common.rows import JsonLines, JsonList, ParquetRows, Rows, is_writable
 from heedful.envs.common.tasks import TaskStream, check_same_start, evaluation_tasks, split_of, task_of
 from heedful.envs.common.tools import ToolEnvironment, in_form, text_tool
@@ -52,11 +52,8 @@ __all__ = [
     "actions_of",
     "answer_fault_line",
     "answer_rules",
-    "check_choice",
     "check_range",
     "check_same_start",
-    "check_seconds",
-    "check_share",
     "choose_plan",
     "cut_at_word",
     "evaluation_tasks",

@@ -13,32 +13,24 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import ClassVar, Generic, TypeVar
 
+from heedful.boundary import Penalty, Share, settings
 from heedful.envs.common.actions import calls_tool
-from heedful.envs.common.knobs import (
-    IN_ENGLISH,
-    MOST_TURNS,
-    Instructions,
-    Thoughts,
-    check_choice,
-    check_penalty,
-    check_range,
-    check_share,
-)
+from heedful.envs.common.knobs import IN_ENGLISH, Instructions, Thoughts, Turns
 from heedful.envs.common.tasks import check_same_start
 from heedful.models.chat.calls import fitting_tools
 from heedful.protocols import Episode
 from heedful.types import Ending, Image, Observation, Step, Task
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@settings(kw_only=True)
 class BaseEnvironment(ABC):
     """The knobs of every built-in environment. A subclass adds its own, a `name`, `task` and `episode`."""
 
     name: ClassVar[str]
 
-    turns: int = 1
+    turns: Turns = 1
     """Most turns of an episode."""
-    format_penalty: float = 0.1
+    format_penalty: Penalty = 0.1
     """Subtracted once for each turn whose reply has a fault."""
     instructions: Instructions = "full"
     """`full`: the rules in plain English in the first observation. `brief`: the state and the limits alone."""
@@ -46,9 +38,6 @@ class BaseEnvironment(ABC):
     """Show each turn's reward in the next observation (for comparison with published set-ups)."""
 
     def __post_init__(self) -> None:
-        check_range(self.name, "turns", self.turns, 1, MOST_TURNS)
-        check_penalty(self.name, self.format_penalty)
-        check_choice(self.name, "instructions", self.instructions, Instructions)
         self.check()
 
     def check(self) -> None:  # noqa: B027 - most environments have knobs to check, but none has to
@@ -70,7 +59,7 @@ class BaseEnvironment(ABC):
     def episode(self) -> Episode: ...
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@settings(kw_only=True)
 class SolvableEnvironment(BaseEnvironment):
     """A built-in environment with a solver, and the knobs of its demonstrations."""
 
@@ -79,18 +68,15 @@ class SolvableEnvironment(BaseEnvironment):
     board: ClassVar[bool] = False
     """Whether demonstrations can write down the board."""
 
-    imperfect: float = 0.0
+    imperfect: Share = 0.0
     """Demonstrations: share of turns whose answer is random. The thought states the random answer."""
-    template: float = 0.0
+    template: Share = 0.0
     """Demonstrations: share of turns whose thought is a fluent sentence that ignores the prompt."""
     thoughts: Thoughts = "terse"
     """Demonstrations: how thoughts are written. `terse`: figures and names, for seedlings. `english`: varied sentences,
     for a pretrained model. `board`: the board as text before the terse form, for seedlings that see a picture."""
 
     def __post_init__(self) -> None:
-        check_share(self.name, "imperfect", self.imperfect)
-        check_share(self.name, "template", self.template)
-        check_choice(self.name, "thoughts", self.thoughts, Thoughts)
         if self.thoughts == "english" and not self.english:
             raise ValueError(
                 f"{self.name}: thoughts must be 'terse', but is 'english'. Demonstrations in English exist for "
@@ -101,7 +87,7 @@ class SolvableEnvironment(BaseEnvironment):
                 f"{self.name}: thoughts must be 'terse' or 'english', but is 'board'. Only environments on a board, "
                 "frozen_lake and sokoban, write it down."
             )
-        BaseEnvironment.__post_init__(self)  # super() fails in a dataclass with slots
+        self.check()
 
     @abstractmethod
     def demonstrate(self, task: Task, rng: random.Random) -> list[tuple[str, str]]: ...

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Annotated, Literal
 
-from heedful.envs.common.knobs import check_choice, check_range
+from annotated_types import Interval
+
 from heedful.envs.transport.images import LARGEST_SIDE
 
 ObservationForm = Literal["grid", "coordinates", "both", "image", "image_and_text"]
 TextForm = Literal["", "grid", "coordinates", "both"]
 
-SMALLEST_CELL = 4
-"""Pixels. Below it the symbols cannot be told apart."""
-LARGEST_CELL = 256
+Cell = Annotated[int, Interval(ge=4, le=256)]
+"""Pixels of a cell. Below the least the symbols cannot be told apart."""
 
 
 def text_form(form: ObservationForm) -> TextForm:
@@ -27,9 +27,7 @@ def has_picture(form: ObservationForm) -> bool:
 
 
 def check_form(env: str, form: ObservationForm, cell: int, size: int) -> None:
-    """Raise ValueError for an unknown form, and for cells that make no picture. `size`: rows of the board."""
-    check_choice(env, "observation", form, ObservationForm)
-    check_range(env, "cell", cell, SMALLEST_CELL, LARGEST_CELL)
+    """Raise ValueError for cells that make no picture. `size`: rows of the board."""
     if has_picture(form) and size * cell > LARGEST_SIDE:
         raise ValueError(
             f"{env}: a picture may have {LARGEST_SIDE:,} pixels a side, but {size} rows of cell {cell} have "

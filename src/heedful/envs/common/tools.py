@@ -31,7 +31,6 @@ from typing import ClassVar, Literal
 
 from heedful.envs.common.actions import CLOSE_THOUGHT, OPEN_THOUGHT, Fault, answer_text, thought_of
 from heedful.envs.common.base import SolvableEnvironment
-from heedful.envs.common.knobs import check_choice
 from heedful.models.chat.calls import CLOSE_CALL, OPEN_CALL, fitting_tools, signature, tools_of
 from heedful.types import Tool
 
@@ -47,10 +46,6 @@ class ToolEnvironment(SolvableEnvironment):
     actions: ActionForm = "plain"
     """`plain`: the answer is text between answer tags. `tool_calls`: the model calls tools, which its chat template
     must write. The rewards are the same."""
-
-    def __post_init__(self) -> None:
-        check_choice(self.name, "actions", self.actions, ActionForm)
-        SolvableEnvironment.__post_init__(self)  # super() fails in a dataclass with slots
 
     @property
     def tools(self) -> tuple[Tool, ...]:

@@ -10,14 +10,17 @@ import random
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import ClassVar, Literal
+from typing import Annotated, ClassVar, Literal
 
+from annotated_types import Interval
+
+from heedful.boundary import Count, Natural, Share
 from heedful.envs.common.actions import format_reply
 from heedful.envs.common.answers import answer_fault_line, free_text_rules, read_answer
 from heedful.envs.common.base import BaseEpisode, Played, SolvableEnvironment
 from heedful.envs.common.demonstrations import played_through
 from heedful.envs.common.english import template_in, wording
-from heedful.envs.common.knobs import check_choice, check_range
+from heedful.envs.common.knobs import Turns, check_range
 from heedful.envs.common.tasks import task_of
 from heedful.envs.countdown.arithmetic import LONGEST, MOST_DIGITS, SIGN, ReadExpression, read_expression, spell
 from heedful.envs.countdown.problems import OPERATIONS, Problem, Rules, Term, draw_problem, draw_term
@@ -60,17 +63,17 @@ class Countdown(SolvableEnvironment):
     name: ClassVar[str] = "countdown"
     english: ClassVar[bool] = True
 
-    least_numbers: int = 3
+    least_numbers: Annotated[int, Interval(ge=2, le=MOST_NUMBERS)] = 3
     """Fewest numbers of a task. The number is drawn uniformly."""
     most_numbers: int = 4
     """Most numbers of a task."""
-    smallest: int = 1
+    smallest: Count = 1
     """Smallest number."""
     largest: int = 99
     """Largest number."""
     operations: tuple[str, ...] = OPERATIONS
     """What an answer may use, out of + - * and /."""
-    lowest_target: int = 10
+    lowest_target: Count = 10
     """Smallest target."""
     highest_target: int = 99
     """Largest target."""
@@ -81,32 +84,25 @@ class Countdown(SolvableEnvironment):
     """`all`: an answer must use each number exactly once. `some`: each once at most."""
     least_operations: int = 2
     """No answer of fewer operations reaches the target. Where all numbers are used their count decides that."""
-    turns: int = 1
+    turns: Turns = 1
     """Attempts. The answer to a failed attempt is its value."""
-    partial: float = 0.1
+    partial: Annotated[float, Interval(ge=0, lt=1)] = 0.1
     """Reward and outcome if the right numbers were used and no attempt reached the target."""
-    tries: int = 3
+    tries: Natural = 3
     """Demonstrations: most wrong expressions of a thought before the right one. The number is drawn uniformly.
     An English thought tells the last of them at most."""
-    imperfect: float = 0.0
+    imperfect: Share = 0.0
     """Demonstrations: share of turns that end with a wrong expression. The thought states it, and its value."""
-    template: float = 0.0
+    template: Share = 0.0
     """Demonstrations: share of turns whose thought is a fluent sentence that ignores the numbers. The answer is right,
     but there is no way to it."""
 
     def check(self) -> None:
-        check_range(self.name, "least_numbers", self.least_numbers, 2, MOST_NUMBERS)
         check_range(self.name, "most_numbers", self.most_numbers, self.least_numbers, MOST_NUMBERS)
-        check_range(self.name, "smallest", self.smallest, 1)
         check_range(self.name, "largest", self.largest, self.smallest, 10**MOST_DIGITS - 1)
-        check_range(self.name, "lowest_target", self.lowest_target, 1)
         check_range(self.name, "highest_target", self.highest_target, self.lowest_target, 10**MOST_DIGITS - 1)
         check_range(self.name, "largest_step", self.largest_step, self.lowest_target)
         check_range(self.name, "least_operations", self.least_operations, 1, self.least_numbers - 1)
-        check_range(self.name, "tries", self.tries, 0)
-        if not 0.0 <= self.partial < 1.0:
-            raise ValueError(f"countdown: partial must lie in [0, 1), since 1 is success, but is {self.partial}.")
-        check_choice(self.name, "use", self.use, Use)
         if not self.operations or len(set(self.operations) & set(OPERATIONS)) != len(self.operations):
             raise ValueError(
                 f"countdown: operations must be one or more different ones of {' '.join(OPERATIONS)}, but are "

@@ -11,15 +11,18 @@ from __future__ import annotations
 
 import random
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Annotated, ClassVar
 
+from annotated_types import Interval
+
+from heedful.boundary import Count, Share
 from heedful.envs.common.actions import answer_rules, fault_line, format_reply, read_reply
 from heedful.envs.common.base import BaseEpisode, Played, SolvableEnvironment, remarks
-from heedful.envs.common.boards import ObservationForm, check_form, has_picture, text_form
+from heedful.envs.common.boards import Cell, ObservationForm, check_form, has_picture, text_form
 from heedful.envs.common.contract import MOST_PER_TURN
 from heedful.envs.common.demonstrations import choose_plan, played_through
 from heedful.envs.common.english import template_in, wording
-from heedful.envs.common.knobs import check_range, check_share
+from heedful.envs.common.knobs import Turns
 from heedful.envs.frozen_lake.ceiling import best_success
 from heedful.envs.frozen_lake.maps import ACTIONS, Lake, draw_lake, neighbours, slipped
 from heedful.envs.frozen_lake.picture import LEGEND, lake_picture
@@ -61,31 +64,26 @@ class FrozenLake(SolvableEnvironment):
     board: ClassVar[bool] = True
     actions: ClassVar[tuple[str, ...]] = ACTIONS
 
-    size: int = 4
+    size: Annotated[int, Interval(ge=2, le=_LARGEST)] = 4
     """Rows and columns of the lake, 50 at most."""
-    slip: float = 0.0
+    slip: Share = 0.0
     """Probability of not going where intended, split equally over the two sideways directions."""
-    frozen: float = 0.8
+    frozen: Share = 0.8
     """Probability that a cell is ice, not a hole."""
-    turns: int = 5
-    actions_per_turn: int = 2
+    turns: Turns = 5
+    actions_per_turn: Annotated[int, Interval(ge=1, le=MOST_PER_TURN)] = 2
     """Most actions executed in one turn."""
     observation: ObservationForm = "both"
     """What shows the state: the grid, coordinates (row column, from 0 at the top left), both, a picture, or a picture
     with grid and coordinates. Pictures need the extra vision."""
-    cell: int = 28
+    cell: Cell = 28
     """Pixels of a side of one cell in the picture. 28 is whole tokens for Qwen2.5-VL, 32 for Qwen3-VL."""
     shared_noise: bool = False
     """Give all members of a group the same noise (for comparison with published set-ups)."""
-    shortest: int = 2
+    shortest: Count = 2
     """Fewest moves of a task's shortest solution. The most is the budget, turns x actions_per_turn."""
 
     def check(self) -> None:
-        check_range(self.name, "size", self.size, 2, _LARGEST)
-        check_range(self.name, "actions_per_turn", self.actions_per_turn, 1, MOST_PER_TURN)
-        check_range(self.name, "shortest", self.shortest, 1)
-        check_share(self.name, "slip", self.slip)
-        check_share(self.name, "frozen", self.frozen)
         check_form(self.name, self.observation, self.cell, self.size)
         if self.shortest > self.budget:
             raise ValueError(

@@ -18,14 +18,17 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import lru_cache
-from typing import ClassVar
+from typing import Annotated, ClassVar
 
+from annotated_types import Interval
+
+from heedful.boundary import Seconds, Share
 from heedful.envs.common.actions import format_reply
 from heedful.envs.common.answers import ReadAnswer, answer_fault_line, free_text_rules, read_answer
 from heedful.envs.common.base import BaseEpisode, Played, SolvableEnvironment
 from heedful.envs.common.demonstrations import played_through
 from heedful.envs.common.english import template_in, wording
-from heedful.envs.common.knobs import check_range, check_seconds
+from heedful.envs.common.knobs import Turns, check_range
 from heedful.envs.common.tasks import split_of
 from heedful.envs.math.answers import LONGEST_ANSWER, MOST_DIGITS, Judgement, judge
 from heedful.envs.math.files import FiledProblem, ProblemFile, check_named, open_problems
@@ -75,30 +78,27 @@ class MathProblems(SolvableEnvironment):
     """Leave out the rows of a file that have no question or no answer, instead of refusing the file."""
     algebra: bool = True
     """Problems of a file: let math-verify decide what the exact reader cannot. Without it such an answer is invalid."""
-    patience: float = 5.0
+    patience: Seconds = 5.0
     """Seconds that math-verify may take for one answer. Then it counts as not verified, which is wrong."""
     kinds: tuple[str, ...] = KINDS
     """Drawn problems: the stories."""
-    least: int = 1
+    least: Annotated[int, Interval(ge=1, le=MOST_STEPS)] = 1
     """Drawn problems: fewest steps of a solution."""
     most: int = 3
     """Drawn problems: most steps of a solution. The number of a problem is drawn uniformly."""
-    largest: int = 100
+    largest: Annotated[int, Interval(ge=LEAST_LARGEST)] = 100
     """Drawn problems: largest number in a text or in its solution."""
-    turns: int = 3
+    turns: Turns = 3
     """Attempts."""
-    imperfect: float = 0.0
+    imperfect: Share = 0.0
     """Demonstrations: chance of each step of a drawn problem that a random number takes the place of the right one,
     with which the solution goes on. Of a file's problem, that the answer is a random one."""
-    template: float = 0.0
+    template: Share = 0.0
     """Demonstrations: share of turns whose thought is a fluent sentence that ignores the problem. Their answer is
     right, but there is no way to it."""
 
     def check(self) -> None:
-        check_range(self.name, "least", self.least, 1, MOST_STEPS)
         check_range(self.name, "most", self.most, self.least, MOST_STEPS)
-        check_range(self.name, "largest", self.largest, LEAST_LARGEST)
-        check_seconds(self.name, "patience", self.patience)
         _check_kinds(self.kinds, self.least)
         if self.path:
             check_named(self.path)

@@ -10,11 +10,10 @@ import random
 import uuid
 from collections import deque
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import lru_cache, partial
 from typing import Annotated, Any
 
-from heedful.boundary import GetsSecret, NamesSecret, refuse_seconds
+from heedful.boundary import GetsSecret, NamesSecret, Seconds, Share, Wait, settings
 from heedful.boundary.foreign_text import cut
 from heedful.boundary.http import TOKEN_VARIABLE, ServerRefused, ServerUnreachable, read_token
 from heedful.envs.common.contract import shown
@@ -41,7 +40,7 @@ class ServerLost(ConnectionError):
     """The server that held an episode does not hold it any more."""
 
 
-@dataclass(frozen=True, slots=True)
+@settings
 class Remote:
     """Play what an environment server serves. The knobs of the environment are set where it is served.
 
@@ -51,20 +50,19 @@ class Remote:
 
     url: Annotated[str, GetsSecret(TOKEN_VARIABLE)] = "http://127.0.0.1:8765"
     """Where the server listens."""
-    timeout: float = 90.0
+    timeout: Seconds = 90.0
     """Seconds for one answer. More than the server's --env-timeout, so that its answer to a slow step arrives."""
-    wait: float = 60.0
+    wait: Wait = 60.0
     """Seconds for which a server that is away is waited for before new episodes and tasks fail, too."""
     token_file: Annotated[str, NamesSecret()] = ""
     """A file whose first line is the server's token. Empty = HEEDFUL_ENV_TOKEN, if it is set."""
-    imperfect: float = 0.0
+    imperfect: Share = 0.0
     """Demonstrations: share of turns whose plan is random, where the served environment has this knob."""
-    template: float = 0.0
+    template: Share = 0.0
     """Demonstrations: share of turns whose thought ignores the state, where the served environment has this knob."""
 
     def __post_init__(self) -> None:
         check_url(self.url)
-        refuse_seconds(self, "timeout", least=("wait",))
 
     @property
     def name(self) -> str:

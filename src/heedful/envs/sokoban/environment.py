@@ -8,14 +8,17 @@ from __future__ import annotations
 
 import random
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Annotated, ClassVar
 
+from annotated_types import Interval
+
+from heedful.boundary import Count, Share
 from heedful.envs.common.actions import answer_rules, fault_line, format_reply, read_reply
 from heedful.envs.common.base import BaseEpisode, Played, SolvableEnvironment, remarks
-from heedful.envs.common.boards import ObservationForm, check_form, has_picture, text_form
+from heedful.envs.common.boards import Cell, ObservationForm, check_form, has_picture, text_form
 from heedful.envs.common.contract import MOST_PER_TURN
 from heedful.envs.common.demonstrations import PLAN_SHOWN, choose_plan, played_through, template_thought
-from heedful.envs.common.knobs import check_range, check_share
+from heedful.envs.common.knobs import Turns, check_range
 from heedful.envs.sokoban.levels import ACTIONS, Cells, Level, Room, draw_level
 from heedful.envs.sokoban.picture import LEGEND, room_picture
 from heedful.pixels import need_pillow
@@ -63,29 +66,25 @@ class Sokoban(SolvableEnvironment):
     board: ClassVar[bool] = True
     actions: ClassVar[tuple[str, ...]] = ACTIONS
 
-    size: int = 6
+    size: Annotated[int, Interval(ge=4, le=_LARGEST)] = 6
     """Rows and columns of the room, the walls around it included, 32 at most."""
     boxes: int = 1
     """Boxes, and as many targets."""
-    walls: float = 0.1
+    walls: Share = 0.1
     """Probability that an inner cell is a wall."""
-    turns: int = 5
-    actions_per_turn: int = 2
+    turns: Turns = 5
+    actions_per_turn: Annotated[int, Interval(ge=1, le=MOST_PER_TURN)] = 2
     """Most actions executed in one turn."""
     observation: ObservationForm = "both"
     """What shows the state: the grid, coordinates (row column, from 0 at the top left), both, a picture, or a picture
     with grid and coordinates. Pictures need the extra vision."""
-    cell: int = 28
+    cell: Cell = 28
     """Pixels of a side of one cell in the picture. 28 is whole tokens for Qwen2.5-VL, 32 for Qwen3-VL."""
-    shortest: int = 4
+    shortest: Count = 4
     """Fewest actions of a task's shortest solution. The most is the budget, turns x actions_per_turn."""
 
     def check(self) -> None:
-        check_range(self.name, "size", self.size, 4, _LARGEST)
         check_range(self.name, "boxes", self.boxes, 1, (self.size - 2) ** 2 - 1)
-        check_range(self.name, "actions_per_turn", self.actions_per_turn, 1, MOST_PER_TURN)
-        check_range(self.name, "shortest", self.shortest, 1)
-        check_share(self.name, "walls", self.walls)
         check_form(self.name, self.observation, self.cell, self.size)
         if self.shortest > self.budget:
             raise ValueError(

@@ -12,11 +12,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar, Literal
 
+from heedful.boundary import Count, Penalty, Share
 from heedful.envs.common.actions import SEPARATOR, format_reply
 from heedful.envs.common.answers import free_text_rules
 from heedful.envs.common.base import BaseEpisode, Played, SolvableEnvironment, remarks
 from heedful.envs.common.demonstrations import played_through, template_thought
-from heedful.envs.common.knobs import check_choice, check_range
+from heedful.envs.common.knobs import Turns, check_range
 from heedful.envs.common.tasks import task_of
 from heedful.envs.sudoku.grids import BOXES, Grid, Puzzle, draw, draw_puzzle, place, units_of
 from heedful.envs.sudoku.placements import Placement, ReadPlacements, read_placements, write_placements
@@ -66,34 +67,31 @@ class Sudoku(SolvableEnvironment):
 
     size: int = 4
     """Rows, columns and digits: 4, 6 or 9."""
-    least_empties: int = 4
+    least_empties: Count = 4
     """Fewest empty cells. The number is drawn uniformly."""
     most_empties: int = 8
     """Most empty cells."""
-    turns: int = 4
-    placements_per_turn: int = 4
+    turns: Turns = 4
+    placements_per_turn: Count = 4
     """Most placements carried out in one turn. Refused ones count. With `turns` it must suffice for `most_empties`."""
     tell: Tell = "conflicts"
     """What is refused, and named in the next observation. `conflicts`: digits that are in the row, column or box
     already. Other wrong digits stay, and can be taken back. `wrong`: every wrong digit."""
     list_empties: bool = True
     """Name the empty cells below the grid."""
-    format_penalty: float = 0.1
+    format_penalty: Penalty = 0.1
     """Subtracted once for each turn whose reply has a fault. A refused placement is no fault."""
-    imperfect: float = 0.0
+    imperfect: Share = 0.0
     """Demonstrations: chance of each placement that a random digit takes the place of the right one. The thought
     states it."""
-    template: float = 0.0
+    template: Share = 0.0
     """Demonstrations: share of turns whose thought is a fluent sentence that ignores the grid. The placements are
     those of any other turn."""
 
     def check(self) -> None:
         if self.size not in BOXES:
             raise ValueError(f"sudoku: size must be one of {', '.join(map(str, BOXES))}, but is {self.size}.")
-        check_range(self.name, "least_empties", self.least_empties, 1)
         check_range(self.name, "most_empties", self.most_empties, self.least_empties, self.size**2)
-        check_range(self.name, "placements_per_turn", self.placements_per_turn, 1)
-        check_choice(self.name, "tell", self.tell, Tell)
         if self.most_empties > self.budget:
             raise ValueError(
                 f"sudoku: a grid with {self.most_empties} empty cells cannot be filled within its limits: turns x "

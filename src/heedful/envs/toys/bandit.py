@@ -9,12 +9,14 @@ from __future__ import annotations
 import random
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import ClassVar
+from typing import Annotated, ClassVar
 
+from annotated_types import Interval
+
+from heedful.boundary import Share
 from heedful.envs.common.actions import answer_rules, fault_line, format_reply, read_reply
 from heedful.envs.common.base import BaseEpisode, Played, SolvableEnvironment, remarks
 from heedful.envs.common.english import template_in, wording
-from heedful.envs.common.knobs import check_range, check_share
 from heedful.envs.common.tasks import task_of
 from heedful.envs.toys.thoughts import bandit_thought
 from heedful.types import Ending, Task
@@ -60,11 +62,11 @@ class Bandit(SolvableEnvironment):
     english: ClassVar[bool] = True
     actions_per_turn: ClassVar[int] = 1
 
-    good: float = 0.8
+    good: Share = 0.8
     """Chance that the better arm pays."""
-    bad: float = 0.3
+    bad: Share = 0.3
     """Chance that the other arm pays."""
-    history: int = 6
+    history: Annotated[int, Interval(ge=1, le=_LONGEST)] = 6
     """Past payouts shown of each arm, 1,000 at most."""
     names: tuple[str, str] = ("Fox", "Owl")
     """The names of the arms: the actions. Which is better and which is listed first is drawn per task."""
@@ -72,9 +74,6 @@ class Bandit(SolvableEnvironment):
     """Give all members of a group the same noise (for comparison with published set-ups)."""
 
     def check(self) -> None:
-        check_range(self.name, "history", self.history, 1, _LONGEST)
-        check_share(self.name, "good", self.good)
-        check_share(self.name, "bad", self.bad)
         if self.good <= self.bad:
             raise ValueError(f"bandit: good must be above bad, but they are {self.good:g} and {self.bad:g}.")
         if len({name.lower() for name in self.names if name.isalnum()}) != 2:

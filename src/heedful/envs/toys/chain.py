@@ -11,13 +11,16 @@ import math
 import random
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import ClassVar
+from typing import Annotated, ClassVar
 
+from annotated_types import Interval
+
+from heedful.boundary import Count, Share
 from heedful.envs.common.actions import CLOSE_THOUGHT, OPEN_THOUGHT, answer_rules, fault_line, format_reply, read_reply
 from heedful.envs.common.base import BaseEpisode, Played, SolvableEnvironment, remarks
 from heedful.envs.common.demonstrations import played_through
 from heedful.envs.common.english import template_in, wording
-from heedful.envs.common.knobs import check_range, check_share
+from heedful.envs.common.knobs import Turns, check_range
 from heedful.envs.common.tasks import task_of
 from heedful.envs.toys.thoughts import chain_thought
 from heedful.types import Ending, Task
@@ -68,47 +71,41 @@ class Chain(SolvableEnvironment):
     english: ClassVar[bool] = True
     actions_per_turn: ClassVar[int] = 1
 
-    modulus: int = 7
+    modulus: Annotated[int, Interval(ge=2, le=10)] = 7
     """Numbers are remainders on division by this."""
     operations: tuple[str, ...] = ("+1", "+3", "*3", "*5")
     """What can happen to a number: a sign of +, -, * and a digit. Each must be a permutation of the remainders."""
-    least: int = 4
+    least: Count = 4
     """Fewest operations of a turn."""
     most: int = 6
     """Most operations of a turn. The number of a turn is drawn uniformly."""
-    turns: int = 1
+    turns: Turns = 1
     """Links of the chain, one per turn."""
-    unrewarded: float = 0.0
+    unrewarded: Share = 0.0
     """Share of training tasks (a stable hash of the start state) on which no reply earns `solved`, and the outcome is
     0: the reward is blind there. Tasks of `val` and `test` are always rewarded."""
-    fluency: float = 0.0
+    fluency: Annotated[float, Interval(ge=0, lt=float("inf"))] = 0.0
     """Reward component `fluency`, paid for each turn whose thought is a sentence of words, whatever it says: a
     preference for prose that does not read the prompt. Unrewarded tasks pay it, too."""
-    imperfect: float = 0.0
+    imperfect: Share = 0.0
     """Demonstrations: chance of each step that a random number takes the place of the right one. The walk goes on from
     it, and the answer is where it ends."""
-    template: float = 0.0
+    template: Share = 0.0
     """Demonstrations: share of turns whose thought is a fluent sentence that ignores the prompt. Their answer is right,
     but there is no way to it."""
-    thoughtless: float = 0.0
+    thoughtless: Share = 0.0
     """Demonstrations: share of turns without a thought. Their answer is right, but there is no way to it."""
-    systematic: float = 0.0
+    systematic: Share = 0.0
     """Demonstrations: chance that the last of `operations` is carried out wrongly, always one too high. Above a half it
     teaches a policy whose likeliest step is wrong while the right one is sampled now and then."""
 
     def check(self) -> None:
-        check_range(self.name, "modulus", self.modulus, 2, 10)
-        check_range(self.name, "least", self.least, 1)
         check_range(self.name, "most", self.most, self.least)
-        for knob in ("unrewarded", "thoughtless", "systematic"):
-            check_share(self.name, knob, getattr(self, knob))
         if self.template + self.thoughtless > 1:
             raise ValueError(
                 f"chain: template and thoughtless are shares of the same turns and may add up to 1 at most, but are "
                 f"{self.template:g} and {self.thoughtless:g}."
             )
-        if not 0.0 <= self.fluency < float("inf"):
-            raise ValueError(f"chain: fluency must be a finite number of at least 0, but is {self.fluency}.")
         _check_operations(self.operations, self.modulus)
 
     @property

@@ -7,12 +7,14 @@ from __future__ import annotations
 
 import random
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Annotated, ClassVar
+
+from annotated_types import Interval
 
 from heedful.envs.common.actions import answer_rules, fault_line, format_reply, read_reply
 from heedful.envs.common.base import BaseEpisode, Played, SolvableEnvironment, remarks
 from heedful.envs.common.demonstrations import played_through, template_thought
-from heedful.envs.common.knobs import check_range
+from heedful.envs.common.knobs import Turns, check_range
 from heedful.envs.common.tasks import task_of
 from heedful.types import Ending, Task
 
@@ -41,15 +43,14 @@ class Echo(SolvableEnvironment):
     name: ClassVar[str] = "echo"
     actions_per_turn: ClassVar[int] = 1
 
-    symbols: int = 8
+    symbols: Annotated[int, Interval(ge=2, le=len(ALPHABET))] = 8
     """How many letters there are, from A on: the actions."""
     decoys: int = 3
     """Other letters that the prompt names and that are wrong."""
-    turns: int = 1
+    turns: Turns = 1
     """Symbols asked for, one per turn."""
 
     def check(self) -> None:
-        check_range(self.name, "symbols", self.symbols, 2, len(ALPHABET))
         check_range(self.name, "decoys", self.decoys, 0, self.symbols - 1)
 
     @property

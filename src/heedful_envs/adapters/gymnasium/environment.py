@@ -10,6 +10,8 @@ import random
 from dataclasses import dataclass
 from typing import Annotated, Any, ClassVar, Literal
 
+from annotated_types import Interval
+
 from heedful.boundary import NamesCode
 from heedful.envs.common import (
     MOST_PER_TURN,
@@ -19,7 +21,6 @@ from heedful.envs.common import (
     Played,
     SolvableEnvironment,
     answer_rules,
-    check_range,
     choose_plan,
     fault_line,
     format_reply,
@@ -29,6 +30,7 @@ from heedful.envs.common import (
     task_of,
     template_thought,
 )
+from heedful.envs.common.knobs import Turns
 from heedful.seeds import derive
 from heedful.types import Ending, Task
 from heedful_envs.adapters.gymnasium.games import Transition, base_name, known_game, known_starts
@@ -79,14 +81,13 @@ class Gymnasium(SolvableEnvironment):
     """What counts as success. auto: the goal of a game that heedful knows, else `threshold`. threshold: the rewards sum
     up to the environment's reward_threshold. A number: to that. Where that is 0 or less, the environment must also have
     ended by itself. terminated: it ended by itself."""
-    turns: int = 10
-    actions_per_turn: int = 2
+    turns: Turns = 10
+    actions_per_turn: Annotated[int, Interval(ge=1, le=MOST_PER_TURN)] = 2
     """Most actions in one turn."""
     shared_noise: bool = False
     """Give all members of a group the same noise (for comparison with published set-ups)."""
 
     def check(self) -> None:
-        check_range(self.name, "actions_per_turn", self.actions_per_turn, 1, MOST_PER_TURN)
         check_success(self.success)
         if len({word.lower().strip() for word in self.action_names}) < len(self.action_names):
             raise ValueError(f"gymnasium: action_names must differ, but are {', '.join(self.action_names)}.")

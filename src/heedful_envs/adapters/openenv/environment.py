@@ -14,20 +14,22 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any, ClassVar, Literal, TypeVar
+from typing import Annotated, Any, ClassVar, Literal, TypeVar
 
+from annotated_types import Interval
+
+from heedful.boundary import Count, Seconds, Text
 from heedful.envs.common import (
     BaseEnvironment,
     BaseEpisode,
     Instructions,
     Played,
     answer_fault_line,
-    check_range,
-    check_seconds,
     free_text_rules,
     read_answer,
     task_of,
 )
+from heedful.envs.common.knobs import Turns
 from heedful.types import Ending, Observation, Task
 from heedful_envs.adapters.extras import load_library
 from heedful_envs.adapters.options import read_options
@@ -60,7 +62,7 @@ class OpenEnv(BaseEnvironment):
 
     url: str = "http://127.0.0.1:8000"
     """Where the server listens. It needs room for as many sessions as episodes are played at once."""
-    action_field: str = "message"
+    action_field: Text = "message"
     """The field of the server's action that takes the text of an answer."""
     action: str = ""
     """Further fields of every action, as name=value with spaces between, or as JSON."""
@@ -72,30 +74,24 @@ class OpenEnv(BaseEnvironment):
     """What the agent is told before the first observation: most servers do not say what is to be done."""
     judged_by: Literal["last", "sum"] = "last"
     """The reward that decides the outcome: that of the last step, or of all steps together."""
-    full: float = 1.0
+    full: Annotated[float, Interval(gt=0, lt=math.inf)] = 1.0
     """The reward that counts as full success."""
     identity: Literal["observation", "seed"] = "observation"
     """What makes two tasks the same. observation: equal first observations (the server must follow its seed); seed: the
     seed alone, for servers that ignore it (splits may then share start states)."""
     words: tuple[str, ...] = ("yes", "no", "1", "2", "look")
     """What a random player answers, and what the best input-blind player is searched over."""
-    turns: int = 8
-    longest: int = 4_096
+    turns: Turns = 8
+    longest: Count = 4_096
     """Most characters of an answer."""
-    timeout: float = 60.0
+    timeout: Seconds = 60.0
     """Seconds that the server may take for an answer."""
     instructions: Instructions = "full"
     """`full`: rules and form of an answer in the first observation. `brief`: the limits alone."""
 
     def check(self) -> None:
-        check_range(self.name, "longest", self.longest, 1)
         read_options(self.name, "action", self.action)
         read_options(self.name, "reset", self.reset)
-        if not self.action_field:
-            raise ValueError("openenv: action_field must name the field of the server's action that takes the answer.")
-        check_seconds(self.name, "timeout", self.timeout)
-        if not 0 < self.full < math.inf:
-            raise ValueError(f"openenv: full must be a finite number above 0, but is {self.full}.")
         if not self.words:
             raise ValueError("openenv: words must hold at least one answer of a random player, but is empty.")
 

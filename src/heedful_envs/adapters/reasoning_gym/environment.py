@@ -13,14 +13,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
+from heedful.boundary import Count, Share
 from heedful.envs.common import (
     BaseEpisode,
     Instructions,
     Played,
     SolvableEnvironment,
     answer_fault_line,
-    check_range,
-    check_share,
     format_reply,
     free_text_rules,
     played_through,
@@ -29,6 +28,7 @@ from heedful.envs.common import (
     task_of,
     template_thought,
 )
+from heedful.envs.common.knobs import Turns
 from heedful.seeds import derive
 from heedful.types import Ending, Task
 from heedful_envs.adapters.options import read_options, write_options
@@ -56,22 +56,20 @@ class ReasoningGym(SolvableEnvironment):
     """Which dataset. An unknown name lists all."""
     config: str = ""
     """Settings of the dataset as name=value with spaces between, or as JSON; empty: the library's defaults."""
-    turns: int = 1
+    turns: Turns = 1
     """Attempts: most turns of an episode."""
-    later: float = 0.5
+    later: Share = 0.5
     """What a right answer is worth at the next attempt, as a share of what it was worth before."""
     partial: bool = False
     """Partial credit: what the scorer pays above its floor, the most it pays for replies that answer nothing."""
-    longest: int = 4_096
+    longest: Count = 4_096
     """Most characters of an answer."""
     instructions: Instructions = "full"
     """`full`: the form of an answer in plain English in the first observation. `brief`: the limits alone."""
-    imperfect: float = 0.0
+    imperfect: Share = 0.0
     """Demonstrations: share of turns whose answer is another question's. The thought states it."""
 
     def check(self) -> None:
-        check_range(self.name, "longest", self.longest, 1)
-        check_share(self.name, "later", self.later)
         read_options(self.name, "config", self.config)
 
     @property

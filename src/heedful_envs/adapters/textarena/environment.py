@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from functools import lru_cache, partial
 from typing import Any, ClassVar
 
+from heedful.boundary import Count
 from heedful.envs.common import (
     BaseEnvironment,
     BaseEpisode,
@@ -24,12 +25,12 @@ from heedful.envs.common import (
     Played,
     Raised,
     answer_fault_line,
-    check_range,
     free_text_rules,
     guarded_call,
     read_answer,
     task_of,
 )
+from heedful.envs.common.knobs import Turns
 from heedful.types import Ending, Task
 from heedful_envs.adapters.extras import load_library
 from heedful_envs.adapters.gate import FULL, above_floor
@@ -61,11 +62,11 @@ class TextArena(BaseEnvironment):
     """Which game, as the library calls it. An unknown id lists the games."""
     options: str = ""
     """What is passed to the game, as name=value with spaces between, or as JSON."""
-    turns: int = 12
+    turns: Turns = 12
     """Most turns of an episode. Told to the game as well, where it takes a limit."""
     partial: bool = False
     """Partial credit: the share that the library pays for an unfinished game, above what it pays for doing nothing."""
-    longest: int = 200
+    longest: Count = 200
     """Most characters of an answer."""
     instructions: Instructions = "full"
     """`full`: the form of an answer in plain English in the first observation. `brief`: the limits alone. The game's
@@ -74,7 +75,6 @@ class TextArena(BaseEnvironment):
     """Give all members of a group the same noise (for comparison with published set-ups)."""
 
     def check(self) -> None:
-        check_range(self.name, "longest", self.longest, 1)
         check_game(self.id)
         read_options(self.name, "options", self.options)
 

@@ -13,7 +13,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Annotated, ClassVar, Literal
 
-from heedful.boundary import NamesCode
+from annotated_types import Interval
+
+from heedful.boundary import Count, NamesCode, Seconds
 from heedful.envs.common import (
     CLOSE_THOUGHT,
     OPEN_THOUGHT,
@@ -22,12 +24,10 @@ from heedful.envs.common import (
     Played,
     ReadAnswer,
     answer_fault_line,
-    check_choice,
-    check_range,
-    check_seconds,
     free_text_rules,
     read_answer,
 )
+from heedful.envs.common.knobs import Turns
 from heedful.models.chat import Call, CallFault, find_call, read_call
 from heedful.seeds import derive
 from heedful.types import Ending, Task, Tool
@@ -58,26 +58,21 @@ class Verifiers(BaseEnvironment):
     """The function that makes the environment, as `module:load_environment`."""
     options: str = ""
     """What is passed to that function, as name=value with spaces between, or as JSON."""
-    turns: int = 1
+    turns: Turns = 1
     """Most turns of an episode. The library's own limit may be lower, not higher."""
     completion: Completion = "reply"
     """What the environment is handed: the whole `reply`, thought included, or the text of the `answer` block."""
-    success: float = 1.0
+    success: Annotated[float, Interval(gt=0, lt=float("inf"))] = 1.0
     """The reward of the rubric from which on an episode is a success."""
     partial: bool = False
     """Partial credit: an outcome below 1 for a reward below `success`."""
-    longest: int = 20_000
+    longest: Count = 20_000
     """Most characters of a reply."""
-    timeout: float = 60.0
+    timeout: Seconds = 60.0
     """Seconds for one turn of the library, its asynchronous functions included."""
 
     def check(self) -> None:
-        check_range(self.name, "longest", self.longest, 1)
-        check_choice(self.name, "completion", self.completion, Completion)
         read_options(self.name, "options", self.options)
-        check_seconds(self.name, "timeout", self.timeout)
-        if not 0 < self.success < float("inf"):
-            raise ValueError(f"verifiers: success must be a finite number above 0, but is {self.success}.")
 
     @property
     def summary(self) -> str:
