@@ -54,8 +54,8 @@ from heedful.run.presets import preset
 from heedful.seedlings.grow import load_seedling
 from heedful.training.batch import UpdateSettings
 from heedful.training.learner import Learner
-from heedful.training.optimizer_config import OptimizerConfig
 from heedful.training.samples import make_samples
+from heedful.training.settings import OptimizerConfig
 from heedful.types import Message, Task, Verdict
 
 STAGES = ("sample", "score", "update")

@@ -20,7 +20,7 @@ from heedful.run import presets
 from heedful.run.config import DiagnosticsConfig, EvaluationConfig, TrainConfig
 from heedful.run.evaluation import held_out
 from heedful.seedlings.recipe import nano
-from heedful.training.optimizer_config import OptimizerConfig
+from heedful.training.settings import OptimizerConfig
 from heedful.types import Task
 
 # Read when these packages are first imported: no test may reach the network, nor take a second core.

@@ -18,7 +18,7 @@ from heedful.policies.hf import HFPolicy  # noqa: E402
 from heedful.policies.sampling import Sampling  # noqa: E402
 from heedful.training.batch import UpdateSettings  # noqa: E402
 from heedful.training.learner import Learner  # noqa: E402
-from heedful.training.optimizer_config import OptimizerConfig  # noqa: E402
+from heedful.training.settings import OptimizerConfig  # noqa: E402
 from heedful.types import TrainingSample  # noqa: E402
 from tiny_models import narrow  # noqa: E402
 from waits import Waits  # noqa: E402

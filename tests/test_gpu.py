@@ -16,7 +16,7 @@ from heedful.run.checkpoint import checkpoints
 from heedful.run.config import TrainConfig
 from heedful.storage import read_metrics, write_whole
 from heedful.training.batch import UpdateSettings
-from heedful.training.lora_config import LoraConfig
+from heedful.training.settings import LoraConfig
 
 torch = pytest.importorskip("torch")
 
@@ -77,7 +77,7 @@ def test_gradient_checkpointing_takes_less_memory_for_the_same_gradient() -> Non
 
     from heedful.algorithms.table import Grpo
     from heedful.training.learner import Learner
-    from heedful.training.optimizer_config import OptimizerConfig
+    from heedful.training.settings import OptimizerConfig
     from heedful.types import TrainingSample
 
     length = 1024

@@ -30,13 +30,12 @@ from heedful.algorithms.table import ALGORITHMS, Algorithm, Grpo
 from heedful.protocols import UsesCritic
 from heedful.training.batch import UpdateSettings
 from heedful.training.critic import Critic
-from heedful.training.critic_config import CriticConfig
 from heedful.training.learner import Learner
-from heedful.training.optimizer_config import OptimizerConfig
 from heedful.training.ranks.parallel import ProcessRank
 from heedful.training.ranks.sharding import Sharded, whole_tensor
 from heedful.training.ranks.world import Joined, World
 from heedful.training.samples import Row
+from heedful.training.settings import CriticConfig, OptimizerConfig
 from heedful.types import TrainingSample
 from tiny_models import narrow
 

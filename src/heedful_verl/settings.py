@@ -12,7 +12,7 @@ from typing import Annotated, Any, Literal
 
 from annotated_types import Interval
 
-from heedful.algorithms.loss_scale import LossScale, check_loss_scale
+from heedful.algorithms.table import LossScale, check_loss_scale
 from heedful.boundary import Choice, ConfigurationError, Problem, from_json, settings
 from heedful.filters import FILTERS, TopP
 from heedful.integrations.watching.settings import numbers_of, refuse_soft_weights

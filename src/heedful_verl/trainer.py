@@ -24,7 +24,7 @@ from verl.utils.config import omega_conf_to_dataclass
 from verl.utils.fs import copy_to_local
 from verl.utils.model import get_generation_config
 
-from heedful.algorithms.loss_scale import loss_scale_factor
+from heedful.algorithms.table import loss_scale_factor
 from heedful.boundary.folders import make_folder
 from heedful.filters import KeepAll
 from heedful.integrations.watching.observer import Observer, Seen

@@ -86,7 +86,7 @@ def test_an_impossible_choice_is_refused_with_a_sentence(field: str, value: obje
 
 def test_the_table_and_the_samples_load_without_torch() -> None:
     program = (
-        "import sys, heedful.algorithms.table, heedful.training.samples, heedful.training.optimizer_config; "
+        "import sys, heedful.algorithms.table, heedful.training.samples, heedful.training.settings; "
         "sys.exit('torch' in sys.modules)"
     )
     assert subprocess.run([sys.executable, "-c", program], check=False).returncode == 0

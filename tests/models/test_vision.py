@@ -22,7 +22,7 @@ from heedful.policies.hf import HFPolicy
 from heedful.policies.sampling import Sampling
 from heedful.scorers.hf import HFScorer
 from heedful.training.lora import Adapters
-from heedful.training.lora_config import LoraConfig
+from heedful.training.settings import LoraConfig
 from heedful.types import Conversation, Image, Message
 from seeing_models import FAMILIES, picture, seeing
 

@@ -324,7 +324,7 @@ def test_adapters_have_a_name_per_version_and_are_loaded_again_when_they_are_los
 ) -> None:
     pytest.importorskip("peft")
     from heedful.training.lora import Adapters
-    from heedful.training.lora_config import LoraConfig
+    from heedful.training.settings import LoraConfig
 
     learner, _ = load_model(str(seedling_folder), torch.device("cpu"))
     adapters = Adapters(learner, LoraConfig(rank=2), seed=0)  # they add nothing before the first update

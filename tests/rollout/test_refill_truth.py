@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from heedful.algorithms.loss_scale import loss_scale_factor
+from heedful.algorithms.table import loss_scale_factor
 from heedful.diagnostics.behaviour_metrics import behaviour
 from heedful.diagnostics.signal import cause_metrics, spread_metrics
 from heedful.filters import KeepAll

@@ -30,7 +30,7 @@ from heedful.run import checkpoint  # noqa: E402
 from heedful.run.config import TrainConfig  # noqa: E402
 from heedful.run.selection import Coverage  # noqa: E402
 from heedful.storage import read_rollouts  # noqa: E402
-from heedful.training.optimizer_config import OptimizerConfig  # noqa: E402
+from heedful.training.settings import OptimizerConfig  # noqa: E402
 
 DAPO: dict[str, Any] = {"algorithm": Dapo(), "filter": KeepAll(), "groups": 6, "evaluation": NO_EVALUATION}
 POOL: dict[str, Any] = {

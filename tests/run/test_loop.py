@@ -33,7 +33,7 @@ from heedful.run.terminal import TerminalView  # noqa: E402
 from heedful.run.train import train  # noqa: E402
 from heedful.storage import DiskFull, RunFolder, read_metrics, read_rollouts  # noqa: E402
 from heedful.storage.trackers import JsonlTracker  # noqa: E402
-from heedful.training.optimizer_config import OptimizerConfig  # noqa: E402
+from heedful.training.settings import OptimizerConfig  # noqa: E402
 from heedful.types import Metric, Trajectory, Verdict  # noqa: E402
 
 NO_EVALUATION = EvaluationConfig(times=0)

@@ -33,8 +33,8 @@ from heedful.storage import RunFolder, read_rollouts  # noqa: E402
 from heedful.storage.trackers import JsonlTracker  # noqa: E402
 from heedful.training.batch import UpdateSettings  # noqa: E402
 from heedful.training.learner import Learner  # noqa: E402
-from heedful.training.optimizer_config import OptimizerConfig  # noqa: E402
 from heedful.training.samples import credit, make_samples, merge_rows  # noqa: E402
+from heedful.training.settings import OptimizerConfig  # noqa: E402
 from heedful.types import Group, Metric, Trajectory, Verdict  # noqa: E402
 from tiny_models import llama  # noqa: E402
 

@@ -30,7 +30,7 @@ from heedful.seedlings.recipe import WarmStart
 from heedful.seedlings.warm_start import Beginner, warm_folder, warm_started
 from heedful.stopping import StoppedBySignal
 from heedful.storage import held
-from heedful.training.lora_config import LoraConfig
+from heedful.training.settings import LoraConfig
 
 ECHO = Echo(instructions="brief")
 SHORT = WarmStart(steps=4, episodes=4, lr=1e-3)

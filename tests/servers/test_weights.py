@@ -30,8 +30,7 @@ from heedful.policies.vllm.source import OpenVllm  # noqa: E402
 from heedful.run.config import DiagnosticsConfig, EvaluationConfig, TrainConfig  # noqa: E402
 from heedful.run.train import train  # noqa: E402
 from heedful.training.lora import Adapters  # noqa: E402
-from heedful.training.lora_config import LoraConfig  # noqa: E402
-from heedful.training.optimizer_config import OptimizerConfig  # noqa: E402
+from heedful.training.settings import LoraConfig, OptimizerConfig  # noqa: E402
 
 SAMPLING = Sampling(tokens_per_turn=16)
 

@@ -18,10 +18,9 @@ from heedful.algorithms.gae import Gae  # noqa: E402
 from heedful.algorithms.table import Grpo, Ppo  # noqa: E402
 from heedful.training.batch import UpdateSettings  # noqa: E402
 from heedful.training.critic import Critic, value_metrics  # noqa: E402
-from heedful.training.critic_config import CriticConfig  # noqa: E402
 from heedful.training.learner import Learner  # noqa: E402
-from heedful.training.optimizer_config import OptimizerConfig  # noqa: E402
 from heedful.training.samples import credit, merge_rows  # noqa: E402
+from heedful.training.settings import CriticConfig, OptimizerConfig  # noqa: E402
 from heedful.types import (  # noqa: E402
     Ending,
     Group,

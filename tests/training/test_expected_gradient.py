@@ -14,8 +14,7 @@ from functools import cache
 import pytest
 
 from heedful.algorithms.advantages import GroupRelative, LeaveOneOut
-from heedful.algorithms.loss_scale import loss_scale_factor
-from heedful.algorithms.table import Algorithm
+from heedful.algorithms.table import Algorithm, loss_scale_factor
 from heedful.training.samples import make_samples
 from heedful.types import Ending, Group, Prompt, Reply, Span, Task, Trajectory, Turn, Verdict
 

@@ -12,8 +12,8 @@ from heedful.algorithms.table import ALGORITHMS, Algorithm, Grpo
 from heedful.protocols import UsesCritic
 from heedful.training.batch import UpdateSettings
 from heedful.training.learner import Learner
-from heedful.training.optimizer_config import OptimizerConfig
 from heedful.training.samples import make_samples
+from heedful.training.settings import OptimizerConfig
 from heedful.types import Ending, Group, Metric, Prompt, Reply, Span, Task, TrainingSample, Trajectory, Turn, Verdict
 from tiny_models import narrow
 

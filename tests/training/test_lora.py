@@ -26,8 +26,7 @@ from heedful.storage import RunFolder, read_metrics, write_whole  # noqa: E402
 from heedful.training.batch import UpdateSettings  # noqa: E402
 from heedful.training.learner import Learner  # noqa: E402
 from heedful.training.lora import Adapters  # noqa: E402
-from heedful.training.lora_config import LoraConfig  # noqa: E402
-from heedful.training.optimizer_config import OptimizerConfig  # noqa: E402
+from heedful.training.settings import LoraConfig, OptimizerConfig  # noqa: E402
 from training_worker import BUDGET, OPTIMIZER, samples, tiny  # noqa: E402
 
 IDS = torch.arange(12)[None] % 13

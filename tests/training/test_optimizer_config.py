@@ -1,6 +1,6 @@
 import pytest
 
-from heedful.training.optimizer_config import OptimizerConfig
+from heedful.training.settings import OptimizerConfig
 
 
 def test_the_learning_rate_rises_linearly_and_stays() -> None:

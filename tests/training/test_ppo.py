@@ -25,8 +25,7 @@ from heedful.run.parts import Parts, assemble  # noqa: E402
 from heedful.run.presets import preset  # noqa: E402
 from heedful.storage import RunFolder  # noqa: E402
 from heedful.storage.trackers import JsonlTracker  # noqa: E402
-from heedful.training.critic_config import CriticConfig  # noqa: E402
-from heedful.training.optimizer_config import OptimizerConfig  # noqa: E402
+from heedful.training.settings import CriticConfig, OptimizerConfig  # noqa: E402
 from heedful.types import Metric, Trajectory  # noqa: E402
 
 LEARNING = {

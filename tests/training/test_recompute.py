@@ -17,7 +17,7 @@ from heedful.algorithms.table import Grpo  # noqa: E402
 from heedful.training.batch import UpdateSettings  # noqa: E402
 from heedful.training.learner import Learner  # noqa: E402
 from heedful.training.lora import Adapters  # noqa: E402
-from heedful.training.lora_config import LoraConfig  # noqa: E402
+from heedful.training.settings import LoraConfig  # noqa: E402
 from training_worker import BUDGET, OPTIMIZER, samples, tiny  # noqa: E402
 
 

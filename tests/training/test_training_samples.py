@@ -5,8 +5,7 @@ from dataclasses import replace
 import pytest
 
 from heedful.algorithms.advantages import GroupRelative
-from heedful.algorithms.loss_scale import check_loss_scale, loss_scale_factor
-from heedful.algorithms.table import Grpo
+from heedful.algorithms.table import Grpo, check_loss_scale, loss_scale_factor
 from heedful.training.samples import advantage_without_outcome, make_samples, merge_rows
 from heedful.types import (
     Ending,

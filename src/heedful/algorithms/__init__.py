@@ -8,9 +8,20 @@ own: `from heedful.algorithms import losses`. What is not in `__all__` is privat
 from heedful.algorithms.advantages import GroupRelative, LeaveOneOut
 from heedful.algorithms.entropy_control import ENTROPY_CONTROLS, ConstantEntropy, EntropyTarget, LinearEntropy
 from heedful.algorithms.gae import Gae, explained_variance
-from heedful.algorithms.loss_scale import loss_scale_factor
 from heedful.algorithms.returns import TurnReturns
-from heedful.algorithms.table import ALGORITHMS, ESTIMATORS, Algorithm, Cispo, Dapo, DrGrpo, Grpo, Gspo, Ppo, Rloo
+from heedful.algorithms.table import (
+    ALGORITHMS,
+    ESTIMATORS,
+    Algorithm,
+    Cispo,
+    Dapo,
+    DrGrpo,
+    Grpo,
+    Gspo,
+    Ppo,
+    Rloo,
+    loss_scale_factor,
+)
 
 __all__ = [
     "ALGORITHMS",

@@ -15,7 +15,7 @@ from heedful.run.evaluation.subjects import Subject, with_settings
 from heedful.run.presets import preset
 from heedful.run.terminal import GrowthBar, growth_table
 from heedful.seedlings.recipe import WarmStart
-from heedful.training.lora_config import LoraConfig
+from heedful.training.settings import LoraConfig
 
 STEPS = 60
 """Steps of a warm start where the preset has none."""

@@ -12,8 +12,7 @@ from typing import Annotated, Any, Literal
 from annotated_types import Interval
 
 from heedful import envs
-from heedful.algorithms.loss_scale import LossScale
-from heedful.algorithms.table import ALGORITHMS, Algorithm, Grpo
+from heedful.algorithms.table import ALGORITHMS, Algorithm, Grpo, LossScale
 from heedful.boundary import Choice, Count, Episodes, Natural, Text, Threads, Wait, Workers, from_json, settings
 from heedful.boundary.jsontext import read_json
 from heedful.envs.frozen_lake.environment import FrozenLake
@@ -32,10 +31,8 @@ from heedful.run.selection import Coverage
 from heedful.seedlings.recipe import Seedling, WarmStart
 from heedful.storage import RunFolder
 from heedful.storage.trackers import TRACKERS
-from heedful.training.critic_config import CriticConfig
-from heedful.training.lora_config import LoraConfig
-from heedful.training.optimizer_config import OptimizerConfig
 from heedful.training.ranks.parallel import PARALLEL, DataParallel, Parallel
+from heedful.training.settings import CriticConfig, LoraConfig, OptimizerConfig
 
 MOST_POOL = 10**7
 """Tasks of a pool. All of them are drawn before the first step."""

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Protocol
 
-from heedful.algorithms.loss_scale import loss_scale_factor
+from heedful.algorithms.table import loss_scale_factor
 from heedful.boundary import to_json
 from heedful.diagnostics.alarms.watch import StepAlarms
 from heedful.diagnostics.gradient.metrics import gradient_metrics

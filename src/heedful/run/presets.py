@@ -21,7 +21,7 @@ from heedful.policies.sampling import Sampling
 from heedful.protocols import Demonstrates
 from heedful.run.config import EvaluationConfig, TrainConfig
 from heedful.seedlings.recipe import Seedling, WarmStart, nano
-from heedful.training.optimizer_config import OptimizerConfig
+from heedful.training.settings import OptimizerConfig
 
 _SYSTEM = Path("/sys/devices/system/cpu")
 

@@ -22,7 +22,7 @@ from heedful.boundary import (
     Tokens,
     settings,
 )
-from heedful.training.lora_config import LoraConfig
+from heedful.training.settings import LoraConfig
 
 FORMAT = 1
 """Version of the growing code. It increases when the weights of a recipe change."""

@@ -9,11 +9,9 @@ from heedful.exports import lazily
 if TYPE_CHECKING:
     from heedful.training.batch import UpdateSettings
     from heedful.training.critic import Critic
-    from heedful.training.critic_config import CriticConfig
     from heedful.training.learner import Learner
-    from heedful.training.lora_config import LoraConfig
-    from heedful.training.optimizer_config import OptimizerConfig
     from heedful.training.samples import credit, make_samples, merge_rows
+    from heedful.training.settings import CriticConfig, LoraConfig, OptimizerConfig
 
 __all__ = [
     "Critic",
@@ -31,10 +29,10 @@ __getattr__ = lazily(
     __name__,
     {
         "Critic": "heedful.training.critic",
-        "CriticConfig": "heedful.training.critic_config",
+        "CriticConfig": "heedful.training.settings",
         "Learner": "heedful.training.learner",
-        "LoraConfig": "heedful.training.lora_config",
-        "OptimizerConfig": "heedful.training.optimizer_config",
+        "LoraConfig": "heedful.training.settings",
+        "OptimizerConfig": "heedful.training.settings",
         "UpdateSettings": "heedful.training.batch",
         "credit": "heedful.training.samples",
         "make_samples": "heedful.training.samples",

@@ -22,13 +22,12 @@ from heedful.models.forward.token_logits import Over, TokenLogits, hidden_before
 from heedful.models.vision import vision_of
 from heedful.protocols import UsesCritic
 from heedful.training.batch import MicroBatch, UpdateSettings, naming_the_size
-from heedful.training.critic_config import CriticConfig
 from heedful.training.objective import at_trained
-from heedful.training.optimizer_config import OptimizerConfig
 from heedful.training.optimizer_step import OptimizerStep
 from heedful.training.ranks.world import World
 from heedful.training.recompute import recomputed
 from heedful.training.samples import Row, sampled_trajectories
+from heedful.training.settings import CriticConfig, OptimizerConfig
 from heedful.types import Group, Metric, TrainingSample
 
 if TYPE_CHECKING:

@@ -22,9 +22,9 @@ from heedful.training.batch import MicroBatch, UpdateSettings, naming_the_size
 from heedful.training.correction import Correction, corrected
 from heedful.training.critic import Critic, CriticPass, empty_critic_metrics
 from heedful.training.objective import Scores, at_trained, scores_of, token_terms
-from heedful.training.optimizer_config import OptimizerConfig
 from heedful.training.optimizer_step import OptimizerStep
 from heedful.training.recompute import recomputed
+from heedful.training.settings import OptimizerConfig
 from heedful.training.update_metrics import EMPTY, MASKED, WARMUP, Pass, unread_metrics, update_metrics
 from heedful.types import Metric, TrainingSample
 

@@ -19,7 +19,7 @@ from safetensors.torch import load_file, save_file
 from heedful.models.forward.shared_prompts import SharedPrompts
 from heedful.models.forward.token_logits import Over, TokenLogits
 from heedful.models.vision import vision_of
-from heedful.training.lora_config import LoraConfig
+from heedful.training.settings import LoraConfig
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel

@@ -14,9 +14,9 @@ from typing import Any
 
 import torch
 
-from heedful.training.optimizer_config import OptimizerConfig
 from heedful.training.ranks.sharding import Sharded, ShardedWeights, split_state, whole_state, whole_tensor
 from heedful.training.ranks.world import World
+from heedful.training.settings import OptimizerConfig
 
 _PRECISE = (torch.float32, torch.float64)
 

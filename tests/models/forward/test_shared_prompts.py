@@ -14,7 +14,7 @@ from heedful.models.forward.token_logits import token_logits
 from heedful.protocols import UsesCritic
 from heedful.training.batch import UpdateSettings, _pad
 from heedful.training.learner import Learner
-from heedful.training.optimizer_config import OptimizerConfig
+from heedful.training.settings import OptimizerConfig
 from heedful.types import TrainingSample
 
 VOCABULARY = 13

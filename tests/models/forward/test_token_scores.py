@@ -10,7 +10,7 @@ from heedful.models.forward.token_scores import WIDE, scores_over
 from heedful.training.batch import UpdateSettings
 from heedful.training.learner import Learner
 from heedful.training.objective import scores_of
-from heedful.training.optimizer_config import OptimizerConfig
+from heedful.training.settings import OptimizerConfig
 from heedful.types import TrainingSample
 from tiny_models import narrow
 

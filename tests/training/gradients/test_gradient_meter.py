@@ -18,12 +18,11 @@ from heedful.algorithms.table import Algorithm
 from heedful.diagnostics.gradient.metrics import GRAMS, gradient_metrics
 from heedful.training.batch import UpdateSettings
 from heedful.training.critic import Critic
-from heedful.training.critic_config import CriticConfig
 from heedful.training.gradients import meter as anatomy
 from heedful.training.gradients.meter import GradientMeter
 from heedful.training.learner import Learner
-from heedful.training.optimizer_config import OptimizerConfig
 from heedful.training.samples import credit, make_samples, merge_rows
+from heedful.training.settings import CriticConfig, OptimizerConfig
 from heedful.types import Ending, Group, Prompt, Reply, Span, Task, Trajectory, Turn, Verdict
 from tiny_models import llama
 

@@ -30,10 +30,10 @@ from heedful.seeds import derive  # noqa: E402
 from heedful.storage import RunFolder, StepMetrics, read_metrics, read_rollouts, write_whole  # noqa: E402
 from heedful.training.batch import UpdateSettings  # noqa: E402
 from heedful.training.learner import Learner  # noqa: E402
-from heedful.training.lora_config import LoraConfig  # noqa: E402
 from heedful.training.ranks.parallel import DataParallel, Fsdp2, ProcessRank  # noqa: E402
 from heedful.training.ranks.sharding import Sharded  # noqa: E402
 from heedful.training.ranks.world import World  # noqa: E402
+from heedful.training.settings import LoraConfig  # noqa: E402
 from processes import found_in_two  # noqa: E402
 
 Found = dict[str, Any]

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import field
 from typing import Annotated, Literal
 
-from heedful.algorithms.loss_scale import LossScale, check_loss_scale
+from heedful.algorithms.table import LossScale, check_loss_scale
 from heedful.boundary import Choice, settings
 from heedful.filters import FILTERS, TopP
 from heedful.integrations.watching.settings import numbers_of, refuse_soft_weights

@@ -17,7 +17,7 @@ from accelerate.utils import broadcast_object_list, gather_object
 from torch import Tensor
 from trl.trainer.grpo_trainer import GRPOTrainer
 
-from heedful.algorithms.loss_scale import loss_scale_factor
+from heedful.algorithms.table import loss_scale_factor
 from heedful.diagnostics.cross_scores.thoughts import ThoughtTags
 from heedful.filters import KeepAll
 from heedful.integrations.trl import compatibility, removal
