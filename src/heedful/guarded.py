@@ -15,9 +15,6 @@ from typing import Generic, TypeVar
 
 Answer = TypeVar("Answer")
 
-_WRAPPED = 16
-"""Errors, each of which was raised from the next."""
-
 
 class PassesThrough(BaseException):
     """Base of what heedful raises into a call into foreign code, such as a time limit."""
@@ -85,29 +82,6 @@ def request_to_end(error: BaseException | None) -> KeyboardInterrupt | PassesThr
     Python 3.11 wraps what a handler of signals raises inside of `__set_name__` into a RuntimeError. Libraries wrap that
     in turn when they import their modules.
     """
-    for _ in range(_WRAPPED):
-        if error is None or isinstance(error, KeyboardInterrupt | PassesThrough):
-            return error
+    while error is not None and not isinstance(error, KeyboardInterrupt | PassesThrough):
         error = error.__cause__
-    return None
-
-
-class OwnPartFailed(ValueError):
-    """A class of the user, such as a filter or a collector, has failed. The message is a sentence."""
-
-
-def of_own_part(part: object, what: str, when: str, call: Callable[[], Answer]) -> Answer:
-    """The answer of a call into a part of a run. `what` it is and `when` it was called are for people.
-
-    Raises OwnPartFailed for what a class of the user raises. Errors that heedful itself defines pass unchanged.
-    """
-    answer = guarded_call(call)
-    if isinstance(answer, Answered):
-        return answer.value
-    if any(type(each).__module__.partition(".")[0] == "heedful" for each in (part, answer.error)):
-        raise answer.error
-    place = f" ({answer.place})" if answer.place else ""
-    raise OwnPartFailed(
-        f"Expected an answer of {what} {type(part).__name__} at {when}, found that it raised {answer}{place}. "
-        f"Correct {what}."
-    )
+    return error

@@ -61,10 +61,6 @@ from heedful.boundary.limits import (
     Tokens,
     Wait,
     Workers,
-    number_of,
-    refuse_above,
-    refuse_below,
-    refuse_seconds,
 )
 from heedful.boundary.open_files import in_home, open_file
 from heedful.boundary.schema import Choice, Positional, Setting, Shown, settings_of
@@ -114,14 +110,10 @@ __all__ = [
     "in_home",
     "listed",
     "make_folder",
-    "number_of",
     "open_file",
     "parse",
     "parse_json",
     "read_json",
-    "refuse_above",
-    "refuse_below",
-    "refuse_seconds",
     "settings",
     "settings_of",
     "shown",

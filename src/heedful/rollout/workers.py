@@ -20,7 +20,6 @@ from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
-from heedful.boundary.limits import MOST_SECONDS, number_of
 from heedful.envs.common.contract import checked_episode, checked_observation, checked_step
 from heedful.envs.transport.wire import (
     decode,
@@ -150,15 +149,6 @@ def isolated(env: Environment, workers: int, timeout: float = DEFAULT_TIMEOUT) -
         return
     with WorkerPool(env, workers, timeout) as pool:
         yield IsolatedEnvironment(env, pool)
-
-
-def check_timeout(timeout: float) -> None:
-    """Raise unless it is a number of seconds, or 0 for no limit."""
-    if not 0.0 <= number_of("env_timeout", timeout) <= MOST_SECONDS:
-        raise ValueError(
-            f"env_timeout must be a number of seconds of at least 0 (0 = no limit) and at most {MOST_SECONDS:,}, "
-            f"found {timeout}."
-        )
 
 
 class _HeldEpisode:

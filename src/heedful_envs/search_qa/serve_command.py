@@ -10,7 +10,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
 
-from heedful.boundary import CommandLine, Positional, complain, in_home, refuse_below, refuse_seconds, tell
+from annotated_types import Interval
+
+from heedful.boundary import CommandLine, Count, Port, Positional, Seconds, complain, in_home, settings, tell
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,32 +29,26 @@ class ServeSearchWords:
     """The folder that `heedful index` has built, or the folder that it is in."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@settings(kw_only=True)
 class ServeSearchSettings:
     """Settings of a retrieval server."""
 
     host: str = "127.0.0.1"
     """Address to listen on. 127.0.0.1 serves this machine only. Another address needs a token."""
-    port: int = 8000
+    port: Port = 8000
     """Port to listen on. 0 = any free one, which the first line of output names."""
-    largest_request: int = 2**22
+    largest_request: Annotated[int, Interval(ge=1024)] = 2**22
     """Bytes of the longest request."""
-    connections: int = 512
+    connections: Count = 512
     """Most connections open at once."""
-    request_seconds: float = 30.0
+    request_seconds: Seconds = 30.0
     """Seconds in which a request must have arrived whole."""
     host_name: tuple[str, ...] = ()
     """Names by which clients call a server without a token, besides localhost and the addresses of this machine."""
-    log_every: int = 10_000
+    log_every: Count = 10_000
     """Requests between two lines of log."""
     token_file: str = ""
     """A file whose first line is the token that clients must send. Empty = the variable HEEDFUL_ENV_TOKEN, if set."""
-
-    def __post_init__(self) -> None:
-        refuse_below(self, port=0, largest_request=1024, connections=1, log_every=1)
-        refuse_seconds(self, "request_seconds")
-        if self.port > 65535:
-            raise ValueError(f"port must be at most 65535, found {self.port}")
 
 
 def main(argv: list[str]) -> int:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated, Literal
 
-from heedful.boundary import CommandLine, Positional, complain, in_home, refuse_below, tell
+from heedful.boundary import CommandLine, Natural, Positional, complain, in_home, settings, tell
 from heedful_envs.shop.catalogue.nouns import MODEL
 from heedful_envs.shop.catalogue.prepare import Count, Sources, find_sources, prepare
 
@@ -30,7 +30,7 @@ class PrepareWords:
     """The folder with WebShop's files."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@settings(kw_only=True)
 class PrepareSettings:
     """Settings of a catalogue."""
 
@@ -39,7 +39,7 @@ class PrepareSettings:
     nouns: Literal["spacy", "words"] = "spacy"
     """How nouns of titles are found. `spacy`: as in WebShop, with the extra `webshop` and spaCy's model. `words`: every
     word but stop words, which pays otherwise for some purchases."""
-    most: int = 0
+    most: Natural = 0
     """The first products only. 0 = all."""
     items: str = ""
     """The file of products, where the folder holds several."""
@@ -47,9 +47,6 @@ class PrepareSettings:
     """The file of attributes and synthetic instructions, where the folder holds several."""
     human: str = ""
     """The file of human instructions, where the folder holds several."""
-
-    def __post_init__(self) -> None:
-        refuse_below(self, most=0)
 
 
 def main(argv: list[str]) -> int:

@@ -15,9 +15,12 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, TypeVar
+from typing import Annotated, Any, TypeVar
 
-from heedful.boundary.limits import MOST_EPISODES, refuse_above, refuse_below, refuse_seconds
+from annotated_types import Interval
+
+from heedful.boundary import Seconds, settings
+from heedful.boundary.limits import MOST_EPISODES
 from heedful.envs.checking.report import shortened
 from heedful.envs.common.contract import checked_episode, checked_observation, checked_step, step_fault, task_fault
 from heedful.guarded import PassesThrough, Raised, guarded_call
@@ -29,21 +32,16 @@ MOST_REPLIES = 2000
 """Replies after which an episode is played no further, however many turns it may have."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@settings(kw_only=True)
 class Effort:
     """How much is played, and how long a call may take."""
 
-    seeds: int = 300
+    seeds: Annotated[int, Interval(ge=20, le=MOST_EPISODES)] = 300
     """Seeds whose tasks are looked at."""
-    episodes: int = 150
+    episodes: Annotated[int, Interval(ge=4, le=MOST_EPISODES)] = 150
     """Episodes of well-formed replies. Those of unreadable and adversarial ones come on top."""
-    patience: float = 30.0
+    patience: Seconds = 30.0
     """Seconds after which a call counts as hanging."""
-
-    def __post_init__(self) -> None:
-        refuse_below(self, seeds=20, episodes=4)
-        refuse_above(self, seeds=MOST_EPISODES, episodes=MOST_EPISODES)
-        refuse_seconds(self, "patience")
 
 
 QUICK = Effort(seeds=60, episodes=30)
