@@ -132,7 +132,7 @@ def measured(policy: Policy, rng: np.random.Generator, step: int = 0) -> dict[st
     found = asked.images(first)
     reader = ScopeReader(0)
     metrics = reader.measure(step, "first_turn", first.scored) + reader.measure(step, "image", found.image)
-    return {each.name: each for each in [*metrics, *found.beside(first.scores, first.thoughts, "", "")]}
+    return {each.name: each for each in [*metrics, found.share(first.scores, first.thoughts, "", "")]}
 
 
 def model(seed: int) -> tuple[np.random.Generator, float]:

@@ -17,7 +17,7 @@ from heedful.report import write_comparison, write_report
 from heedful.report.drawing.chart import LEFT, RIGHT, Axis, Curve, Frame, Mark, draw_lines, draw_shares
 from heedful.report.drawing.numerals import numeral, ticks
 from heedful.report.embedding import inert_json, shortened, spread
-from heedful.report.record import Losses, Point, Series, read_run
+from heedful.report.record import Point, Series, read_run
 from heedful.report.retrieval_map import posterior_NN, retrieval_frames
 from heedful.report.trajectories import SIZE_BUDGET, Tags, pieces, trajectory_sample
 from heedful.storage import RunFolder, StoredScores, read_rollouts, write_rollouts, write_whole
@@ -193,9 +193,6 @@ def test_a_run_without_measurements_is_a_sentence(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="Give the folder of a run"):
         write_report(tmp_path)
     write_whole(tmp_path / "metrics.jsonl", '{"step": 0, "metrics": {}}\n')
-    write_whole(tmp_path / "verdict.json", '{"sentences": "fine"}')
-    with pytest.raises(ValueError, match=r"list of texts as `sentences` in .*verdict\.json"):
-        write_report(tmp_path)
     write_whole(tmp_path / "verdict.json", "{")
     with pytest.raises(ValueError, match=r"Expected JSON in .*verdict\.json"):
         write_report(tmp_path)
@@ -218,7 +215,7 @@ def test_the_map_embeds_distributions_over_prompts(runs: tuple[RunFolder, RunFol
         assert len(frame["matrix"]) == len(frame["prompts"]) == PROMPTS
         assert all(abs(sum(row) - 1000) <= PROMPTS for row in frame["matrix"])
     assert frames[0]["diagonal"] > 0.9 > 0.3 > frames[-1]["diagonal"]
-    assert retrieval_frames(runs[0], Losses()) == (frames, [])
+    assert retrieval_frames(runs[0]) == (frames, [])
 
 
 def test_the_posterior_by_hand() -> None:
@@ -246,7 +243,7 @@ def test_a_sample_of_long_texts_is_cut_to_its_budget(tmp_path: Path) -> None:
     task = Task("t", 1, "train")
     members = tuple(Trajectory(task, member, (long_turn,) * 9, Ending.FAILED, 0.0) for member in range(4))
     write_rollouts(run.rollouts(0), 0, "train", [Group(task, members)] * 8, None)
-    sample = trajectory_sample(run, Tags(), Losses()).steps
+    sample = trajectory_sample(run, Tags()).steps
     assert 100_000 < len(inert_json(sample)) <= SIZE_BUDGET
     assert [len(step["groups"]) for step in sample] == [8, 8, 8]
     assert write_report(run).stat().st_size < 6_000_000
@@ -258,7 +255,7 @@ def test_a_sample_of_many_turns_is_cut_to_its_budget(tmp_path: Path, monkeypatch
     turn = Turn(_reply("a", "b", Span(0, 1), tokens=1), {}, ("Up",), True, "", "")
     episode = Trajectory(task, 0, (turn,) * 300, Ending.FAILED, 0.0)
     write_rollouts(run.rollouts(0), 0, "train", [Group(task, (episode,))], None)
-    [step] = trajectory_sample(run, Tags(), Losses()).steps
+    [step] = trajectory_sample(run, Tags()).steps
     [member] = step["groups"][0]["members"]  # type: ignore[index]
     assert len(inert_json(step)) <= 40_000
     assert len(member["turns"]) < member["turns_in_all"] == 300

@@ -12,7 +12,7 @@ import pytest
 from synthetic_run import make_run
 
 from heedful.report import write_report
-from heedful.report.pictures import embedded_pictures
+from heedful.report.embedding import embedded_pictures
 from heedful.storage import read_rollouts, write_rollouts
 from heedful.types import Image, Trajectory
 

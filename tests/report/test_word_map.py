@@ -6,7 +6,7 @@ import pytest
 
 from heedful.report import write_report
 from heedful.report.panels import sections
-from heedful.report.record import Losses, read_run
+from heedful.report.record import read_run
 from heedful.report.retrieval_map import colour_scale, retrieval_frames
 from heedful.storage import RunFolder, TokenValues, read_scores, write_scores, write_whole
 from heedful.types import CrossScores
@@ -28,7 +28,7 @@ def run(tmp_path: Path) -> RunFolder:
 
 
 def test_tokens_stand_where_their_thought_stands(run: RunFolder) -> None:
-    (frame,), _ = retrieval_frames(run, Losses())
+    (frame,), _ = retrieval_frames(run)
     assert frame["thoughts"] == [["go up", "x"], [f"no{HOSTILE}!"]]
     words = frame["words"]
     assert words[0][0] == {"tokens": [("go ", 25), ("up", -150)], "left_out": 0, "sum": -1.25}

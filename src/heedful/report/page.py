@@ -12,7 +12,7 @@ from heedful.report.drawing.chart import Frame
 from heedful.report.drawing.panel import DrawnPanel, Section, draw
 from heedful.report.embedding import inert_json
 from heedful.report.panels import sections
-from heedful.report.record import Losses, RunRecord, read_run
+from heedful.report.record import RunRecord, read_run
 from heedful.report.retrieval_map import retrieval_frames
 from heedful.report.tables import alarms, key_figures, measurements, regime_kind, stages, timeline
 from heedful.report.templates import fill
@@ -35,10 +35,9 @@ def write_report(run_folder: RunFolder | Path | str) -> Path:
 
 def _page(run: RunRecord) -> str:
     frame = Frame(run.steps, alarms(run))
-    losses = Losses()
-    frames, images = retrieval_frames(run.folder, losses)
-    trajectories = trajectory_sample(run.folder, tags_of(run.config), losses, images)
-    triage = triage_of(run, losses)
+    frames, images = retrieval_frames(run.folder)
+    trajectories = trajectory_sample(run.folder, tags_of(run.config), images)
+    triage = triage_of(run)
     spent, total = stages(run)
     regime = run.verdict.regime if run.verdict else ""
     return fill(
@@ -55,7 +54,6 @@ def _page(run: RunRecord) -> str:
             "sections": [(section, _drawn(section, frame)) for section in sections(run)],
             "alarms": alarm_table(run),
             "triage": triage,
-            "lost": losses.sentences,
             "stages": spent,
             "total_time": total,
             "frames": inert_json(frames),

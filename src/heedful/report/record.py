@@ -6,17 +6,15 @@ Promise: every value keeps its interval, its n and its reason. A missing value s
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TypeVar
+from typing import Any
 
 from heedful.boundary.jsontext import read_json
 from heedful.report.drawing.numerals import in_full
-from heedful.storage import RunFolder, StepMetrics, metric_from_json, read_metrics
+from heedful.storage import RunFolder, metric_from_json, read_metrics
 from heedful.types import Metric
-
-Content = TypeVar("Content")
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,22 +57,6 @@ class Series:
             return self
         kept = self.points[::stride]
         return Series(self.name, kept if kept[-1] == self.points[-1] else (*kept, self.points[-1]))
-
-
-@dataclass(frozen=True, slots=True)
-class Losses:
-    """The files of a run that could not be read, and that the page does without."""
-
-    sentences: list[str] = field(default_factory=list)
-
-    def readable(self, read: Callable[[Path], Content], files: Iterable[Path]) -> Iterator[tuple[Path, Content]]:
-        """The files that can be read, each with its content. The others are noted."""
-        for file in files:
-            try:
-                yield file, read(file)
-            except ValueError as error:
-                if str(error) not in self.sentences:
-                    self.sentences.append(str(error))
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,73 +112,45 @@ def read_run(folder: RunFolder | Path | str) -> RunRecord:
         ValueError: there are no measurements, or a file is malformed; the message names it.
     """
     folder = folder if isinstance(folder, RunFolder) else RunFolder(Path(folder))
-    audit = _json_object(folder.path / "audit.json")
+    by_name: dict[str, dict[int, Point]] = {}
+    for line in read_metrics(folder.metrics):
+        for name, metric in line.metrics.items():
+            by_name.setdefault(name, {})[line.step] = Point(line.step, metric)  # a step written twice: the later counts
+    audit, verdict = _json_object(folder.path / "audit.json"), _json_object(folder.verdict)
+    # Not its fingerprints, nor what only a continued audit needs.
+    settings = {name: value for name, value in audit.items() if name not in ("files", "state", "lines", "version")}
+    figures = verdict.get("figures", {})
     return RunRecord(
         folder,
-        _series(read_metrics(folder.metrics)),
-        flatten(_settings_of_an_audit(audit) or _json_object(folder.config)),
+        {name: Series(name, tuple(point for _, point in sorted(points.items()))) for name, points in by_name.items()},
+        flatten(settings or _json_object(folder.config)),
         flatten(_json_object(folder.environment)),
-        _verdict(folder.verdict),
+        StoredVerdict(
+            tuple(verdict.get("sentences", ())),
+            verdict.get("regime") or "",
+            {name: in_full(metric_from_json(name, figure)) for name, figure in figures.items()},
+            tuple(verdict.get("read", ())),
+        )
+        if verdict
+        else None,
         str(audit.get("name", "")),
     )
 
 
-def _settings_of_an_audit(audit: Mapping[str, object]) -> dict[str, object]:
-    """What a reader wants of `audit.json`: not its fingerprints, nor what only a continued audit needs."""
-    return {name: value for name, value in audit.items() if name not in ("files", "state", "lines", "version")}
-
-
-def _series(lines: Sequence[StepMetrics]) -> dict[str, Series]:
-    """Metrics by name. Where a step was written twice, the later one counts."""
-    by_name: dict[str, dict[int, Point]] = {}
-    for line in lines:
-        for name, metric in line.metrics.items():
-            by_name.setdefault(name, {})[line.step] = Point(line.step, metric)
-    return {
-        name: Series(name, tuple(sorted(points.values(), key=lambda point: point.step)))
-        for name, points in by_name.items()
-    }
-
-
-def _json_object(path: Path) -> dict[str, object]:
+def _json_object(path: Path) -> dict[str, Any]:
     """A JSON object, empty where there is no such file."""
     if not path.exists():
         return {}
     try:
-        content = read_json(path)
+        content: dict[str, Any] = read_json(path)
     except ValueError as error:
         raise ValueError(f"Expected JSON in {path}, found {error}. Restore the file, or delete it.") from error
-    if not isinstance(content, dict):
-        raise ValueError(
-            f"Expected a JSON object in {path}, found a {type(content).__name__}. Restore it or delete it."
-        )
     return content
 
 
 def stored_sentences(path: Path) -> tuple[str, ...]:
-    """The sentences of a `verdict.json`. Empty where there is none. Raises ValueError for a damaged one."""
-    return _texts(_json_object(path), "sentences", path)
-
-
-def _verdict(path: Path) -> StoredVerdict | None:
-    content = _json_object(path)
-    if not content:
-        return None
-    regime, figures = content.get("regime"), content.get("figures", {})
-    if not isinstance(figures, dict):
-        raise ValueError(f"Expected figures by name as `figures` in {path}, found {figures!r}. Restore or delete it.")
-    try:
-        shown = {name: in_full(metric_from_json(name, figure)) for name, figure in figures.items()}
-    except ValueError as error:
-        raise ValueError(f"Expected metrics as `figures` in {path}, found {error}. Restore or delete it.") from error
-    return StoredVerdict(_texts(content, "sentences", path), str(regime or ""), shown, _texts(content, "read", path))
-
-
-def _texts(content: Mapping[str, object], name: str, path: Path) -> tuple[str, ...]:
-    found = content.get(name, [])
-    if not isinstance(found, list) or not all(isinstance(text, str) for text in found):
-        raise ValueError(f"Expected a list of texts as `{name}` in {path}, found {found!r}. Restore or delete it.")
-    return tuple(found)
+    """The sentences of a `verdict.json`. Empty where there is none."""
+    return tuple(_json_object(path).get("sentences", ()))
 
 
 def flatten(content: Mapping[str, object], above: str = "") -> dict[str, str]:

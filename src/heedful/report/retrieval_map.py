@@ -12,7 +12,6 @@ import numpy as np
 from scipy.special import logsumexp
 
 from heedful.report.embedding import inert_json, shortened, spread
-from heedful.report.record import Losses
 from heedful.storage import RunFolder, StoredScores, TokenValues, read_scores
 from heedful.types import Image
 
@@ -46,13 +45,12 @@ def posterior_NN(stored: StoredScores) -> npt.NDArray[np.float64]:
     return mean_NN
 
 
-def retrieval_frames(folder: RunFolder, losses: Losses) -> tuple[list[dict[str, object]], list[Image]]:
+def retrieval_frames(folder: RunFolder) -> tuple[list[dict[str, object]], list[Image]]:
     """One frame per stored step (at most twelve, evenly spread), with texts to read next to the map.
 
     And the pictures of all frames, in order.
     """
-    steps = {folder.scores(step): step for step in spread(folder.score_steps(), MOST_FRAMES)}
-    stored = [(steps[file], scores) for file, scores in losses.readable(read_scores, steps)]
+    stored = [(step, read_scores(folder.scores(step))) for step in spread(folder.score_steps(), MOST_FRAMES)]
     usable = [(step, scores) for step, scores in stored if len(scores.thoughts_M) and len(scores.prompts_N) > 1]
     frames: list[dict[str, object]] = []
     for characters in CHARACTERS:

@@ -6,9 +6,7 @@ Promise: a figure that was never taken appears as absent with its reason.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-
-from markupsafe import Markup
+from typing import Any
 
 from heedful.diagnostics.catalogue import entry_of, unit_of
 from heedful.diagnostics.names import CPU
@@ -19,75 +17,7 @@ from heedful.report.record import Point, RunRecord, Series
 from heedful.types import Metric
 
 
-@dataclass(frozen=True, slots=True)
-class KeyFigure:
-    """One measurement before and after."""
-
-    label: str
-    unit: str
-    before: str
-    after: str
-    first_step: str
-    last_step: str
-    after_interval: str
-    no_interval: str
-    """Why the last value has no interval."""
-    covers: str
-    """How often such intervals hold the truth, where that is less than 90%."""
-    n: str
-    why: str
-    """Why there is no figure."""
-    spark: Markup
-
-
-@dataclass(frozen=True, slots=True)
-class Segment:
-    """A stretch of steps, in percent of the run, with one label."""
-
-    left: float
-    width: float
-    label: str
-    kind: str
-    words: str
-
-
-@dataclass(frozen=True, slots=True)
-class Lane:
-    """One row of the timeline."""
-
-    name: str
-    segments: tuple[Segment, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class Stage:
-    """Time spent in one stage over the whole run."""
-
-    name: str
-    seconds: str
-    share: str
-    percent: float
-    per_step: str
-
-
-@dataclass(frozen=True, slots=True)
-class Measurement:
-    """One row of the table of everything measured."""
-
-    name: str
-    unit: str
-    definition: str
-    spark: Markup
-    first: str
-    last: str
-    interval: str
-    covers: str
-    n: str
-    values: str
-    why: str
-
-
-def key_figures(run: RunRecord) -> list[KeyFigure]:
+def key_figures(run: RunRecord) -> list[dict[str, Any]]:
     """The figures that a reader wants before any chart, first and last value each."""
     split = next(iter(splits(run)), "val")
     information = f"{run.family('information')}/first_turn"
@@ -116,34 +46,29 @@ def key_figures(run: RunRecord) -> list[KeyFigure]:
     ]
 
 
-def _key_figure(label: str, series: Series) -> KeyFigure:
-    unit = unit_of(series.name)
-    points = series.numeric
+def _key_figure(label: str, series: Series) -> dict[str, Any]:
+    """One measurement before and after; `why` there is none."""
+    points, unit = series.numeric, unit_of(series.name)
     if not points:
-        why = _why_absent(series)
-        return KeyFigure(label, unit, "", "", "", "", "", "", "", "", why, Markup(""))
-    first, last = points[0], points[-1]
-    moved = len(points) > 1
-    return KeyFigure(
-        label,
-        unit,
-        numeral(first.number or 0.0) if moved else "",
-        numeral(last.number or 0.0),
-        f"step {first.step}",
-        str(last.step) if moved else f"step {last.step}",
-        interval(last.metric),
-        last.metric.why or "no interval",
-        covers(last.metric),
-        "" if last.metric.n is None else f"n {last.metric.n:,}",
-        "",
-        draw_sparkline(series),
-    )
-
-
-def _why_absent(series: Series) -> str:
-    if not series.points:
-        return f"{series.name} was not recorded"
-    return series.points[-1].metric.why or "no reason given"
+        why = f"{series.name} was not recorded"
+        if series.points:
+            why = series.points[-1].metric.why or "no reason given"
+        return {"label": label, "unit": unit, "why": why}
+    first, last, moved = points[0], points[-1], len(points) > 1
+    return {
+        "label": label,
+        "unit": unit,
+        "before": numeral(first.number or 0.0) if moved else "",
+        "after": numeral(last.number or 0.0),
+        "first_step": f"step {first.step}",
+        "last_step": str(last.step) if moved else f"step {last.step}",
+        "after_interval": interval(last.metric),
+        "no_interval": last.metric.why or "no interval",
+        "covers": covers(last.metric),
+        "n": "" if last.metric.n is None else f"n {last.metric.n:,}",
+        "why": "",
+        "spark": draw_sparkline(series),
+    }
 
 
 def alarms(run: RunRecord) -> tuple[Mark, ...]:
@@ -162,18 +87,20 @@ def alarms(run: RunRecord) -> tuple[Mark, ...]:
     return tuple(marks)
 
 
-def timeline(run: RunRecord) -> list[Lane]:
-    """Regimes as stretches of steps, alarms as the stretches in which they were raised."""
+def timeline(run: RunRecord) -> list[dict[str, Any]]:
+    """Regimes as stretches of steps, alarms as the stretches in which they were raised: name and segments."""
     lanes = []
     for name, series in run.series.items():
-        if name.startswith("regime/") and "_closed" not in name:
-            lanes.append(Lane(name, _segments(run, series.points, alarm=False)))
-        elif name.startswith("alarm/") and any(point.number for point in series.points):
-            lanes.append(Lane(name, _segments(run, series.points, alarm=True)))
-    return sorted(lanes, key=lambda lane: lane.name.startswith("alarm/"))
+        alarm = name.startswith("alarm/")
+        if alarm and any(point.number for point in series.points):
+            lanes.append({"name": name, "segments": _segments(run, series.points, alarm=True)})
+        elif name.startswith("regime/") and "_closed" not in name:
+            lanes.append({"name": name, "segments": _segments(run, series.points, alarm=False)})
+    return sorted(lanes, key=lambda lane: str(lane["name"]).startswith("alarm/"))
 
 
-def _segments(run: RunRecord, points: Sequence[Point], alarm: bool) -> tuple[Segment, ...]:
+def _segments(run: RunRecord, points: Sequence[Point], alarm: bool) -> list[dict[str, Any]]:
+    """Stretches of steps with one label, in percent of the run."""
     first, last = run.steps
     width = max(1, last - first + 1)
     ends = [*(point.step for point in points[1:]), last + 1]
@@ -184,17 +111,17 @@ def _segments(run: RunRecord, points: Sequence[Point], alarm: bool) -> tuple[Seg
             merged[-1] = (merged[-1][0], end, label, merged[-1][3])
         else:
             merged.append((point.step, end, label, why))
-    return tuple(
-        Segment(
-            round(100 * (start - first) / width, 3),
-            round(100 * (end - start) / width, 3),
-            label,
-            _KINDS.get(label, "unknown"),
-            f"{label or 'quiet'}, steps {start} to {end - 1}" + (f": {why}" if why else ""),
-        )
+    return [
+        {
+            "left": round(100 * (start - first) / width, 3),
+            "width": round(100 * (end - start) / width, 3),
+            "label": label,
+            "kind": _KINDS.get(label, "unknown"),
+            "words": f"{label or 'quiet'}, steps {start} to {end - 1}" + (f": {why}" if why else ""),
+        }
         for start, end, label, why in merged
         if label or not alarm
-    )
+    ]
 
 
 _KINDS = {
@@ -219,7 +146,7 @@ def _label(metric: Metric, alarm: bool) -> str:
     return "not yet" if metric.value is None else str(metric.value)
 
 
-def stages(run: RunRecord) -> tuple[list[Stage], str]:
+def stages(run: RunRecord) -> tuple[list[dict[str, Any]], str]:
     """Time by stage, longest first, and the total in words. A stage called `total` or `step` contains the others."""
     seconds = {
         name.removeprefix("time/"): sum(point.number or 0.0 for point in series.numeric)
@@ -229,13 +156,13 @@ def stages(run: RunRecord) -> tuple[list[Stage], str]:
     whole = max((seconds.pop(name, 0.0) for name in ("total", "step")), default=0.0)
     total = max(whole, sum(seconds.values()))
     rows = [
-        Stage(
-            name,
-            _duration(spent),
-            f"{100 * spent / total:.1f}%" if total else "",
-            100 * spent / total if total else 0.0,
-            numeral(spent / len(run.get(f"time/{name}").numeric)),
-        )
+        {
+            "name": name,
+            "seconds": _duration(spent),
+            "share": f"{100 * spent / total:.1f}%" if total else "",
+            "percent": 100 * spent / total if total else 0.0,
+            "per_step": numeral(spent / len(run.get(f"time/{name}").numeric)),
+        }
         for name, spent in sorted(seconds.items(), key=lambda stage: -stage[1])
     ]
     return rows, _duration(total)
@@ -249,31 +176,28 @@ def _duration(seconds: float) -> str:
     return f"{hours} h {minutes:02d} min" if hours else f"{minutes} min {rest:02d} s"
 
 
-def measurements(run: RunRecord) -> dict[str, list[Measurement]]:
-    """Everything measured, by family (the first part of the name)."""
-    families: dict[str, list[Measurement]] = {}
+def measurements(run: RunRecord) -> dict[str, list[dict[str, Any]]]:
+    """Everything measured, by family (the first part of the name): one row for each metric."""
+    families: dict[str, list[dict[str, Any]]] = {}
     for name in sorted(run.series):
-        families.setdefault(name.split("/")[0], []).append(_measurement(run.series[name]))
+        series, known = run.series[name], entry_of(name)
+        taken, missing = series.measured, series.missing
+        last = taken[-1].metric if taken else None
+        row = {
+            "name": name,
+            "unit": known.unit if known else "",
+            "definition": known.text if known else "",
+            "spark": draw_sparkline(series),
+            "first": _value(taken[0].metric) if taken else "–",
+            "last": _value(last) if last else "–",
+            "interval": interval(last) if last else "",
+            "covers": covers(last) if last else "",
+            "n": "" if last is None or last.n is None else f"{last.n:,}",
+            "count": f"{len(taken)}" + (f" of {len(series.points)}" if missing else ""),
+            "why": "; ".join(dict.fromkeys(point.metric.why or "no reason given" for point in missing)),
+        }
+        families.setdefault(name.split("/")[0], []).append(row)
     return families
-
-
-def _measurement(series: Series) -> Measurement:
-    known = entry_of(series.name)
-    taken, missing = series.measured, series.missing
-    last = taken[-1].metric if taken else None
-    return Measurement(
-        series.name,
-        known.unit if known else "",
-        known.text if known else "",
-        draw_sparkline(series),
-        _value(taken[0].metric) if taken else "–",
-        _value(last) if last else "–",
-        interval(last) if last else "",
-        covers(last) if last else "",
-        "" if last is None or last.n is None else f"{last.n:,}",
-        f"{len(taken)}" + (f" of {len(series.points)}" if missing else ""),
-        "; ".join(dict.fromkeys(point.metric.why or "no reason given" for point in missing)),
-    )
 
 
 def _value(metric: Metric) -> str:

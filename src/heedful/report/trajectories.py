@@ -6,12 +6,10 @@ Promise: the page shows what was sampled. It is split by role where the roles ar
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from heedful.report.embedding import inert_json, shortened, spread
-from heedful.report.pictures import embedded_pictures
-from heedful.report.record import Losses
+from heedful.report.embedding import embedded_pictures, inert_json, shortened, spread
 from heedful.storage import Rollouts, RunFolder, read_rollouts
 from heedful.types import Group, Image, Reply, Trajectory, Turn, Verdict
 
@@ -68,27 +66,21 @@ class Sample:
     """Digest -> size, words, and the file as an address where the budget had room. Empty for runs in text."""
 
 
-def trajectory_sample(folder: RunFolder, tags: Tags, losses: Losses, others: Sequence[Image] = ()) -> Sample:
+def trajectory_sample(folder: RunFolder, tags: Tags, others: Sequence[Image] = ()) -> Sample:
     """The first, the middle and the last stored step: at most eight groups, four members each, evenly spread.
 
     `others`: pictures of other places on the page.
     """
-    files = [folder.rollouts(step) for step in spread(folder.rollout_steps(), 3)]
-    stored = [rollouts for _, rollouts in losses.readable(read_rollouts, files)]
+    stored = [read_rollouts(folder.rollouts(step)) for step in spread(folder.rollout_steps(), 3)]
     sample: list[dict[str, object]] = []
     bounds = BOUNDS[0]
     for bounds in BOUNDS:
         sample = [_step(rollouts, tags, bounds) for rollouts in stored]
         if len(inert_json(sample)) <= SIZE_BUDGET:
             break
-    return Sample(sample, embedded_pictures(_shown(stored, bounds), others))
-
-
-def _shown(stored: Sequence[Rollouts], bounds: Bounds) -> Iterator[Trajectory]:
-    """The trajectories of a sample, in order."""
-    for rollouts in stored:
-        for group in spread(rollouts.groups, bounds.groups):
-            yield from spread(group.trajectories, bounds.members)
+    groups = [group for rollouts in stored for group in spread(rollouts.groups, bounds.groups)]
+    shown = [trajectory for group in groups for trajectory in spread(group.trajectories, bounds.members)]
+    return Sample(sample, embedded_pictures(shown, others))
 
 
 def _step(rollouts: Rollouts, tags: Tags, bounds: Bounds) -> dict[str, object]:
