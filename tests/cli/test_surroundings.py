@@ -39,7 +39,7 @@ def taken(tmp_path: Path) -> Path:
     return tmp_path
 
 
-@pytest.mark.parametrize("words", ["-m heedful", "-mheedful", "-um heedful", "-m lockbox"])
+@pytest.mark.parametrize("words", ["-m heedful", "-mheedful", "-um heedful"])
 def test_python_m_takes_no_library_from_the_working_directory(words: str, taken: Path) -> None:
     (taken / "heedful.py").unlink()  # -m itself takes this one, which nothing in heedful can change
     ended = _ended([*words.split(), "--help"], taken)
@@ -90,7 +90,6 @@ def test_nothing_is_opened_under_the_number_of_a_closed_stream(tmp_path: Path) -
 
 
 PROGRAMS = (
-    "lockbox program.py",
     "heedful_verl.doctor",
     "heedful_verl.tasks echo --tasks 3 --out tasks.parquet",
 )
@@ -99,7 +98,6 @@ PROGRAMS = (
 
 @pytest.mark.parametrize("line", PROGRAMS)
 def test_programs_beside_heedful_treat_their_streams_as_it_does(line: str, tmp_path: Path) -> None:
-    (tmp_path / "program.py").write_text("print(1)")
     python = f"{sys.executable} -P -m {line}"
     for redirected, expected in (
         ("<&- >/dev/full", "Expected room on the disk to write the output"),

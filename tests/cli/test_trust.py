@@ -108,7 +108,7 @@ def test_a_file_never_decides_what_is_imported(
     _study(tmp_path / "flags.json", {"type": "train", "preset": "echo", "flags": f"--filter {module}:Mine"})
     trusting = f"--trust {module} --filter {module}:Mine"
     _study(tmp_path / "self_trusting.json", {"type": "train", "preset": "echo", "flags": trusting})
-    (tmp_path / "job.json").write_text(json.dumps({"type": "sample", "config": config}))
+    (tmp_path / "job.json").write_text(json.dumps({"type": "grow", "config": config}))
     (tmp_path / "friends_study").mkdir()
     declared = {"study": json.loads(study.read_text()), "starts": [], "remeasured": []}
     (tmp_path / "friends_study" / "study.json").write_text(json.dumps(declared))
