@@ -119,11 +119,8 @@ def test_a_run_is_watched_step_by_step_and_read_afterwards(trained: Any) -> None
     with pytest.raises(ValueError, match=r"Expected a metric of the run .*, found 'success/rat'"):
         run.series("success/rat")
     assert run.rollouts(1).groups == run.rollouts(np.int64(1)).groups  # type: ignore[arg-type]
-    for step, of in ((1, "vall"), (1, "\ud800"), (1, "../x"), (10**6, "")):
-        with pytest.raises(ValueError, match="Expected `of` among the stored episodes of step"):
-            run.rollouts(step, of)
-    with pytest.raises(ValueError, match="with a NUL, which no path holds"):
-        heedful.Run.open("\0")
+    with pytest.raises(ValueError, match=r"Expected a rollout file .*step_000001_vall\.parquet"):
+        run.rollouts(1, "vall")
 
 
 def test_nothing_is_printed_unless_asked(trained: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -173,20 +170,11 @@ def test_a_mistake_is_a_sentence_and_leaves_nothing_behind(tmp_path: Path) -> No
 @pytest.mark.parametrize(
     ("call", "sentence"),
     [
-        (lambda: untyped(heedful).preset(Path("echo")), r"Expected the name of a preset, .*, found a .*Path"),
-        (
-            lambda: untyped(heedful).train({"steps": 3}),
-            r"Expected a heedful\.TrainConfig .*, found a dict",
-        ),
         (
             lambda: untyped(heedful).train(replace(untyped(small()), device="tpu")),
             "device: expected .* but it holds 'tpu'",
         ),
-        (lambda: untyped(heedful).train(small(), on_step=3), "Expected a function as on_step, found a int"),
         (lambda: replace(untyped(small()), steps="3"), "steps must be a whole number, found '3'"),
-        (lambda: replace(untyped(small()), algorithm="grpo"), "Expected a Algorithm as algorithm, found a str, 'grpo'"),
-        (lambda: untyped(heedful).train("echo", out=3), "Expected a path as the folder of a run, found a int, 3"),
-        (lambda: untyped(heedful).resume(3), "Expected a path as the folder of a run, found a int, 3"),
         (lambda: untyped(heedful).audit(3), "Expected a path as log, found a int, 3"),
         (lambda: untyped(heedful).audit("log", out=3), "Expected a path as out, found a int, 3"),
         (lambda: untyped(heedful).audit("log", trust=np.array("x")), "Expected the names to trust, such as"),

@@ -8,7 +8,6 @@ from pathlib import Path
 import pytest
 
 from heedful.boundary.folders import files_below, make_folder
-from heedful.storage import RunFolder, held, write_whole
 
 
 @pytest.fixture
@@ -27,13 +26,6 @@ def test_a_deep_folder_is_made_and_walked_through(deep: Path) -> None:
     *above, last = files_below(Path("d"))
     assert last == (deep, ["file"])
     assert above == [(folder, []) for folder in reversed(deep.parents[:-1])]
-
-
-def test_what_writes_into_a_deep_folder_makes_it(deep: Path) -> None:
-    with held(deep):
-        write_whole(deep / "file", "x")
-    (deep / "file").unlink()
-    assert RunFolder.open(deep).path == deep
 
 
 def test_a_folder_that_is_there_or_a_file_is_told(tmp_path: Path) -> None:
