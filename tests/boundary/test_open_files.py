@@ -20,7 +20,6 @@ from heedful.boundary.open_files import open_file, path_of, refuse_pipes
 from heedful.envs.common.rows import JsonList
 from heedful.models.cache import cache_root
 from heedful.storage import RunFolder, read_rollouts
-from heedful.storage.checksums import write_checksums
 from heedful.storage.scores import read_scores
 from patience import PATIENCE
 
@@ -88,11 +87,6 @@ def test_a_report_of_a_run_with_a_pipe_in_it_ends(
     assert cli.run(["report", str(run)]) == 2
     assert "found a pipe or a device" in capsys.readouterr().err
     assert RunFolder(run).path == run
-
-
-def test_checksums_do_not_wait_for_a_pipe(pipe: Path) -> None:
-    with pytest.raises(OSError, match="found a pipe or a device"):
-        write_checksums(pipe.parent)
 
 
 UNKNOWN_HOME = "~nobody-of-this-name/p"
