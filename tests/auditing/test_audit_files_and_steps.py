@@ -54,12 +54,9 @@ def test_what_is_no_log_is_refused_with_a_sentence(tmp_path: Path) -> None:
     assert "cut off or damaged" in refusal(tmp_path / "cut.parquet")
 
 
-@pytest.mark.parametrize("place", [0, 1], ids=["schema", "row group"])
-def test_a_parquet_file_with_a_column_whose_name_is_no_text_is_damaged(tmp_path: Path, place: int) -> None:
+def test_a_parquet_file_with_a_column_whose_name_is_no_text_is_damaged(tmp_path: Path) -> None:
     file = logs.write_parquet(tmp_path / "a.parquet", logs.trl_rows(1))
-    parts = file.read_bytes().split(b"prompt")
-    assert len(parts) == 3
-    file.write_bytes(b"prompt".join(parts[: place + 1]) + b"\xe8rompt" + b"prompt".join(parts[place + 1 :]))
+    file.write_bytes(file.read_bytes().replace(b"prompt", b"\xe8rompt", 1))
     assert f"a whole parquet file at {file}, found one that is cut off or damaged" in refusal(file)
 
 
