@@ -310,9 +310,6 @@ def test_collectors_say_how_a_policy_has_to_sample() -> None:
     assert Asynchronous().sampling(Sampling()).noise == "conversation"
     with pytest.raises(ValueError, match=r"--collect async .* leave --sampling.noise out \(auto\)"):
         Asynchronous().sampling(Sampling(noise="batch"))
-    for collector in (LockStep, Asynchronous):
-        with pytest.raises(ValueError, match="threads must be at least 1, found 0"):
-            collector(threads=0)
 
 
 def test_collectors_play_with_the_threads_they_were_given() -> None:

@@ -113,11 +113,6 @@ def test_an_opening_that_is_no_text_is_the_environments_error() -> None:
     assert "opening as text" in player.trajectory(1.0, 0).error
 
 
-def test_a_negative_window_is_refused() -> None:
-    with pytest.raises(ValueError, match="turns must be at least 0"):
-        Context(turns=-1)
-
-
 @pytest.mark.parametrize(
     "env",
     [FrozenLake(), FrozenLake(instructions="brief"), Sokoban(), Echo(turns=4)],

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import random
 from collections.abc import Sequence
 from dataclasses import replace
@@ -427,19 +426,6 @@ def test_a_state_with_a_critic_is_not_taken_for_one_without() -> None:
         Learner(tiny(), Grpo(), STEADY).load_state_dict(with_critic.state_dict())
 
 
-@pytest.mark.parametrize(
-    ("knobs", "sentence"),
-    [
-        ({"kind": "table"}, "kind to be model or head, found 'table'"),
-        ({"lr": 0.0}, "lr to be above 0"),
-        ({"clip": 0.0}, r"clip \(none = no clip\) to be above 0"),
-        ({"clip": 1e39}, r"clip \(none = no clip\) to be above 0 and at most 1e\+06, found 1e\+39"),
-        ({"coefficient": math.inf}, "coefficient to be above 0 and at most"),
-        ({"trunk": 0.5}, "layers of its own; choose --critic.kind head"),
-        ({"kind": "head", "trunk": -1.0}, "trunk between 0 and 1e\\+06"),
-        ({"warmup_steps": -1}, "warmup_steps must be from 0"),
-    ],
-)
-def test_knobs_that_make_no_critic_are_refused_with_a_sentence(knobs: dict[str, Any], sentence: str) -> None:
-    with pytest.raises(ValueError, match=sentence):
-        CriticConfig(**knobs)
+def test_a_critic_with_layers_of_its_own_has_no_trunk() -> None:
+    with pytest.raises(ValueError, match="layers of its own"):
+        CriticConfig(trunk=0.5)

@@ -158,14 +158,8 @@ def test_what_was_saved_comes_back_to_the_bit_and_what_does_not_fit_is_refused(t
 def test_layers_that_are_not_there_are_refused() -> None:
     with pytest.raises(ValueError, match=r"lora.targets \(nose_proj\) to name linear layers of LlamaForCausalLM"):
         Adapters(tiny(torch.float32), LoraConfig(rank=2, targets=("nose_proj",)), seed=0)
-    for knobs, sentence in (
-        ({"rank": -1}, "rank between 0 "),
-        ({"rank": 10**18}, "rank between 0 .* and 100,000, found"),
-        ({"rank": 1, "alpha": 0}, "alpha above 0"),
-        ({"rank": 1, "targets": ()}, "at least one layer"),
-    ):
-        with pytest.raises(ValueError, match=sentence):
-            LoraConfig(**knobs)
+    with pytest.raises(ValueError, match="at least one layer"):
+        LoraConfig(rank=1, targets=())
 
 
 @pytest.mark.parametrize(("target", "tied"), [("lm_head", True), ("embed_tokens", True), ("embed_tokens", False)])

@@ -13,7 +13,7 @@ from hypothesis import given  # noqa: E402
 from hypothesis import strategies as st  # noqa: E402
 
 from heedful.training.ranks import world as distributed  # noqa: E402
-from heedful.training.ranks.parallel import DataParallel, ProcessRank  # noqa: E402
+from heedful.training.ranks.parallel import ProcessRank  # noqa: E402
 from heedful.training.ranks.world import Joined, World, local_device, shares_by_tokens  # noqa: E402
 from processes import found_in_two  # noqa: E402
 
@@ -67,13 +67,6 @@ def test_each_process_of_a_machine_has_a_gpu_of_its_own(monkeypatch: pytest.Monk
         local_device(cuda, ProcessRank(2, 4, 2))
     with pytest.raises(ValueError, match="mps takes one process"):
         local_device(torch.device("mps"), ProcessRank(0, 2, 0))
-
-
-def test_a_wait_of_no_time_is_refused() -> None:
-    with pytest.raises(ValueError, match="timeout must be at least 1, found 0"):
-        DataParallel(timeout=0)
-    with pytest.raises(ValueError, match="timeout must be a number of seconds above 0 and at most 1,000,000"):
-        DataParallel(timeout=10**18)
 
 
 def test_the_longest_sequence_goes_to_who_has_fewest_tokens() -> None:
