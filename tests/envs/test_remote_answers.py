@@ -171,25 +171,13 @@ def test_what_is_no_url_of_an_environment_server_is_refused_when_it_is_read(url:
 WRONG: list[tuple[dict[str, Any], str]] = [
     ({"protocol": 2}, "protocol 1, found 2"),
     ({"protocol": True}, "protocol 1, found True"),
-    ({"name": ""}, "'name' as a text of 1 to 200"),
-    ({"name": "x" * 10**6}, "'name' as a text of 1 to 200"),
-    ({"summary": None}, "'summary' as a text"),
-    ({"digest": 5}, "'digest' as a text"),
-    ({"turns": 0}, "'turns' as a whole number from 1"),
-    ({"turns": True}, "'turns' as a whole number from 1"),
-    ({"turns": 1.5}, "'turns' as a whole number from 1"),
-    ({"turns": 10**300}, "'turns' as a whole number from 1"),
-    ({"actions": {"A": 1}}, "'actions' as a list of short texts"),
-    ({"actions": ["A", 1]}, "'actions' as a list of short texts"),
-    ({"actions": ["A", ""]}, "'actions' as a list of short texts"),
-    ({"actions": ["A", "a"]}, "distinct actions"),
-    ({"actions": ["A"] * 20_000}, "'actions' as a list of short texts"),
-    ({"offers": None}, "'offers' as a list of short texts"),
-    ({"actions_per_turn": None}, "'actions_per_turn' as a whole number from 1"),
-    ({"actions_per_turn": "2"}, "'actions_per_turn' as a whole number from 1"),
-    ({"actions_per_turn": 0}, "'actions_per_turn' as a whole number from 1"),
-    ({"actions_per_turn": float("nan")}, "'actions_per_turn' as a whole number from 1"),
-    ({"actions_per_turn": 10**9}, "'actions_per_turn' as a whole number from 1"),
+    ({"name": ""}, "'name' of the environment server at http://there as text"),
+    ({"summary": None}, "'summary' of"),
+    ({"digest": 5}, "'digest' of"),
+    *(({"turns": value}, "as a whole number of at least 1, found") for value in (0, True, 1.5, None)),
+    *(({"actions": value}, "as a list of texts, found") for value in ({"A": 1}, ["A", 1])),
+    ({"offers": None}, "'offers' of"),
+    *(({"actions_per_turn": value}, "'actions_per_turn' of") for value in (None, "2", 0, float("nan"))),
 ]
 
 
@@ -231,9 +219,7 @@ def test_strange_answers_about_tasks_episodes_and_players_are_sentences() -> Non
                 "/tasks",
                 lambda: env.task(0),
                 [{"tasks": [TASK | {"seed": value}]} for value in (10**30, 0.5, "0", True)]
-                + [{"tasks": [TASK | {"id": value}]} for value in ("x" * 1001, 3)]
-                + [{"tasks": [TASK | {"tags": value}]} for value in (["x"] * 1001, ["x" * 1001])]
-                + [{"tasks": [TASK | {"split": "none"}]}],
+                + [{"tasks": [TASK | {"id": 3}]}, {"tasks": [TASK | {"split": "none"}]}],
             ),
             (
                 "/sessions",
@@ -246,7 +232,7 @@ def test_strange_answers_about_tasks_episodes_and_players_are_sentences() -> Non
                 lambda: env.random_answer(task, rng),
                 [{}, {"answer": "A"}, {"answer": 1, "rng": state}, {"answer": "A", "rng": [3, [1], None]}],
             ),
-            ("/blind-answers", lambda: env.blind_answers([task]), [{}, [], {"answers": []}, {"answers": "AB"}]),
+            ("/blind-answers", lambda: env.blind_answers([task]), [{}, {"answers": [1]}, {"answers": "AB"}]),
             (
                 "/demonstrate",
                 lambda: env.demonstrate(task, rng),
@@ -274,9 +260,6 @@ def test_a_long_error_of_a_served_environment_is_cut() -> None:
         *({"ending": value} for value in ("won", 1, ["solved"])),
         *({name: None} for name in ("observation", "rewards", "actions", "valid", "effect", "state")),
         {"actions": [1]},
-        {"actions": ["up"] * 1001},
-        {"rewards": dict.fromkeys(map(str, range(1001)), 1.0)},
-        {"rewards": {"x" * 1001: 1.0}},
     ],
     ids=lambda change: str(change)[:40],
 )

@@ -12,8 +12,7 @@ import pyarrow.parquet
 import pytest
 
 from heedful.envs.checking.check import QUICK, Effort, check
-from heedful.envs.common.actions import format_reply
-from heedful.envs.common.foreign import cut_at_word, harmless
+from heedful.envs.common.actions import cut_at_word, format_reply, harmless
 from heedful.types import Ending
 from heedful_envs.search_qa import sources
 from heedful_envs.search_qa.environment import SearchQA

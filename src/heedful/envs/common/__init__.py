@@ -12,16 +12,23 @@ from heedful.envs.common.actions import (
     SEPARATOR,
     actions_of,
     answer_rules,
+    cut_at_word,
     fault_line,
     format_reply,
+    harmless,
     read_reply,
 )
 from heedful.envs.common.answers import ReadAnswer, answer_fault_line, free_text_rules, read_answer
 from heedful.envs.common.base import BaseEnvironment, BaseEpisode, Played, SolvableEnvironment, remarks
 from heedful.envs.common.contract import MOST_ACTIONS, MOST_PER_TURN
-from heedful.envs.common.demonstrations import PLAN_SHOWN, choose_plan, played_through, template_thought
-from heedful.envs.common.english import template_in, wording
-from heedful.envs.common.foreign import cut_at_word, harmless
+from heedful.envs.common.demonstrations import (
+    PLAN_SHOWN,
+    choose_plan,
+    played_through,
+    template_in,
+    template_thought,
+    wording,
+)
 from heedful.envs.common.knobs import Instructions, check_range
 from heedful.envs.common.rows import JsonLines, JsonList, ParquetRows, Rows, is_writable
 from heedful.envs.common.tasks import TaskStream, check_same_start, evaluation_tasks, split_of, task_of

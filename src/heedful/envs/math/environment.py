@@ -26,15 +26,21 @@ from heedful.boundary import Seconds, Share
 from heedful.envs.common.actions import format_reply
 from heedful.envs.common.answers import ReadAnswer, answer_fault_line, free_text_rules, read_answer
 from heedful.envs.common.base import BaseEpisode, Played, SolvableEnvironment
-from heedful.envs.common.demonstrations import played_through
-from heedful.envs.common.english import template_in, wording
+from heedful.envs.common.demonstrations import listed, phrase, played_through, sentence, template_in, wording
 from heedful.envs.common.knobs import Turns, check_range
 from heedful.envs.common.tasks import split_of
 from heedful.envs.math.answers import LONGEST_ANSWER, MOST_DIGITS, Judgement, judge
 from heedful.envs.math.files import FiledProblem, ProblemFile, check_named, open_problems
-from heedful.envs.math.thoughts import guess_thought, solved_thought
 from heedful.envs.math.verifier import check_installed, verify
-from heedful.envs.math.word_problems import KINDS, LEAST_LARGEST, MOST_STEPS, WordProblem, draw_problem, longest_story
+from heedful.envs.math.word_problems import (
+    KINDS,
+    LEAST_LARGEST,
+    MOST_STEPS,
+    WordProblem,
+    WorkedStep,
+    draw_problem,
+    longest_story,
+)
 from heedful.types import Ending, Task
 
 BLIND_ANSWERS = 16
@@ -243,3 +249,50 @@ def _check_kinds(kinds: tuple[str, ...], least: int) -> None:
         raise ValueError(
             f"math: least must be at most {longest_story(kinds)} for the kinds {', '.join(kinds)}, but is {least}."
         )
+
+
+_SIGNS = {"+": "plus", "-": "minus", "*": "times", "/": "divided by"}
+
+_MOST_IN_WORDS = 2
+"""Steps of a solution that is told without signs. A longer one has to be short in each step."""
+
+
+def solved_thought(question: str, steps: Sequence[WorkedStep], words: random.Random) -> str:
+    """The numbers of the problem, what it asks, the steps, and the number that the last one gives."""
+    numbers = listed(re.findall(r"\d+", question))
+    given = phrase(
+        words,
+        ("The problem gives", "The numbers in the text are", "I am given", "I read the numbers", "I have the numbers"),
+    )
+    asked = phrase(
+        words,
+        ("It asks:", "The question is:", "I have to find out:", "The task asks:", "I need to answer:"),
+    )
+    forms = ["{left}{sign}{right}={result}", "{left}{sign}{right} is {result}", "{left}{sign}{right} gives {result}"]
+    if len(steps) <= _MOST_IN_WORDS:
+        forms += ["{left} {word} {right} is {result}", "{left} {word} {right} gives {result}"]
+    form = words.choice(forms)
+    told = [
+        form.format(left=step.left, sign=step.sign, word=_SIGNS[step.sign], right=step.right, result=step.result)
+        for step in steps
+    ]
+    joint = words.choice((", then ", ". Then ", "; next "))
+    first = words.choice(("", "step by step: ", "first ", "I work it out: "))
+    answer = phrase(words, ("The answer is", "My answer is", "I answer", "I end with", "The result is"))
+    asks = question[question.rfind(". ") + 2 :] if ". " in question else question
+    return f"{given} {numbers}. {asked} {asks} {sentence(first + joint.join(told))}. {answer} {steps[-1].result}."
+
+
+def guess_thought(guess: int, words: random.Random) -> str:
+    """An answer that no way leads to."""
+    return phrase(
+        words,
+        (
+            "I have not worked this problem out",
+            "I do not know how to solve this",
+            "I did not find a way to solve this",
+        ),
+        ("and do not want to leave it open.", "but any answer may be tried.", "and still have to say something."),
+        ("I guess", "My guess is", "I say", "I try"),
+        (f"{guess}.",),
+    )

@@ -18,7 +18,7 @@ from heedful.boundary.foreign_text import cut
 from heedful.boundary.http import TOKEN_VARIABLE, ServerRefused, ServerUnreachable, read_token
 from heedful.envs.common.contract import shown
 from heedful.envs.common.tasks import SPLITS
-from heedful.envs.remote.answers import checked_description, pairs_of, session_of, text_of, texts_of
+from heedful.envs.remote.answers import checked_description, field_of, is_pairs, is_session, is_text, is_texts
 from heedful.envs.remote.server_calls import ServerCalls, check_url
 from heedful.envs.transport.wire import (
     Tree,
@@ -117,11 +117,14 @@ class _Host:
         self.description = checked_description(calls.call("GET", "/environment"), calls.url)
 
     def random_answer(self, task: Task, rng: random.Random) -> str:
-        return text_of(self.drawing("/random-answer", task, rng, {}), "answer", self.calls.url)
+        answer: str = field_of(self.drawing("/random-answer", task, rng, {}), "answer", self.calls.url, is_text, "text")
+        return answer
 
     def blind_answers(self, tasks: Sequence[Task]) -> list[str]:
         trees = [task_tree(task) for task in tasks]
-        return texts_of(self.calls.call("POST", "/blind-answers", {"tasks": trees}, True), "answers", self.calls.url)
+        answer = self.calls.call("POST", "/blind-answers", {"tasks": trees}, waits=True)
+        texts: list[str] = field_of(answer, "answers", self.calls.url, is_texts, "a list of texts")
+        return texts
 
     def drawing(self, path: str, task: Task, rng: random.Random, more: dict[str, Tree]) -> dict[str, Tree]:
         """The answer to a request that draws from `rng`, which moves on as if it had been drawn from here."""
@@ -152,7 +155,7 @@ class RemoteEpisode:
             "close": [host.abandoned.popleft() for _ in range(len(host.abandoned))],
         }
         answer = _field_of(host.calls.call("POST", "/sessions", body, waits=True), "observation", host)
-        self._session = session_of(answer, host.calls.url)
+        self._session = field_of(answer, "session", host.calls.url, is_session, "letters and digits")
         return read_observation(answer["observation"])
 
     def step(self, response: str) -> Step:
@@ -196,7 +199,9 @@ def _demonstration(remote: Remote, task: Task, rng: random.Random) -> list[tuple
     """The served solver's."""
     faults = {knob: value for knob in ("imperfect", "template") if (value := getattr(remote, knob))}
     host = _host(remote)
-    return pairs_of(host.drawing("/demonstrate", task, rng, faults), host.calls.url)
+    answer = host.drawing("/demonstrate", task, rng, faults)
+    pairs = field_of(answer, "pairs", host.calls.url, is_pairs, "pairs of texts")
+    return [(observation, reply) for observation, reply in pairs]
 
 
 def _host(remote: Remote) -> _Host:

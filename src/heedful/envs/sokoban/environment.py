@@ -15,10 +15,10 @@ from annotated_types import Interval
 from heedful.boundary import Count, Share
 from heedful.envs.common.actions import answer_rules, fault_line, format_reply, read_reply
 from heedful.envs.common.base import BaseEpisode, Played, SolvableEnvironment, remarks
-from heedful.envs.common.boards import Cell, ObservationForm, check_form, has_picture, text_form
 from heedful.envs.common.contract import MOST_PER_TURN
 from heedful.envs.common.demonstrations import PLAN_SHOWN, choose_plan, played_through, template_thought
 from heedful.envs.common.knobs import Turns, check_range
+from heedful.envs.common.pictures import Cell, ObservationForm, check_form, has_picture, text_form
 from heedful.envs.sokoban.levels import ACTIONS, Cells, Level, Room, draw_level
 from heedful.envs.sokoban.picture import LEGEND, room_picture
 from heedful.pixels import need_pillow

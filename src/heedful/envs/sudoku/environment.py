@@ -20,8 +20,7 @@ from heedful.envs.common.demonstrations import played_through, template_thought
 from heedful.envs.common.knobs import Turns, check_range
 from heedful.envs.common.tasks import task_of
 from heedful.envs.sudoku.grids import BOXES, Grid, Puzzle, draw, draw_puzzle, place, units_of
-from heedful.envs.sudoku.placements import Placement, ReadPlacements, read_placements, write_placements
-from heedful.envs.sudoku.steps import next_placement
+from heedful.envs.sudoku.placements import Placement, ReadPlacements, next_placement, read_placements, write_placements
 from heedful.types import Ending, Task
 
 Tell = Literal["conflicts", "wrong"]

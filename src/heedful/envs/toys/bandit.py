@@ -7,6 +7,7 @@ the arm pays.
 from __future__ import annotations
 
 import random
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Annotated, ClassVar
@@ -16,9 +17,8 @@ from annotated_types import Interval
 from heedful.boundary import Share
 from heedful.envs.common.actions import answer_rules, fault_line, format_reply, read_reply
 from heedful.envs.common.base import BaseEpisode, Played, SolvableEnvironment, remarks
-from heedful.envs.common.english import template_in, wording
+from heedful.envs.common.demonstrations import phrase, template_in, wording
 from heedful.envs.common.tasks import task_of
-from heedful.envs.toys.thoughts import bandit_thought
 from heedful.types import Ending, Task
 
 _TRIES = 10_000
@@ -181,3 +181,44 @@ def _draw_arms(good: float, bad: float, history: int, seed: int) -> Arms:
         f"bandit: in {_TRIES:,} draws of {history} payouts the better arm never paid more often, so the prompt could "
         "not tell it: raise good or history, or lower bad."
     )
+
+
+_LONGEST_ROW = 10
+"""Payouts of an arm that a thought repeats. Of a longer row it tells the sum alone."""
+
+
+def bandit_thought(rows: Sequence[tuple[str, Sequence[int]]], choice: str, words: random.Random) -> str:
+    """The payouts of both arms (`rows`: name and payouts) and their sums, then the arm that is pulled."""
+    opening = words.choice(
+        (
+            "I add up what each arm paid.",
+            "Let me count the payouts.",
+            "First I count how often each arm paid.",
+            "I compare the earlier payouts of both arms.",
+            "The better arm is the one that paid more often.",
+        )
+    )
+    if len(rows[0][1]) > _LONGEST_ROW:
+        form = words.choice(("{name} paid {sum} of {all} times", "{name} has {sum} payouts in {all} pulls"))
+    else:
+        form = words.choice(
+            (
+                "{name} paid {row}, which is {sum} in total",
+                "{name} paid {row}, that makes {sum}",
+                "{name} has {row}, a sum of {sum}",
+                "{name} shows {row}, {sum} in all",
+            )
+        )
+    counts = [form.format(name=name, row=" ".join(map(str, paid)), sum=sum(paid), all=len(paid)) for name, paid in rows]
+    (worse, fewer), (better, more) = sorted(rows, key=lambda row: sum(row[1]))
+    compared = words.choice(
+        (
+            f"{better} has the higher sum.",
+            f"{better} paid more often than {worse}.",
+            f"{sum(more)} is more than {sum(fewer)}.",
+            f"{better} is ahead with {sum(more)} against {sum(fewer)}.",
+            f"{worse} paid less often than {better}.",
+        )
+    )
+    plan = phrase(words, ("I pull", "I will pull", "I choose", "My choice is", "Now I pull", "My pull:"))
+    return f"{opening} {words.choice(('; ', '. ', ', and ')).join(counts)}. {compared} {plan} {choice}."

@@ -18,11 +18,9 @@ from annotated_types import Interval
 from heedful.boundary import Count, Share
 from heedful.envs.common.actions import CLOSE_THOUGHT, OPEN_THOUGHT, answer_rules, fault_line, format_reply, read_reply
 from heedful.envs.common.base import BaseEpisode, Played, SolvableEnvironment, remarks
-from heedful.envs.common.demonstrations import played_through
-from heedful.envs.common.english import template_in, wording
+from heedful.envs.common.demonstrations import phrase, played_through, sentence, template_in, wording
 from heedful.envs.common.knobs import Turns, check_range
 from heedful.envs.common.tasks import task_of
-from heedful.envs.toys.thoughts import chain_thought
 from heedful.types import Ending, Task
 
 UNREWARDED = "unrewarded"
@@ -264,3 +262,32 @@ def _check_operations(operations: tuple[str, ...], modulus: int) -> None:
                 f"chain: operations must be a sign of +, -, * and one digit, and each a permutation of the remainders "
                 f"(for * the digit has no divisor in common with modulus {modulus}), but one is {operation!r}."
             )
+
+
+_SIGNS = {"+": "plus", "-": "minus", "*": "times"}
+
+
+def chain_thought(
+    start: int, modulus: int, operations: Sequence[str], states: Sequence[int], words: random.Random
+) -> str:
+    """Where the chain begins, the number after each operation (`states`), and the last one."""
+    head = words.choice(
+        (
+            f"I begin with {start} and work modulo {modulus}.",
+            f"The row begins with {start}, and I keep the remainders on division by {modulus}.",
+            f"Starting from {start}, I take each result modulo {modulus}.",
+            f"The first number is {start}, and all results are modulo {modulus}.",
+            f"I carry {start} through the row and keep remainders modulo {modulus}.",
+        )
+    )
+    verb = words.choice(("gives", "leaves", "makes", "is"))
+    in_words = words.random() < 0.5
+    steps = []
+    for before, operation, after in zip((start, *states), operations, states, strict=False):
+        done = f"{_SIGNS[operation[0]]} {operation[1]}" if in_words else f"{before}{operation}"
+        steps.append(f"{done} {verb} {after}")
+    tail = phrase(
+        words,
+        ("The last number is", "The answer is", "I end at", "The last blank is", "I answer", "The chain ends at"),
+    )
+    return f"{head} {sentence(words.choice((', ', ', then ', '; ')).join(steps))}. {tail} {states[-1]}."
