@@ -62,7 +62,7 @@ def test_this_machine_is_seen_as_it_is(monkeypatch: pytest.MonkeyPatch, tmp_path
     assert (seedlings.path, seedlings.bytes) == (str(tmp_path / "seedlings"), 4)
 
 
-@pytest.mark.parametrize("named", ["file", "file/below", "x" * 256, "x" * 5000])
+@pytest.mark.parametrize("named", ["file", "file/below"])
 def test_a_cache_that_cannot_be_written_is_a_fault(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, named: str) -> None:
     (tmp_path / "file").write_bytes(b"")
     monkeypatch.setenv("HEEDFUL_CACHE", str(tmp_path / named))

@@ -74,12 +74,15 @@ def examine_machine() -> Machine:
     """Look at this machine. Takes a few seconds where torch is installed, because torch is then imported."""
     requirements, faults = _requirements()
     torch, gpus, fault = _torch()
-    broken = _broken(requirements.get("", ()))
+    broken = [
+        f"heedful needs {requirement}, which is not installed: {how_to_add(['train'])}"
+        for requirement in _unmet(requirements.get("", ()))
+    ]
     return Machine(
         heedful=__version__,
         python=platform.python_version(),
         system=f"{platform.system()} {platform.machine()}",
-        cores=_cores(),
+        cores=len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1,
         threads={name: os.environ[name] for name in ("OMP_NUM_THREADS", "MKL_NUM_THREADS") if name in os.environ},
         torch=torch,
         gpus=gpus,
@@ -158,6 +161,7 @@ def _requirements() -> tuple[dict[str, tuple[str, ...]], list[str]]:
 
 
 def _unmet(requirements: Sequence[str]) -> tuple[str, ...]:
+    """Those that are not installed, or are older."""
     return tuple(requirement for requirement in requirements if not _met(requirement))
 
 
@@ -168,12 +172,6 @@ def _met(requirement: str) -> bool:
     except importlib.metadata.PackageNotFoundError:
         return False
     return version is not None and satisfies(version, requirement)  # a half-removed package has none
-
-
-def _broken(core: Sequence[str]) -> list[str]:
-    return [
-        f"heedful needs {requirement}, which is not installed: {how_to_add(['train'])}" for requirement in _unmet(core)
-    ]
 
 
 def _torch() -> tuple[str, tuple[str, ...], str]:
@@ -196,23 +194,15 @@ def _loaded_torch() -> tuple[str, tuple[str, ...]]:
     return str(torch.__version__), tuple(gpus)
 
 
-def _cores() -> int:
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-
-
-_LONGEST_NAME = 255
-"""Bytes of one name in usual file systems."""
-
-
 def _closed_cache() -> list[str]:
     """The sentence about a cache into which nothing can be written."""
     root = cache_root()
     there = next(place for place in (root, *root.absolute().parents) if os.path.lexists(place))
-    long = any(len(os.fsencode(part)) > _LONGEST_NAME for part in root.parts)
-    if not long and os.path.isdir(there) and os.access(there, os.W_OK | os.X_OK):
+    if os.path.isdir(there) and os.access(there, os.W_OK | os.X_OK):
         return []
-    found = f"a name of more than {_LONGEST_NAME} bytes" if long else f"that {there} cannot"
-    return [f"Expected a cache that can be written at {root}, found {found}. Name another in HEEDFUL_CACHE."]
+    return [
+        f"Expected a cache that can be written at {root}, found that {there} cannot. Name another in HEEDFUL_CACHE."
+    ]
 
 
 def _cache_folders() -> list[tuple[Path, str]]:

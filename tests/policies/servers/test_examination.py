@@ -104,11 +104,6 @@ def test_foreign_answers_are_read_as_unknown(tree: object) -> None:
     assert settings_in(tree)["logprobs_mode"] is None
 
 
-def test_a_name_that_cannot_stand_in_a_line_is_no_model() -> None:
-    names = ["m", "\x1b[31mred\nheedful: fake", "x" * 501, "a\u202eb"]
-    assert windows_in({"data": [{"id": name} for name in names]}) == {"m": None}
-
-
 def test_a_server_is_examined_over_its_endpoints() -> None:
     with fake_server() as server:
         client = Client([server.url])

@@ -10,7 +10,7 @@ import re
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import fields, replace
 from functools import lru_cache
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 from heedful.boundary.foreign_text import encodable
 from heedful.models.chat.replies import ReplyParser, Tags
@@ -37,27 +37,6 @@ _PLAIN_TAGS = Tags()
 _THINKING_OPTIONS = ("enable_thinking", "thinking")
 
 
-class ChatTokenizer(Protocol):
-    """The part of a transformers tokenizer that rendering needs."""
-
-    chat_template: Any
-
-    @property
-    def all_special_ids(self) -> list[int]: ...
-
-    def get_added_vocab(self) -> dict[str, int]: ...
-
-    def get_chat_template(self, chat_template: Any = None, tools: Any = None) -> str: ...
-
-    def apply_chat_template(
-        self, conversation: Any, *, tokenize: bool, add_generation_prompt: bool, **options: Any
-    ) -> Any: ...
-
-    def decode(self, token_ids: Any, *, skip_special_tokens: bool, clean_up_tokenization_spaces: bool) -> Any: ...
-
-    def __call__(self, text: Any, *, add_special_tokens: bool) -> Any: ...
-
-
 class Renderer:
     """One tokenizer's chat template as an append-only stream of ids.
 
@@ -80,14 +59,16 @@ class Renderer:
 
     def __init__(
         self,
-        tokenizer: ChatTokenizer,
+        tokenizer: Any,
         tags: Tags = _PLAIN_TAGS,
         template_options: Mapping[str, object] | None = None,
         stop_ids: Collection[int] = (),
         tools: Sequence[Tool] = (),
         sight: Sight | None = None,
     ) -> None:
-        """`stop_ids`: every id of the model's `generation_config.eos_token_id`. `sight`: of a model that sees.
+        """`tokenizer`: of transformers. `stop_ids`: every id of the model's `generation_config.eos_token_id`.
+
+        `sight`: of a model that sees.
 
         `tools`: written into the template, once, where it begins a conversation. Replies are then calls.
         """

@@ -56,7 +56,23 @@ def token_logits(model: PreTrainedModel) -> TokenLogits:
     runs only at the wanted positions. Models that also cap or scale their logits fail the probe and run their whole
     forward pass.
     """
-    return _head_rows(model) if _head_is_all(model) else _whole_rows(model)
+    body, head = (model.get_decoder(), model.get_output_embeddings()) if _head_is_all(model) else (model, _as_it_is)
+
+    def rows(
+        ids_BT: torch.Tensor,
+        trained_BT: torch.Tensor,
+        prompts: SharedPrompts | None = None,
+        over: Over | None = None,
+    ) -> torch.Tensor:
+        states_ND = hidden_before_trained(body, ids_BT, trained_BT, prompts)
+        return head(states_ND) if over is None else over(states_ND, head)
+
+    return rows
+
+
+def _as_it_is(logits_NV: torch.Tensor) -> torch.Tensor:
+    """The head of a whole model, which gives logits itself."""
+    return logits_NV
 
 
 def keeps_prompts(model: PreTrainedModel) -> bool:
@@ -92,53 +108,22 @@ def _behind_prompts(model: PreTrainedModel, probe: Probe) -> list[list[np.ndarra
 
 
 def hidden_before_trained(
-    decoder: torch.nn.Module, ids_BT: torch.Tensor, trained_BT: torch.Tensor, prompts: SharedPrompts | None = None
+    body: torch.nn.Module, ids_BT: torch.Tensor, trained_BT: torch.Tensor, prompts: SharedPrompts | None = None
 ) -> torch.Tensor:
-    """The last hidden states from which the trained tokens are predicted, `[N, D]`. `prompts` as in `TokenLogits`."""
+    """The last hidden states from which the trained tokens are predicted, `[N, D]`. If `body` is a whole model, logits.
+
+    `prompts` as in `TokenLogits`.
+    """
     if prompts is None:
-        hidden_BTD = plain_states(decoder, ids_BT)
-        return hidden_BTD[:, :-1][trained_BT[:, 1:]]
-    cache = _read_prompts(decoder, ids_BT, prompts)
-    own_BT = ids_BT[:, prompts.length :]
-    hidden_BTD = decoder(input_ids=own_BT, past_key_values=cache, use_cache=True).last_hidden_state
-    return hidden_BTD[:, :-1][trained_BT[:, prompts.length + 1 :]]
+        return plain_states(body, ids_BT)[:, :-1][trained_BT[:, 1:]]
+    cache = _read_prompts(body, ids_BT, prompts)
+    output = body(input_ids=ids_BT[:, prompts.length :], past_key_values=cache, use_cache=True)
+    states_BTD = output.logits if "logits" in output else output.last_hidden_state
+    return cast(torch.Tensor, states_BTD[:, :-1][trained_BT[:, prompts.length + 1 :]])
 
 
 # No attention mask and no positions are passed. Padding is on the right, and a causal model attends only to the left,
 # so padding reaches no trained token. Without a mask the fast causal kernel runs.
-
-
-def _head_rows(model: PreTrainedModel) -> TokenLogits:
-    decoder, head = model.get_decoder(), model.get_output_embeddings()
-
-    def rows(
-        ids_BT: torch.Tensor,
-        trained_BT: torch.Tensor,
-        prompts: SharedPrompts | None = None,
-        over: Over | None = None,
-    ) -> torch.Tensor:
-        states_ND = hidden_before_trained(decoder, ids_BT, trained_BT, prompts)
-        return head(states_ND) if over is None else over(states_ND, head)
-
-    return rows
-
-
-def _whole_rows(model: PreTrainedModel) -> TokenLogits:
-    def rows(
-        ids_BT: torch.Tensor,
-        trained_BT: torch.Tensor,
-        prompts: SharedPrompts | None = None,
-        over: Over | None = None,
-    ) -> torch.Tensor:
-        if prompts is None:
-            logits_BTV, start = plain_states(model, ids_BT), 0
-        else:
-            cache, start = _read_prompts(model, ids_BT, prompts), prompts.length
-            logits_BTV = model(input_ids=ids_BT[:, start:], past_key_values=cache, use_cache=True).logits
-        logits_NV = logits_BTV[:, :-1][trained_BT[:, start + 1 :]]
-        return logits_NV if over is None else over(logits_NV, lambda logits_NV: logits_NV)
-
-    return rows
 
 
 def _read_prompts(body: torch.nn.Module, ids_BT: torch.Tensor, prompts: SharedPrompts) -> DynamicCache:

@@ -21,12 +21,6 @@ _IMPOSSIBLE = -9999.0
 _ROUNDED_UP = 1e-4
 """A log-probability may be above 0 by this much, from rounding."""
 
-_LONGEST_NAME = 200
-"""Characters that are read of the name of a model."""
-
-_MOST_IDS = 2**31
-"""Token ids fit 32 bits, and so do counts of tokens."""
-
 
 @dataclass(frozen=True, slots=True)
 class Call:
@@ -273,19 +267,18 @@ def _usage(tree: Tree) -> Usage:
     paths = (("prompt_tokens",), ("completion_tokens",), ("prompt_tokens_details", "cached_tokens"))
     counts = [given(tree, "usage", *path) for path in paths]
     model = tree.get("model")
-    named = model[:_LONGEST_NAME] if isinstance(model, str) else ""
     prompt, sampled, cached = (count if _is_count(count) else None for count in counts)
-    return Usage(prompt, sampled, cached, named)
+    return Usage(prompt, sampled, cached, model if isinstance(model, str) else "")
 
 
 def _is_count(value: Tree) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool) and 0 <= value < _MOST_IDS
+    return isinstance(value, int) and not isinstance(value, bool) and value >= 0
 
 
 def _ids(value: Tree, name: str, most: int) -> tuple[int, ...]:
     ids = _list(value, name)
     if not all(map(_is_count, ids)):
-        _foreign(f"{name} of whole numbers below 2^31", repr(ids)[:80])
+        _foreign(f"{name} of whole numbers", repr(ids)[:80])
     if not 1 <= len(ids) <= most:
         _foreign(f"1 to {most} {name}", str(len(ids)))
     return tuple(ids)

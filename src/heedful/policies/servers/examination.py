@@ -161,17 +161,13 @@ def base_of(url: str) -> str:
     return url.rstrip("/").removesuffix("/v1")
 
 
-LONGEST_MODEL_NAME = 500
-"""Characters."""
-
-
 def windows_in(listed: Tree) -> dict[str, int | None]:
-    """Model name -> window, from an answer of `/v1/models`. A name that cannot stand in a line is left out."""
+    """Model name -> window, from an answer of `/v1/models`."""
     rows = listed.get("data") if isinstance(listed, dict) else None
     found = {}
     for row in rows if isinstance(rows, list) else []:
         name = row.get("id") if isinstance(row, dict) else None
-        if isinstance(name, str) and len(name) <= LONGEST_MODEL_NAME and name.isprintable():
+        if isinstance(name, str):
             window = row.get("max_model_len")
             found[name] = window if type(window) is int and window > 0 else None
     return found

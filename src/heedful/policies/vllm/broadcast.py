@@ -13,14 +13,11 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 from heedful.policies.servers import Client, Failed, Server, ServerRefused, ServerUnreachable
-from heedful.policies.servers.dialects import Call
+from heedful.policies.servers.dialects import Call, given
 from heedful.policies.source import Weights
 
 if TYPE_CHECKING:
     import torch
-
-
-_MOST_WORKERS = 10_000
 
 
 class BroadcastOut:
@@ -85,8 +82,8 @@ class BroadcastOut:
         import torch
 
         found = client.tell(server, Call("/get_world_size"))
-        workers = found.get("world_size") if isinstance(found, dict) else None
-        if type(workers) is not int or not 1 <= workers <= _MOST_WORKERS:
+        workers = given(found, "world_size")
+        if type(workers) is not int:
             said = repr(found)[:80]
             raise ServerRefused(200, f"The server at {server.url} does not say how many workers it has: {said}.")
         distributed: Any = torch.distributed
