@@ -21,6 +21,8 @@ from typing import Any
 
 import numpy as np
 
+from heedful_envs.row_files import mapped_array
+
 Array = Any
 """A numpy array. Its elements are named where it is made."""
 
@@ -87,16 +89,17 @@ def write_index(folder: Path, documents: Iterable[Sequence[Terms]], formula: For
     """Write an index into a folder that exists. The number of documents."""
     counted = _Counted(len(formula.weights))
     with tempfile.TemporaryDirectory(dir=folder) as aside:
-        files = []
+        files: list[list[Path]] = []
         for number, block in enumerate(counted.blocks(documents)):
-            files.append(Path(aside, f"{number}.npz"))
-            np.savez(files[-1], *(array for postings in block for array in postings))
+            files.append([Path(aside, f"{number}_{field}.npy") for field in range(len(block))])
+            for file, postings in zip(files[-1], block, strict=True):
+                np.save(file, np.array(postings))
+        blocks = [[tuple(mapped_array(file)) for file in block] for block in files]
         starts, *mapped = _filled(
             counted,
             formula,
-            (_read_block(file) for file in files),
+            blocks,
             lambda name, size, kind: np.lib.format.open_memmap(folder / f"{name}.npy", "w+", kind, (max(size, 1),)),
-            [_holders(_read_block(file), len(counted.numbers)) for file in files],
         )
         for each in mapped:
             each.flush()
@@ -111,7 +114,7 @@ def write_index(folder: Path, documents: Iterable[Sequence[Terms]], formula: For
 
 def open_index(folder: Path, documents: int) -> Index:
     """The index of a folder, memory-mapped, so that processes share it."""
-    starts, rows, weights = (np.load(folder / f"{name}.npy", mmap_mode="r") for name in ("starts", "rows", "weights"))
+    starts, rows, weights = (mapped_array(folder / f"{name}.npy") for name in ("starts", "rows", "weights"))
     return Index(documents, _MappedTerms(folder).number, starts, rows, weights)
 
 
@@ -120,7 +123,7 @@ class _MappedTerms:
 
     def __init__(self, folder: Path) -> None:
         self._text = np.memmap(folder / "terms.txt", "u1", "r")
-        self._places, self._numbers = (np.load(folder / f"{name}.npy", mmap_mode="r") for name in ("places", "numbers"))
+        self._places, self._numbers = (mapped_array(folder / f"{name}.npy") for name in ("places", "numbers"))
 
     def __len__(self) -> int:
         return len(self._numbers)
@@ -168,29 +171,15 @@ class _Counted:
         return block
 
 
-def _read_block(file: Path) -> list[Postings]:
-    with np.load(file) as saved:
-        arrays = list(saved.values())
-    return [tuple(arrays[place : place + 3]) for place in range(0, len(arrays), 3)]  # type: ignore[misc]
-
-
-def _holders(block: Sequence[Postings], terms: int) -> Array:
-    """How many documents of a block hold each term, by field."""
-    return np.array([np.bincount(term, minlength=terms) for term, _, _ in block])
-
-
 def _filled(
     counted: _Counted,
     formula: Formula,
-    blocks: Iterable[Sequence[Postings]],
+    blocks: Sequence[Sequence[Postings]],
     make: Callable[[str, int, type], Array],
-    holders: Sequence[Array] | None = None,
 ) -> tuple[Array, Array, Array]:
-    """Starts, rows and weights. `holders`: of each block, counted from `blocks` if they can be read twice."""
+    """Starts, rows and weights. `make`: an array of a name, a size and a type."""
     terms, documents = len(counted.numbers), counted.documents
-    if holders is None:
-        holders = [_holders(block, terms) for block in blocks]
-    held_FV = sum(holders)
+    held_FV = sum(np.array([np.bincount(term, minlength=terms) for term, _, _ in block]) for block in blocks)
     idf_FV = np.log1p((documents - held_FV + 0.5) / (held_FV + 0.5))
     starts = np.zeros(terms + 1, np.int64)
     np.cumsum(held_FV.sum(0), out=starts[1:])

@@ -1,4 +1,4 @@
-"""Rows as JSON lines, with the places where they begin: read one at a time, from a file of any size."""
+"""Rows as JSON lines, with the places where they begin: read one at a time, from a file of any size. Mapped arrays."""
 
 from __future__ import annotations
 
@@ -11,6 +11,11 @@ from typing import Any
 import numpy as np
 
 from heedful.boundary import parse_json
+
+
+def mapped_array(path: Path) -> Any:
+    """The array of a `.npy` file, memory-mapped, so that processes share it."""
+    return np.load(path, mmap_mode="r", allow_pickle=False)
 
 
 class RowWriter:
@@ -39,7 +44,7 @@ class RowFile:
     """The rows of such a file by their places. Safe for several threads."""
 
     def __init__(self, path: Path) -> None:
-        self._begins = np.load(path.with_suffix(".npy"), mmap_mode="r")
+        self._begins = mapped_array(path.with_suffix(".npy"))
         # Read and not mapped: each mapped row would keep the pages around it in the memory of the process.
         self._lines = path.with_suffix(".jsonl").open("rb")
 

@@ -23,7 +23,7 @@ from heedful.envs.checking.rules import tells
 from heedful.envs.frozen_lake.environment import FrozenLake
 from heedful.envs.remote.environment import Remote
 from heedful.run.presets import PRESETS
-from heedful_envs.adapters.extras import LIBRARIES, is_installed
+from heedful_envs.adapters.library import LIBRARIES, is_installed
 from patience import PATIENCE
 from served import serving
 

@@ -152,9 +152,8 @@ def test_renderings_lose_their_colours_and_keep_what_stood_out() -> None:
         ({"id": "Nope-v1"}, "Nope-v1 cannot be made"),
         ({"id": "Pendulum-v1"}, "only discrete ones"),
         ({"id": "Blackjack-v1", "options": "foo=1"}, "unexpected keyword argument"),
-        ({"action_names": ("a", "b")}, "has 6 actions, but 2 names"),
+        ({"action_names": ("a", "b")}, "has 6 actions of at most 10,000, and 2 names"),
         ({"turns": 2}, "cannot be solved within 2 turns of 2 actions"),
-        ({"id": "MountainCar-v0", "render": "heedful:nothing"}, "cannot be imported"),
         ({"id": "MountainCarContinuous-v0", "success": "terminated"}, "only discrete ones"),
     ],
 )
@@ -168,8 +167,8 @@ def test_what_cannot_be_played_is_refused_in_a_sentence(knobs: dict[str, Any], s
     ("knobs", "sentence"),
     [
         ({"success": "often"}, "success must be auto"),
+        ({"render": "nothing"}, "render must be auto or a function"),
         ({"success": "nan"}, "success must be auto"),
-        ({"success": 10**400}, "success must be auto, threshold, terminated or a number, but is 1000"),
         ({"imperfect": "much"}, "imperfect must lie in .0, 1., but is 'much'"),
         ({"format_penalty": None}, "format_penalty must be at least 0 .*, but is None"),
         ({"turns": math.nan}, "turns must be a whole number between 1 and 10000, but is nan"),
@@ -240,7 +239,7 @@ def test_actions_whose_numbers_begin_elsewhere_are_played_as_such(odd: type[Odd]
 @pytest.mark.parametrize(
     ("odd", "sentence"),
     [
-        ({"action_space": gymnasium.spaces.Discrete(2**40)}, "Odd-v0 has 1,099,511,627,776 actions; expected at most"),
+        ({"action_space": gymnasium.spaces.Discrete(2**40)}, "Odd-v0 has 1,099,511,627,776 actions of at most"),
         (
             {"action_space": gymnasium.spaces.MultiBinary(3)},
             r"the action space MultiBinary\(3\), but only discrete",
@@ -249,8 +248,6 @@ def test_actions_whose_numbers_begin_elsewhere_are_played_as_such(odd: type[Odd]
             {"__init__": raising(AttributeError("no end"))},
             r"cannot be made with the options .*Error: no end \(",
         ),
-        ({"reset": raising(IndexError("no start"))}, r"`reset` of Odd-v0 raised IndexError: no start \(test_gym"),
-        ({"reset": lambda self, seed=None, options=None: 5}, "expected to return an observation and .*, found int"),
         (
             {"reset": lambda self, seed=None, options=None: (np.zeros(10**7), {})},
             "an observation of 10,000,000 numbers is too long to be read in words",

@@ -7,6 +7,7 @@ limits are enforced, and the step limit of the library is switched off.
 from __future__ import annotations
 
 import random
+import re
 from dataclasses import dataclass
 from typing import Annotated, Any, ClassVar, Literal
 
@@ -36,7 +37,6 @@ from heedful.types import Ending, Task
 from heedful_envs.adapters.gymnasium.games import Transition, base_name, known_game, known_starts
 from heedful_envs.adapters.gymnasium.making import (
     begin,
-    check_success,
     draws_maps,
     give_back,
     noise_generator,
@@ -48,8 +48,9 @@ from heedful_envs.adapters.gymnasium.making import (
     success_threshold,
 )
 from heedful_envs.adapters.gymnasium.solver import Solution, likely_next
-from heedful_envs.adapters.options import read_options
-from heedful_envs.adapters.start_states import ONE_START
+from heedful_envs.adapters.library import ONE_START, read_options
+
+_NUMBER = re.compile(r"[-+]?(\d+\.?\d*|\.\d+)(e[-+]?\d+)?", re.IGNORECASE)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -88,7 +89,14 @@ class Gymnasium(SolvableEnvironment):
     """Give all members of a group the same noise (for comparison with published set-ups)."""
 
     def check(self) -> None:
-        check_success(self.success)
+        if self.render != "auto" and ":" not in self.render:
+            raise ValueError(
+                f"gymnasium: render must be auto or a function as module:function, but is {self.render!r}."
+            )
+        if self.success not in ("auto", "threshold", "terminated") and not _NUMBER.fullmatch(self.success):
+            raise ValueError(
+                f"gymnasium: success must be auto, threshold, terminated or a number, but is {self.success!r:.80}."
+            )
         if len({word.lower().strip() for word in self.action_names}) < len(self.action_names):
             raise ValueError(f"gymnasium: action_names must differ, but are {', '.join(self.action_names)}.")
         for word in self.action_names:

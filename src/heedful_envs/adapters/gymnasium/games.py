@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from heedful_envs.adapters.extras import load_library
+from heedful_envs.adapters.library import load_library
 
 Describe = Callable[[Any, Any], str]
 """(environment without wrappers, observation) -> the state in words."""
@@ -186,19 +186,19 @@ def words_of(observation: Any, large: Callable[[Any], str] | None = None) -> str
     if isinstance(observation, Mapping):
         return "; ".join(f"{name} {words_of(value, large)}" for name, value in observation.items())
     if hasattr(observation, "tolist"):
-        count = getattr(observation, "size", 1)
-        if isinstance(count, int) and count > MOST_NUMBERS:
-            if large is not None:
-                return large(observation)
+        if observation.size > MOST_NUMBERS and large is not None:
+            return large(observation)
+        if observation.size > MOST_NUMBERS:
             raise ValueError(
-                f"gymnasium: an observation of {count:,} numbers is too long to be read in words; expected at most "
-                f"{MOST_NUMBERS:,}. Set --env.render to a function of your own."
+                f"gymnasium: an observation of {observation.size:,} numbers is too long to be read in words; expected "
+                f"at most {MOST_NUMBERS:,}. Set --env.render to a function of your own."
             )
         observation = observation.tolist()
     if isinstance(observation, list | tuple):
+        nested = (list, tuple)
+        words = (words_of(item, large) for item in observation)
         return " ".join(
-            f"[{words_of(item, large)}]" if isinstance(item, list | tuple) else words_of(item, large)
-            for item in observation
+            f"[{word}]" if isinstance(item, nested) else word for item, word in zip(observation, words, strict=True)
         )
     return f"{observation:.4g}" if isinstance(observation, float) else str(observation)
 

@@ -6,15 +6,13 @@ make a game, its message becomes part of the error.
 
 from __future__ import annotations
 
-import math
 import threading
 from functools import lru_cache, partial
-from typing import Any, Literal, Protocol
+from typing import TYPE_CHECKING, Any
 
 from heedful.boundary import import_held
-from heedful.envs.common import MOST_ACTIONS, Answered, Raised, guarded_call
+from heedful.envs.common import MOST_ACTIONS
 from heedful.seeds import derive
-from heedful_envs.adapters.extras import load_library
 from heedful_envs.adapters.gymnasium.games import (
     Describe,
     Transition,
@@ -26,44 +24,13 @@ from heedful_envs.adapters.gymnasium.games import (
     words_of,
 )
 from heedful_envs.adapters.gymnasium.solver import Solution, solve
-from heedful_envs.adapters.options import read_options, write_options
-from heedful_envs.adapters.start_states import has_one_start
+from heedful_envs.adapters.library import has_one_start, load_library, made_by_library, read_options, write_options
+
+if TYPE_CHECKING:
+    from heedful_envs.adapters.gymnasium.environment import Gymnasium
 
 
-class Knobs(Protocol):
-    """The knobs that decide how a game is made. See `Gymnasium`."""
-
-    @property
-    def name(self) -> str: ...
-
-    @property
-    def id(self) -> str: ...
-
-    @property
-    def options(self) -> str: ...
-
-    @property
-    def maps(self) -> Literal["random", "library"]: ...
-
-    @property
-    def action_names(self) -> tuple[str, ...]: ...
-
-    @property
-    def render(self) -> str: ...
-
-    @property
-    def success(self) -> str: ...
-
-    @property
-    def turns(self) -> int: ...
-
-    @property
-    def actions_per_turn(self) -> int: ...
-
-    def __hash__(self) -> int: ...
-
-
-def draws_maps(env: Knobs) -> bool:
+def draws_maps(env: Gymnasium) -> bool:
     """Whether every task has its own map."""
     return env.maps == "random" and base_name(env.id) == "FrozenLake"
 
@@ -72,58 +39,48 @@ _BUILDING = threading.Lock()
 """Held while an environment is made: gymnasium's registry is one for all threads."""
 
 
-def begin(env: Knobs, seed: int) -> tuple[Any, Any]:
+def begin(env: Gymnasium, seed: int) -> tuple[Any, Any]:
     """An environment in the start state of `seed`, and its first observation. Raises ValueError with a sentence."""
     idle = _idle(env, seed if draws_maps(env) else 0)
     environment = idle.pop() if idle else _make_named(env, seed)
-    begun = guarded_call(lambda: environment.reset(seed=derive(seed, "start") % 2**31))
-    if isinstance(begun, Raised):
-        raise ValueError(f"gymnasium: `reset` of {env.id} raised {begun.located}.") from begun.error
-    if not isinstance(begun.value, tuple) or len(begun.value) != 2:
-        raise ValueError(
-            f"gymnasium: the `reset` of {env.id} was expected to return an observation and a dictionary, found "
-            f"{type(begun.value).__name__}."
-        )
-    return environment, begun.value[0]
+    first, _ = environment.reset(seed=derive(seed, "start") % 2**31)
+    return environment, first
 
 
-def give_back(env: Knobs, seed: int, environment: Any) -> None:
+def give_back(env: Gymnasium, seed: int, environment: Any) -> None:
     """Keep a game for another episode. A game that heedful does not know might keep its state, and is dropped."""
     if known_game(env.id):
         _idle(env, seed if draws_maps(env) else 0).append(environment)
 
 
 @lru_cache(maxsize=1_024)
-def _idle(env: Knobs, map_seed: int) -> list[Any]:
+def _idle(env: Gymnasium, map_seed: int) -> list[Any]:
     """Environments that no episode plays."""
     return []
 
 
-def _make_named(env: Knobs, seed: int) -> Any:
+def _make_named(env: Gymnasium, seed: int) -> Any:
     """A new environment, if its actions can be named."""
     options = read_options(env.name, "options", env.options)
     if draws_maps(env):
         options["desc"] = random_lake(seed, 8 if "8x8" in env.id else 4)
     environment = _make(env, options)
     space = environment.action_space
-    names = env.action_names or getattr(known_game(env.id), "actions", ())
     if not isinstance(space, load_library("gymnasium").spaces.Discrete):
         raise ValueError(
             f"gymnasium: {env.id} has the action space {space}, but only discrete ones (actions 0, 1, ...) can be "
             "named and played in words."
         )
-    count = int(space.n)
-    if count > MOST_ACTIONS:
-        raise ValueError(f"gymnasium: {env.id} has {count:,} actions; expected at most {MOST_ACTIONS:,}.")
-    if names and len(names) != count:
+    names = env.action_names or getattr(known_game(env.id), "actions", ())
+    if int(space.n) > MOST_ACTIONS or (names and len(names) != space.n):
         raise ValueError(
-            f"gymnasium: {env.id} has {count} actions, but {len(names)} names are given: {', '.join(names)}. Set "
-            "--env.action-names to as many."
+            f"gymnasium: {env.id} has {space.n:,} actions of at most {MOST_ACTIONS:,}, and {len(names)} names are "
+            f"given: {', '.join(names)}. Set --env.action-names to as many."
         )
     return environment
 
 
-def _make(env: Knobs, options: dict[str, Any]) -> Any:
+def _make(env: Gymnasium, options: dict[str, Any]) -> Any:
     make = partial(load_library("gymnasium").make, env.id, max_episode_steps=-1, disable_env_checker=True)
 
     def made() -> Any:
@@ -134,29 +91,15 @@ def _make(env: Knobs, options: dict[str, Any]) -> Any:
         return environment
 
     with _BUILDING:
-        answer = guarded_call(made)
-    if isinstance(answer, Raised):
-        raise ValueError(
-            f"gymnasium: {env.id} cannot be made with the options {write_options(options)}; the library says: "
-            f"{answer.located}"
-        ) from answer.error
-    return answer.value
+        return made_by_library(f"gymnasium: {env.id}", write_options(options), made)
 
 
-def state_in_words(env: Knobs, environment: Any, observation: Any) -> str:
-    """The state in words. Raises ValueError, a sentence, where it cannot be written."""
-    answer = guarded_call(lambda: _in_words(env, environment, observation))
-    if isinstance(answer, Answered):
-        return answer.value
-    if isinstance(answer.error, ValueError):
-        raise answer.error
-    raise ValueError(f"gymnasium: a state of {env.id} cannot be written: {answer.located}.") from answer.error
-
-
-def _in_words(env: Knobs, environment: Any, observation: Any) -> str:
+def state_in_words(env: Gymnasium, environment: Any, observation: Any) -> str:
+    """The state in words."""
     core = environment.unwrapped
     if env.render != "auto":
-        return _own_renderer(env.render)(core, observation)
+        own: Describe = import_held(env.render)
+        return own(core, observation)
     game = known_game(env.id)
     if game:
         return game.describe(core, observation)
@@ -164,35 +107,12 @@ def _in_words(env: Knobs, environment: Any, observation: Any) -> str:
     return plain_ansi(rendered) if isinstance(rendered, str) else words_of(observation)
 
 
-@lru_cache(maxsize=16)
-def _own_renderer(name: str) -> Describe:
-    try:
-        function = import_held(name) if ":" in name else None
-    except (ImportError, AttributeError) as error:
-        raise ValueError(f"gymnasium: render names {name!r}, which cannot be imported: {error}.") from error
-    if not callable(function):
-        raise ValueError(f"gymnasium: render must be auto or a function as module:function, but is {name!r}.")
-    renderer: Describe = function
-    return renderer
-
-
 def noise_generator(seed: int) -> Any:
     """numpy's generator, as gymnasium makes it from a seed."""
     return load_library("gymnasium", "utils.seeding").np_random(seed)[0]
 
 
-def check_success(success: str) -> None:
-    if success in ("auto", "threshold", "terminated"):
-        return
-    try:
-        threshold = float(success)
-    except (ValueError, TypeError, OverflowError):
-        threshold = math.nan
-    if not math.isfinite(threshold):
-        raise ValueError(f"gymnasium: success must be auto, threshold, terminated or a number, but is {success!r:.80}.")
-
-
-def success_threshold(env: Knobs, environment: Any) -> float:
+def success_threshold(env: Gymnasium, environment: Any) -> float:
     """The sum of rewards that counts as success."""
     if env.success not in ("auto", "threshold"):
         return float(env.success)
@@ -206,7 +126,7 @@ def success_threshold(env: Knobs, environment: Any) -> float:
 
 
 @lru_cache(maxsize=16_384)
-def start_state(env: Knobs, seed: int) -> str:
+def start_state(env: Gymnasium, seed: int) -> str:
     """The start state that a seed draws, in a canonical form."""
     environment, first = begin(env, seed)
     if env.success == "threshold" or (env.success == "auto" and not known_game(env.id)):
@@ -219,12 +139,12 @@ def start_state(env: Knobs, seed: int) -> str:
 
 
 @lru_cache(maxsize=64)
-def starts_alike(env: Knobs) -> bool:
+def starts_alike(env: Gymnasium) -> bool:
     return has_one_start(env.id, partial(start_state, env))
 
 
 @lru_cache(maxsize=64)
-def numbered_actions(env: Knobs) -> tuple[str, ...]:
+def numbered_actions(env: Gymnasium) -> tuple[str, ...]:
     """The actions of an environment without given names: their numbers."""
     environment, _ = begin(env, 0)
     first = int(environment.action_space.start)
@@ -232,7 +152,7 @@ def numbered_actions(env: Knobs) -> tuple[str, ...]:
 
 
 @lru_cache(maxsize=1_024)
-def solution_of(env: Knobs, seed: int) -> Solution:
+def solution_of(env: Gymnasium, seed: int) -> Solution:
     """What can be reached within the limits on the map of a seed."""
     if not draws_maps(env) and seed:
         return solution_of(env, 0)
@@ -242,12 +162,12 @@ def solution_of(env: Knobs, seed: int) -> Solution:
     return solution
 
 
-def _succeeds(env: Knobs, reward: float) -> bool:
+def _succeeds(env: Gymnasium, reward: float) -> bool:
     game = known_game(env.id)
     return game is not None and game.outcome(Transition(reward, reward, terminated=True)) == 1.0
 
 
-def _refuse_out_of_reach(env: Knobs, seed: int, core: Any) -> None:
+def _refuse_out_of_reach(env: Gymnasium, seed: int, core: Any) -> None:
     """Raises a sentence if a game that can be solved cannot be solved within the limits from this start state."""
     states = len(getattr(core, "P", ()))
     limit = env.turns * env.actions_per_turn

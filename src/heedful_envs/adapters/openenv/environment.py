@@ -31,8 +31,7 @@ from heedful.envs.common import (
 )
 from heedful.envs.common.knobs import Turns
 from heedful.types import Ending, Observation, Task
-from heedful_envs.adapters.extras import load_library
-from heedful_envs.adapters.options import read_options
+from heedful_envs.adapters.library import load_library, read_options
 
 Answer = TypeVar("Answer")
 

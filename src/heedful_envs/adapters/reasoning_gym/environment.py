@@ -31,7 +31,7 @@ from heedful.envs.common import (
 from heedful.envs.common.knobs import Turns
 from heedful.seeds import derive
 from heedful.types import Ending, Task
-from heedful_envs.adapters.options import read_options, write_options
+from heedful_envs.adapters.library import read_options, write_options
 from heedful_envs.adapters.reasoning_gym.scoring import entry_of, number_of, refuse_dishonest, right_answer, score
 
 LONGEST_STATED = 60

@@ -23,11 +23,8 @@ from dataclasses import dataclass
 from functools import lru_cache, partial
 from typing import Any
 
-from heedful.envs.common import Raised, guarded_call
-from heedful_envs.adapters.extras import load_library
-from heedful_envs.adapters.gate import FULL, above_floor
 from heedful_envs.adapters.global_random import OwnRandom
-from heedful_envs.adapters.options import read_options
+from heedful_envs.adapters.library import FULL, above_floor, load_library, made_by_library, read_options
 
 ENV = "reasoning_gym"
 
@@ -127,11 +124,7 @@ def entry_of(name: str, config: str, number: int) -> dict[str, Any]:
     """
     dataset = _dataset(name, config)
     with OwnRandom(number, name):
-        made = guarded_call(lambda: dataset[number])
-    if isinstance(made, Raised):
-        raise ValueError(_unusable(name, config, made)) from made.error
-    entry: dict[str, Any] = made.value
-    return entry
+        return made_by_library(f"{ENV}: an entry of {name}", repr(config), lambda: dict(dataset[number]))
 
 
 def right_answer(name: str, entry: Mapping[str, Any]) -> str:
@@ -141,9 +134,7 @@ def right_answer(name: str, entry: Mapping[str, Any]) -> str:
         answer = entry["metadata"][EXAMPLES[name]]
         if not isinstance(answer, str):
             answer = json.dumps(answer)
-    if not isinstance(answer, str):
-        raise ValueError(f"reasoning_gym: an entry of {name} has no right answer in text, found {answer!r}.")
-    return answer
+    return str(answer)
 
 
 def score(name: str, config: str, entry: Mapping[str, Any], answer: str, partial: bool) -> Score:
@@ -182,13 +173,10 @@ def floor_of(name: str, config: str, entry: Mapping[str, Any]) -> float:
 
 def not_handed_on(name: str, answer: str) -> str:
     """Why an answer must not reach this dataset's scorer, which would evaluate it. Empty if it may."""
-    if name in EVALUATED_LITERALS and any(sign in answer for sign in "([{") and not _is_literal(answer):
+    bracketed = any(sign in answer for sign in "([{")
+    if name in EVALUATED_LITERALS and bracketed and not _is_literal(answer):
         return "an answer with brackets must be a plain list here"
-    if (
-        name in EVALUATED_LITERALS
-        and not any(sign in answer for sign in "([{")
-        and not re.fullmatch(r"[\w\s,-]*", answer)
-    ):
+    if name in EVALUATED_LITERALS and not bracketed and not re.fullmatch(r"[\w\s,-]*", answer):
         return "the answer has signs that are not expected here"
     if name in EVALUATED_ARITHMETIC and not _is_arithmetic(answer):
         return "the answer must be made of numbers, + - * / and brackets here"
@@ -260,14 +248,4 @@ def _dataset(name: str, config: str) -> Any:
     settings = _settings(name, config)
     create = partial(load_library(ENV).create_dataset, name, seed=0, size=FEWER_ENTRIES.get(name, ENTRIES))
     with OwnRandom(0, name, "dataset"):
-        made = guarded_call(lambda: create(**settings))
-    if isinstance(made, Raised):
-        raise ValueError(_unusable(name, config, made)) from made.error
-    return made.value
-
-
-def _unusable(name: str, config: str, raised: Raised) -> str:
-    return (
-        f"reasoning_gym: {name} makes no entry with the settings {config!r:.200}; the library says: {raised.located}. "
-        "Change --env.config, or leave it empty for the library's defaults."
-    )
+        return made_by_library(f"{ENV}: {name}", repr(config), lambda: create(**settings))

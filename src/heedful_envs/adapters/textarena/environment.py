@@ -23,20 +23,24 @@ from heedful.envs.common import (
     BaseEpisode,
     Instructions,
     Played,
-    Raised,
     answer_fault_line,
     free_text_rules,
-    guarded_call,
     read_answer,
     task_of,
 )
 from heedful.envs.common.knobs import Turns
 from heedful.types import Ending, Task
-from heedful_envs.adapters.extras import load_library
-from heedful_envs.adapters.gate import FULL, above_floor
 from heedful_envs.adapters.global_random import OwnRandom
-from heedful_envs.adapters.options import read_options, write_options
-from heedful_envs.adapters.start_states import ONE_START, has_one_start
+from heedful_envs.adapters.library import (
+    FULL,
+    ONE_START,
+    above_floor,
+    has_one_start,
+    load_library,
+    made_by_library,
+    read_options,
+    write_options,
+)
 from heedful_envs.adapters.textarena.games import check_game, random_move, some_moves
 
 MOST_BLIND = 64
@@ -186,13 +190,7 @@ def begin(env: TextArena, seed: int) -> Any:
         return game
 
     with OwnRandom(seed, "start"), contextlib.redirect_stdout(io.StringIO()):
-        answer = guarded_call(started)
-    if isinstance(answer, Raised):
-        raise ValueError(
-            f"textarena: {env.id} cannot be made with the options {write_options(options)}; the library says: "
-            f"{answer.located}"
-        ) from answer.error
-    return answer.value
+        return made_by_library(f"textarena: {env.id}", write_options(options), started)
 
 
 def random_seed(seed: int) -> int:

@@ -32,7 +32,7 @@ from heedful.models.chat import Call, CallFault, find_call, read_call
 from heedful.seeds import derive
 from heedful.types import Ending, Task, Tool
 from heedful_envs.adapters.global_random import OwnRandom
-from heedful_envs.adapters.options import read_options
+from heedful_envs.adapters.library import read_options
 from heedful_envs.adapters.verifiers.library import Loaded, loaded
 from heedful_envs.adapters.verifiers.rollout import Rollout, Scored
 

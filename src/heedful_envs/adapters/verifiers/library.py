@@ -23,9 +23,8 @@ from typing import Any
 from heedful.boundary import import_held
 from heedful.envs.common import split_of
 from heedful.types import Tool
-from heedful_envs.adapters.extras import load_library
 from heedful_envs.adapters.global_random import OwnRandom
-from heedful_envs.adapters.options import read_options
+from heedful_envs.adapters.library import load_library, read_options
 
 EVAL_SHARE = 0.2
 """Share of the seeds that draw a row of the eval dataset, where there is one."""

@@ -13,7 +13,7 @@ import numpy as np
 
 from heedful.boundary import in_home, read_json
 from heedful_envs.bm25 import open_index
-from heedful_envs.row_files import RowFile
+from heedful_envs.row_files import RowFile, mapped_array
 from heedful_envs.shop.catalogue.products import NO_LIMIT, Goal, Product, drawn_limit, words_of
 from heedful_envs.shop.catalogue.webshop import Wish
 
@@ -61,9 +61,9 @@ class PreparedShop:
                 stacklevel=2,
             )
         self._products, self._goals = RowFile(folder / "products"), RowFile(folder / "goals")
-        self._ids, self._places = (np.load(folder / f"{name}.npy", mmap_mode="r") for name in ("ids", "places"))
+        self._ids, self._places = (mapped_array(folder / f"{name}.npy") for name in ("ids", "places"))
         self._numbers = {
-            (kind, every): np.load(folder / f"{kind}_{'all' if every else 'met'}.npy", mmap_mode="r")
+            (kind, every): mapped_array(folder / f"{kind}_{'all' if every else 'met'}.npy")
             for kind in ("human", "synthetic")
             for every in (True, False)
         }
