@@ -23,8 +23,7 @@ from collections.abc import Sequence
 from importlib.metadata import version
 from pathlib import Path
 
-from heedful_envs.adapters.library import load_library
-from heedful_envs.adapters.library import FULL
+from heedful_envs.adapters.library import FULL, load_library
 from heedful_envs.adapters.reasoning_gym.scoring import (
     EXAMPLES,
     HASH_DEPENDENT,

@@ -26,6 +26,7 @@ from heedful.envs.common import (
     Played,
     ReadAnswer,
     ToolEnvironment,
+    Turns,
     answer_fault_line,
     format_reply,
     free_text_rules,
@@ -35,7 +36,6 @@ from heedful.envs.common import (
     template_thought,
     text_tool,
 )
-from heedful.envs.common.knobs import Turns
 from heedful.types import Ending, Task, Tool
 from heedful_envs.code.files import check_named, open_problems
 from heedful_envs.code.grading import Grade, grade, known_grade

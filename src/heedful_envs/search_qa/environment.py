@@ -21,6 +21,7 @@ from heedful.envs.common import (
     BaseEpisode,
     Played,
     ToolEnvironment,
+    Turns,
     answer_fault_line,
     check_range,
     cut_at_word,
@@ -32,7 +33,6 @@ from heedful.envs.common import (
     template_thought,
     text_tool,
 )
-from heedful.envs.common.knobs import Turns
 from heedful.types import Ending, Task, Tool
 from heedful_envs.search_qa.encyclopaedia import (
     MOST_HOPS,

@@ -22,6 +22,7 @@ from heedful.envs.common import (
     BaseEpisode,
     Played,
     ToolEnvironment,
+    Turns,
     answer_fault_line,
     check_range,
     free_text_rules,
@@ -30,7 +31,6 @@ from heedful.envs.common import (
     split_of,
     text_tool,
 )
-from heedful.envs.common.knobs import Turns
 from heedful.types import Ending, Task, Tool
 from heedful_envs.shop.catalogue.drawn import (
     ATTRIBUTES,

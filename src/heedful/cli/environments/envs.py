@@ -86,5 +86,6 @@ def _table(rows: Iterable[tuple[str, str]], width: int) -> list[str]:
     indent = max(len(name) for name, _ in pairs) + 4
     lines = []
     for name, text in pairs:
-        lines += textwrap.wrap(text, width, initial_indent=f"  {name}".ljust(indent), subsequent_indent=" " * indent)
+        first, rest = f"  {name}".ljust(indent), " " * indent
+        lines += textwrap.wrap(text, width, initial_indent=first, subsequent_indent=rest, break_on_hyphens=False)
     return lines

@@ -29,7 +29,7 @@ from heedful.envs.common.demonstrations import (
     template_thought,
     wording,
 )
-from heedful.envs.common.knobs import Instructions, check_range
+from heedful.envs.common.knobs import Instructions, Turns, check_range
 from heedful.envs.common.rows import JsonLines, JsonList, ParquetRows, Rows, is_writable
 from heedful.envs.common.tasks import TaskStream, check_same_start, evaluation_tasks, split_of, task_of
 from heedful.envs.common.tools import ToolEnvironment, in_form, text_tool
@@ -56,6 +56,7 @@ __all__ = [
     "SolvableEnvironment",
     "TaskStream",
     "ToolEnvironment",
+    "Turns",
     "actions_of",
     "answer_fault_line",
     "answer_rules",

@@ -21,6 +21,7 @@ from heedful.envs.common import (
     BaseEpisode,
     Played,
     SolvableEnvironment,
+    Turns,
     answer_rules,
     choose_plan,
     fault_line,
@@ -31,7 +32,6 @@ from heedful.envs.common import (
     task_of,
     template_thought,
 )
-from heedful.envs.common.knobs import Turns
 from heedful.seeds import derive
 from heedful.types import Ending, Task
 from heedful_envs.adapters.gymnasium.games import Transition, base_name, known_game, known_starts

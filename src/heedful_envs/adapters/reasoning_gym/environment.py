@@ -19,6 +19,7 @@ from heedful.envs.common import (
     Instructions,
     Played,
     SolvableEnvironment,
+    Turns,
     answer_fault_line,
     format_reply,
     free_text_rules,
@@ -28,7 +29,6 @@ from heedful.envs.common import (
     task_of,
     template_thought,
 )
-from heedful.envs.common.knobs import Turns
 from heedful.seeds import derive
 from heedful.types import Ending, Task
 from heedful_envs.adapters.library import read_options, write_options

@@ -23,12 +23,12 @@ from heedful.envs.common import (
     BaseEpisode,
     Instructions,
     Played,
+    Turns,
     answer_fault_line,
     free_text_rules,
     read_answer,
     task_of,
 )
-from heedful.envs.common.knobs import Turns
 from heedful.types import Ending, Task
 from heedful_envs.adapters.global_random import OwnRandom
 from heedful_envs.adapters.library import (

@@ -23,11 +23,11 @@ from heedful.envs.common import (
     BaseEpisode,
     Played,
     ReadAnswer,
+    Turns,
     answer_fault_line,
     free_text_rules,
     read_answer,
 )
-from heedful.envs.common.knobs import Turns
 from heedful.models.chat import Call, CallFault, find_call, read_call
 from heedful.seeds import derive
 from heedful.types import Ending, Task, Tool
