@@ -129,15 +129,6 @@ def test_the_form_and_the_cell_change_no_task(kind: type) -> None:
     assert kind(observation="image", cell=32).task(5) == kind().task(5)
 
 
-def test_unreadable_and_oversized_pictures_are_refused_at_construction() -> None:
-    with pytest.raises(ValueError, match="frozen_lake: cell must be between 4 and 256, but is 3"):
-        FrozenLake(cell=3)
-    with pytest.raises(ValueError, match=r"2,048 pixels a side, but 20 rows of cell 128 have 2,560"):
-        FrozenLake(size=20, turns=40, cell=128, observation="image")
-    with pytest.raises(ValueError, match="observation must be 'grid', 'coordinates', 'both', 'image'"):
-        Sokoban(observation="photo")  # type: ignore[arg-type]
-
-
 def test_without_pillow_a_sentence_names_the_extra_and_text_is_played(monkeypatch: pytest.MonkeyPatch) -> None:
     real = builtins.__import__
 

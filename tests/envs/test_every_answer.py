@@ -267,28 +267,5 @@ def test_the_example_in_the_docstring_is_real(env: Any) -> None:
 
 
 @every_class
-def test_a_task_of_other_knobs_is_refused(env: Any) -> None:
-    with pytest.raises(ValueError, match="was drawn by another environment or with other knobs"):
-        env.episode().start(dataclasses.replace(env.task(0), id="other-0"), 0)
-
-
-@every_class
-@pytest.mark.parametrize(
-    ("knob", "value"),
-    [
-        ("turns", 0),
-        ("format_penalty", -1.0),
-        ("format_penalty", float("nan")),
-        ("imperfect", 1.5),
-        ("template", -0.1),
-        ("instructions", "short"),
-    ],
-)
-def test_a_knob_out_of_range_is_refused_by_name(env: Any, knob: str, value: object) -> None:
-    with pytest.raises(ValueError, match=f"^{env.name}: .*{knob}"):
-        dataclasses.replace(env, **{knob: value})
-
-
-@every_class
 def test_evaluation_finds_enough_distinct_tasks(env: Any) -> None:
     assert len(evaluation_tasks(env, "test", 100)) == 100

@@ -322,25 +322,6 @@ def test_scripted_players_write_what_can_be_read() -> None:
     assert write_placements(4, [Placement(1, 3), Placement(7, 1)]) == "r1c2=3 || r2c4=1"
 
 
-@pytest.mark.parametrize(
-    ("knobs", "sentence"),
-    [
-        ({"size": 5}, "size must be one of 4, 6, 9, but is 5"),
-        ({"least_empties": 0}, "least_empties must be at least 1"),
-        ({"least_empties": 9}, "most_empties must be between 9 and 16, but is 8"),
-        ({"most_empties": 17}, "most_empties must be between 4 and 16"),
-        ({"turns": 1}, "cannot be filled within its limits: turns x placements_per_turn allows 4"),
-        ({"size": 9, "most_empties": 32, "turns": 5, "placements_per_turn": 2}, "allows 10. Raise turns"),
-        ({"placements_per_turn": 0}, "placements_per_turn must be at least 1"),
-        ({"tell": "all"}, "tell must be 'conflicts' or 'wrong'"),
-        ({"most_empties": 14}, "none of 100 grids of 4x4 kept a single solution when 14 to 14 cells were emptied"),
-    ],
-)
-def test_knobs_that_cannot_be_kept_are_refused_in_a_sentence(knobs: dict[str, Any], sentence: str) -> None:
-    with pytest.raises(ValueError, match=f"^sudoku: .*{sentence}"):
-        Sudoku(**knobs)
-
-
 @pytest.mark.parametrize("env", ENVIRONMENTS, ids=range(len(ENVIRONMENTS)))
 def test_a_puzzle_is_drawn_in_milliseconds(env: Sudoku) -> None:
     start = time.process_time()

@@ -12,7 +12,7 @@ import random
 import secrets
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -550,57 +550,3 @@ def a_factory_that_raises() -> Right:
 
 
 NOT_A_FACTORY = 3
-
-
-class _Unreadable:
-    """A value whose methods raise."""
-
-    def _raise(self, *asked: Any) -> Any:
-        raise RuntimeError("not to be looked at")
-
-    __repr__ = __eq__ = __getattr__ = _raise
-    __hash__ = None
-
-
-class _Endless(Mapping[str, float]):
-    """Rewards without end."""
-
-    def __getitem__(self, name: str) -> float:
-        return 1.0
-
-    def __iter__(self) -> Iterator[str]:
-        return map(str, itertools.count())
-
-    def __len__(self) -> int:
-        return 1
-
-
-@dataclass(frozen=True)
-class ReturnsTheUnreadable(Right):
-    """At one place of the contract."""
-
-    place: str = ""
-
-    def task(self, seed: int) -> Any:
-        return _Unreadable() if self.place == "task" else super().task(seed)
-
-    def episode(self) -> Any:
-        place = self.place
-        if place == "episode":
-            return _Unreadable()
-
-        class Unreadable(Attempt):
-            def start(self, task: Task, member: int) -> Any:
-                return _Unreadable() if place == "start" else super().start(task, member)
-
-            def step(self, response: str) -> Any:
-                if place == "exit":
-                    raise SystemExit(_Unreadable())
-                if place == "long outcome":
-                    return dataclasses.replace(super().step(response), outcome="x" * 10_000)  # type: ignore[arg-type]
-                if place == "endless rewards":
-                    return dataclasses.replace(super().step(response), rewards=_Endless())
-                step = super().step(response)
-                return _Unreadable() if place == "step" else dataclasses.replace(step, **{place: _Unreadable()})
-
-        return Unreadable(self)

@@ -100,13 +100,6 @@ def test_a_task_that_an_environment_cannot_draw_ends_in_a_sentence_that_names_it
         TaskStream(Empty(), "train", 0).next(1)
 
 
-def test_an_unknown_split_or_an_empty_pool_is_refused() -> None:
-    with pytest.raises(ValueError, match="one of train, val, test"):
-        TaskStream(FrozenLake(), "dev", seed=0)
-    with pytest.raises(ValueError, match="at least 1 task"):
-        TaskStream(FrozenLake(), "train", seed=0, pool=0)
-
-
 def test_evaluation_tasks_are_fixed_and_more_of_them_begin_with_the_fewer() -> None:
     few, many = evaluation_tasks(FrozenLake(), "test", 20), evaluation_tasks(FrozenLake(), "test", 40)
     assert many[:20] == few

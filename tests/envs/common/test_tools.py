@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from heedful.envs.checking.check import QUICK, check
 from heedful.envs.common.actions import Fault, answer_text, format_reply
-from heedful.envs.common.tools import call_text, in_form, text_tool
+from heedful.envs.common.tools import call_text, in_form
 from heedful.envs.transport.wire import observation_tree, read_observation
 from heedful.types import Observation
 from tool_toy import TOOLS, Dictionary
@@ -109,10 +109,3 @@ def test_the_rules_tell_the_form_that_is_read():
     assert "<answer>" in plain
     assert "<answer>" not in called
     assert "call search or finish" in called
-
-
-def test_an_unknown_form_of_actions_is_refused():
-    with pytest.raises(ValueError, match="actions must be 'plain' or 'tool_calls'"):
-        Dictionary(actions="json")  # type: ignore[arg-type]
-    with pytest.raises(ValueError, match=r"must hold .. once"):
-        text_tool("search", "Search.", "query", "Words.", "search")

@@ -8,10 +8,9 @@ from typing import Any
 
 import pytest
 
-from heedful.envs.common.contract import checked_observation
 from heedful.envs.transport.images import LARGEST_IMAGE, image_of, png_size
 from heedful.envs.transport.wire import WireError, decode, encode, observation_tree, read_observation
-from heedful.types import Image, Observation
+from heedful.types import Observation
 
 
 def png(width: int = 2, height: int = 1, more: bytes = b"") -> bytes:
@@ -80,18 +79,3 @@ def test_hostile_pictures_are_refused_in_a_sentence(name: str) -> None:
     with pytest.raises(WireError, match=found) as refused:
         read_observation({"text": "look", "opening": "", "images": images})
     assert len(str(refused.value)) < 600
-
-
-@pytest.mark.parametrize(
-    ("images", "found"),
-    [
-        ([PICTURE], "not a tuple"),
-        ((PICTURE,) * 9, "9 of them"),
-        (("picture",), "not an Image"),
-        ((Image(png(), 3, 1),), "3 x 1 pixels stated"),
-        ((Image(bytes(LARGEST_IMAGE + 1), 3, 1),), "a file of 4,194,305 bytes"),
-    ],
-)
-def test_an_environment_with_unfit_pictures_is_told_so(images: Any, found: str) -> None:
-    with pytest.raises(ValueError, match=found):
-        checked_observation(Observation("look", images=images))
