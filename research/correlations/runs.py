@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
@@ -68,9 +68,6 @@ class RunSeries:
         return float(np.mean(values[:count])), float(np.mean(values[-count:]))
 
 
-MOST_FOLDERS = 100_000
-"""Folders that are searched for runs. A finished run has about ten."""
-
 _NO_RUNS = ("audit.json", "audit-progress.json", "evaluation.json")
 """What only audits and evaluations of served models hold. They have measurements and a verdict, as runs have."""
 
@@ -102,7 +99,7 @@ def find_runs(folders: Sequence[Path], metrics: Iterable[str]) -> FoundRuns:
             raise ValueError(f"Expected folders of studies or of runs, found no folder at {folder}.")
         here = [
             RunFolder(path)
-            for path in sorted(_measured(folder))
+            for path in sorted(path for path, files in files_below(folder) if "metrics.jsonl" in files)
             if not any((path / record).exists() for record in _NO_RUNS)
         ]
         over = [run for run in here if run.verdict.exists()]
@@ -117,9 +114,9 @@ def find_runs(folders: Sequence[Path], metrics: Iterable[str]) -> FoundRuns:
     unreadable = []
     for run in runs.values():
         try:
-            read.append((run, _config(run), read_metrics(run.metrics)))
+            read.append((run, read_json(run.config), read_metrics(run.metrics)))
         except (OSError, ValueError) as error:
-            unreadable.append(sentence_of(error))
+            unreadable.append(f"{run.path}: {sentence_of(error)}")
     if not read:
         raise ValueError(unreadable[0])
     found: dict[object, RunSeries] = {}
@@ -131,18 +128,6 @@ def find_runs(folders: Sequence[Path], metrics: Iterable[str]) -> FoundRuns:
         else:
             found[same] = RunSeries(str(run.path), stratum, _series(lines, wanted), config["seed"])
     return FoundRuns(tuple(found.values()), tuple(unfinished.values()), tuple(copies), tuple(unreadable))
-
-
-def _measured(folder: Path) -> Iterator[Path]:
-    """Every folder with metrics below this one. Raises ValueError below a folder that holds far more than runs."""
-    for count, (path, files) in enumerate(files_below(folder), 1):
-        if count > MOST_FOLDERS:
-            raise ValueError(
-                f"Expected a folder of studies or of runs, found more than {MOST_FOLDERS:,} folders below {folder}. "
-                "Name the folders that hold the runs."
-            )
-        if "metrics.jsonl" in files:
-            yield path
 
 
 def _signature(lines: Sequence[StepMetrics]) -> bytes:
@@ -163,33 +148,6 @@ def _series(lines: Sequence[StepMetrics], wanted: set[str]) -> dict[str, dict[in
             if isinstance(value, int | float) and math.isfinite(value):
                 series.setdefault(name, {})[line.step] = float(value)
     return series
-
-
-def _config(folder: RunFolder) -> Mapping[str, Any]:
-    """The configuration. Raises ValueError where it does not say which runs this one is compared with."""
-    try:
-        tree: Any = read_json(folder.config)
-        found = _lacks(tree)
-    except (OSError, ValueError) as error:
-        found = str(error)
-    if found:
-        raise ValueError(
-            f"Expected the configuration of a finished run, with `env`, `model` and `seed`, in {folder.config}, found "
-            f"{found}. Restore the file, or leave the folder out."
-        )
-    return dict(tree)
-
-
-def _lacks(tree: Any) -> str:
-    """What keeps a configuration from naming environment, model and seed. Empty if nothing does."""
-    if not isinstance(tree, dict):
-        return f"a {type(tree).__name__}"
-    env, model, seed = tree.get("env"), tree.get("model", "seedling"), tree.get("seed")
-    if not isinstance(env, dict) or not isinstance(env.get("type"), str):
-        return f"an `env` of {env!r}"
-    if not isinstance(model, str):
-        return f"a `model` of {model!r}"
-    return "" if type(seed) is int else f"a `seed` of {seed!r}"
 
 
 def _strata(configs: Sequence[Mapping[str, Any]]) -> list[str]:

@@ -95,11 +95,7 @@ def drift_free(levels: Sequence[Level], seed: int, correlation: float = 0.5) -> 
     Each metric x reads level + error e_t with e_t = c e_(t-1) + sqrt(1 - c^2) z_t, z standard normal and independent
     between metrics, c = `correlation`. Readings keep to the range of their metric; where the real ones have intervals
     the simulated ones get value +- 1.96 error.
-
-    Raises ValueError unless 0 <= correlation < 1.
     """
-    if not 0 <= correlation < 1:
-        raise ValueError(f"Expected a correlation of neighbouring readings in [0, 1), found {correlation}.")
     rng = np.random.default_rng(seed)
     by_step: dict[int, dict[str, Metric]] = {}
     for level in levels:

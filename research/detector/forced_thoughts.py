@@ -39,11 +39,7 @@ def forced_thought_success(
     cause the answers, own stands above both others, and foreign at chance; where they do not, all three are equal.
     Intervals are over tasks (Wilson). The policy is the one whose weights `source` holds. `sampling` and `context` are
     those of training.
-
-    Raises ValueError for fewer than two tasks: there is no foreign thought.
     """
-    if len(tasks) < 2:
-        raise ValueError(f"Forcing foreign thoughts takes at least two tasks, found {len(tasks)}.")
     metrics = []
     for kind in KINDS:
         policy = ForcedThoughts(source, renderer, sampling, kind, derive(seed, "forced thoughts", kind))
@@ -57,8 +53,7 @@ class ForcedThoughts:
 
     A foreign thought is that of the next conversation in the batch whose last observation differs (else, when all
     others have ended, of an earlier turn). A forced thought that is not closed stays so and gets no answer. In its
-    replies the log-probabilities and entropies of forced tokens are NaN. Raises ValueError if there is no foreign
-    thought to be had.
+    replies the log-probabilities and entropies of forced tokens are NaN.
     """
 
     def __init__(self, source: OpenPolicySource, renderer: Renderer, sampling: Sampling, kind: Kind, seed: int) -> None:
@@ -118,13 +113,7 @@ _NOTHING = Prompt("", ())
 
 def _foreign(prompt: str, donors: Sequence[tuple[str, tuple[int, ...]]]) -> tuple[int, ...]:
     """The first thought that was sampled under another observation."""
-    for other, thought in donors:
-        if other != prompt:
-            return thought
-    raise ValueError(
-        "Expected a thought that was sampled under another observation, found none: all conversations ask the same. "
-        "Use tasks with different prompts, or more of them."
-    )
+    return next(thought for other, thought in donors if other != prompt)
 
 
 class _Beginnings:

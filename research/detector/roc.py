@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
-from scipy.special import stdtrit
+from scipy.special import expit, logit, stdtrit
 from scipy.stats import rankdata
 
 from heedful.diagnostics.catalogue import Trend
@@ -28,10 +28,6 @@ class Sample:
     values: tuple[float, ...]
     runs: tuple[str, ...] = ()
     """One name per value; values of one run are correlated. Empty: each value is a run of its own."""
-
-    def __post_init__(self) -> None:
-        if self.runs and len(self.runs) != len(self.values):
-            raise ValueError(f"Expected a run for each of {len(self.values)} values, found {len(self.runs)}.")
 
     def names(self, side: str) -> tuple[str, ...]:
         """The run of each value."""
@@ -64,12 +60,7 @@ def area(collapsed: Sample, healthy: Sample, direction: Trend | None = None) -> 
     run it is DeLong's. The quantile is Student's t with one degree of freedom less than the smaller side has runs (a
     deviation: the normal quantile covers 84% with 6 runs). Sets that do not overlap have no spread. Their limit is
     the exact one for as many independent pairs as the smaller side has runs. A side of a single run has no interval.
-
-    Raises:
-        ValueError: one of the sets is empty.
     """
-    if not collapsed.values or not healthy.values:
-        raise ValueError("Expected values on both sides, found an empty one.")
     x, y = np.asarray(collapsed.values, dtype=np.float64), np.asarray(healthy.values, dtype=np.float64)
     raw = float(_placements(x, y).mean())
     side: Trend = direction or ("higher" if raw >= 0.5 else "lower")
@@ -113,8 +104,8 @@ def _interval(
     if error == 0.0:
         return None, "no spread among the runs"
     half = float(stdtrit(runs - 1, (1 + LEVEL) / 2)) * error / (value * (1 - value))
-    odds = math.log(value / (1 - value))
-    return Interval(_expit(odds - half), _expit(odds + half)), f"by run, {runs} on the smaller side"
+    odds = float(logit(value))
+    return Interval(float(expit(odds - half)), float(expit(odds + half))), f"by run, {runs} on the smaller side"
 
 
 def _variance(value: float, x: Array, y: Array, names_x: Sequence[str], names_y: Sequence[str]) -> float:
@@ -140,7 +131,3 @@ def _by_cluster(deviations: Array, names: Sequence[str]) -> dict[str, float]:
     for name, deviation in zip(names, deviations, strict=True):
         sums[name] = sums.get(name, 0.0) + float(deviation)
     return sums
-
-
-def _expit(odds: float) -> float:
-    return 1 / (1 + math.exp(-odds)) if odds >= 0 else math.exp(odds) / (1 + math.exp(odds))

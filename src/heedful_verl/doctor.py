@@ -15,9 +15,8 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any, Literal
 
-from heedful.boundary import ConfigurationError, complain, cut, tell, to_json
-from heedful.boundary.open_files import in_home
-from heedful.command_process import prepare_streams, run_command
+from heedful.boundary import ConfigurationError, complain, cut, in_home, tell, to_json
+from heedful.cli import prepare_streams, run_command
 from heedful_verl.batch.limits import COUNTED, why_unreadable
 from heedful_verl.batch.watcher import chosen_filter, refusals, warnings_of
 from heedful_verl.compatibility import TESTED

@@ -12,12 +12,12 @@ from typing import Annotated, Any, Literal
 
 from annotated_types import Interval
 
-from heedful.algorithms.table import LossScale, check_loss_scale
+from heedful.algorithms import LossScale, check_loss_scale
 from heedful.boundary import Choice, ConfigurationError, Problem, from_json, settings
 from heedful.filters import FILTERS, TopP
-from heedful.integrations.watching.settings import numbers_of, refuse_soft_weights
-from heedful.measuring.diagnostics_config import DiagnosticsConfig
-from heedful.models.chat.replies import Tags
+from heedful.integrations.watching import numbers_of, refuse_soft_weights
+from heedful.measuring import DiagnosticsConfig
+from heedful.models import Tags
 from heedful.protocols import Filter
 from heedful.types import Metric
 from heedful_verl.play.playing import PlayConfig

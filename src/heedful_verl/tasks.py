@@ -20,19 +20,18 @@ from heedful.boundary import (
     Episodes,
     Positional,
     Shown,
+    encodable,
     from_json,
     settings,
     tell,
     to_json,
 )
-from heedful.boundary.foreign_text import encodable
-from heedful.command_process import prepare_streams, run_command
-from heedful.envs.common.contract import own_environment, task_of_seed, turns_of
-from heedful.envs.common.tasks import TaskStream, check_same_start
-from heedful.envs.transport.wire import read_task, task_tree
+from heedful.cli import prepare_streams, run_command
+from heedful.envs.common import TaskStream, check_same_start, own_environment, task_of_seed, turns_of
+from heedful.envs.transport import read_task, task_tree
 from heedful.protocols import Environment
-from heedful.rollout.player import first_observation
-from heedful.storage.files import refuse_typed, write_whole
+from heedful.rollout import first_observation
+from heedful.storage import refuse_typed, write_whole
 from heedful.types import Task
 from heedful_verl.play.episodes import FIELD
 from heedful_verl.play.playing import PlayedEnvironment

@@ -24,12 +24,11 @@ from verl.utils.config import omega_conf_to_dataclass
 from verl.utils.fs import copy_to_local
 from verl.utils.model import get_generation_config
 
-from heedful.algorithms.table import loss_scale_factor
-from heedful.boundary.folders import make_folder
+from heedful.algorithms import loss_scale_factor
+from heedful.boundary import make_folder
 from heedful.filters import KeepAll
-from heedful.integrations.watching.observer import Observer, Seen
-from heedful.integrations.watching.record import STATE, Record, load_state, reading_state, save_state
-from heedful.models.forward.attention import longest_context_of
+from heedful.integrations.watching import STATE, Observer, Record, Seen, load_state, reading_state, save_state
+from heedful.models import longest_context_of
 from heedful_verl.batch import limits, loss, queue, watcher
 from heedful_verl.batch.rows import Sampled, mini_batch_counts, sampled_of
 from heedful_verl.batch.scorer import WorkerScorer

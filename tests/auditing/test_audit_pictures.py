@@ -109,7 +109,7 @@ def test_a_picture_that_only_a_model_finds_broken_is_named(tmp_path: Path) -> No
     path = tmp_path / "step_000000.parquet"
     write_rollouts(path, 0, "train", [Group(task, (one_turn(task, 0, (broken,)),))], None, "lake")
     _, steps, _ = read(path)
-    with pytest.raises(ValueError, match=rf"that seer can be shown, found {broken.digest} \(56 x 56 pixels\): "):
+    with pytest.raises(ValueError, match="Expected a picture in a PNG file that can be read"):
         judge.with_ids(steps[0].groups, {})
 
 

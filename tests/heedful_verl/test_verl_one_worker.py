@@ -26,7 +26,7 @@ from verl_checks import (
     without_heedful,
 )
 
-from heedful_verl.configured import EXACT
+from heedful_verl.doctor import EXACT
 
 pytestmark = pytest.mark.verl
 

@@ -207,5 +207,5 @@ def test_an_environment_is_read_from_its_json_and_code_needs_trust() -> None:
 
 
 def test_settings_of_play_that_make_no_sense_are_refused() -> None:
-    with pytest.raises(ValueError, match="tokens_per_turn must be at least 1"):
+    with pytest.raises(ValueError, match="tokens_per_turn: expected a whole number of at least 1"):
         PlayConfig(tokens_per_turn=0)

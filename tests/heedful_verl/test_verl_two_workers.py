@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from verl_checks import compare_scores, compare_updates, steps_of
 
-from heedful_verl.configured import EXACT
+from heedful_verl.doctor import EXACT
 
 pytestmark = pytest.mark.verl
 

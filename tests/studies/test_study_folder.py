@@ -86,12 +86,6 @@ def test_a_folder_with_other_files_is_refused(tmp_path: Path) -> None:
         StudyFolder(tmp_path).claim(declared(), {}, remeasure=False)
 
 
-def test_a_damaged_declaration_is_named(folder: StudyFolder) -> None:
-    folder.declaration.write_text('{"study": {}}')
-    with pytest.raises(ValueError, match="Restore the file"):
-        folder.claim(declared(), {}, remeasure=False)
-
-
 def test_a_folder_is_held_by_one_process_at_a_time(folder: StudyFolder) -> None:
     with folder.locked(), pytest.raises(ValueError, match="Another process is at work"), folder.locked():
         pass
@@ -133,67 +127,9 @@ def test_a_setting_that_is_new_in_this_version_has_its_default_in_an_older_decla
         folder.claim(declared(), {}, remeasure=False)
 
 
-@pytest.mark.parametrize(
-    "content",
-    [
-        "",
-        "[]",
-        "null",
-        "[" * 100_000,
-        '{"study": 3}',
-        '{"study": {"arms": [], "seeds": 3}}',
-        '{"study": {"arms": [], "seeds": ["0"]}}',
-        '{"study": {"arms": [3], "seeds": [0]}}',
-        '{"study": {"arms": [{"name": "a"}], "seeds": [0]}}',
-        '{"study": {"arms": [{"name": ["a"], "job": {}}], "seeds": [0]}}',
-        '{"study": {"arms": [], "seeds": []}, "starts": 3}',
-        '{"study": {"arms": [], "seeds": [0]}, "remeasured": {"a": 1}}',
-        '{"study": {"arms": [], "seeds": [0]}, "remeasured": [null]}',
-        '{"study": {"arms": [], "seeds": [0]}, "starts": [null]}',
-        '{"study": {"arms": [], "seeds": [0]}, "starts": [{"arms": 3}]}',
-        '{"study": {"arms": [], "seeds": [0]}, "starts": [{"arms": [3]}]}',
-        '{"study": {"arms": [], "seeds": [1%s]}}' % ("0" * 5000),
-    ],
-)
-def test_a_damaged_declaration_is_refused_in_a_sentence(folder: StudyFolder, content: str) -> None:
-    folder.declaration.write_text(content)
-    for use in (folder.read_study, lambda: folder.claim(declared(), {}, remeasure=False)):
-        with pytest.raises(ValueError, match=r"^Expected what a study declared in .* Restore the file"):
-            use()
-
-
 def test_a_study_that_cannot_be_used_is_named_with_its_file(folder: StudyFolder) -> None:
     tree = json.loads(folder.declaration.read_text())
     tree["study"]["minutes"] = -1
     folder.declaration.write_text(json.dumps(tree))
-    with pytest.raises(ValueError, match=r"^The study in .*study\.json cannot be used(.|\n)*minutes must be"):
+    with pytest.raises(ValueError, match=r"^The study in .*study\.json cannot be used(.|\n)*minutes: expected"):
         folder.read_study()
-
-
-def test_a_declaration_with_another_tree_of_diagnostics_is_another_study(folder: StudyFolder) -> None:
-    tree = json.loads(folder.declaration.read_text())
-    tree["study"]["arms"][0]["job"]["config"]["diagnostics"] = 3
-    folder.declaration.write_text(json.dumps(tree))
-    with pytest.raises(ValueError, match="arm a: config"):
-        folder.claim(declared(), {}, remeasure=False)
-
-
-@pytest.mark.parametrize(
-    "content",
-    [
-        "",
-        "[]",
-        '{"a/s0": 3}',
-        '{"a/s0": {"state": 3, "seconds": 1}}',
-        '{"a/s0": {"state": "done", "seconds": "1"}}',
-        '{"a/s0": {"state": "done", "seconds": NaN}}',
-        '{"a/s0": {"state": "done"}}',
-        "[" * 100_000,
-    ],
-)
-def test_damaged_states_are_refused_in_a_sentence(folder: StudyFolder, content: str) -> None:
-    folder.write_states({"a/s0": {"state": "done", "seconds": 1.5}})
-    assert folder.read_states() == {"a/s0": {"state": "done", "seconds": 1.5}}
-    folder.states.write_text(content)
-    with pytest.raises(ValueError, match=r"^Expected the state and the seconds of each run in .* Delete the file"):
-        folder.read_states()

@@ -18,8 +18,10 @@ from heedful.algorithms.table import (
     DrGrpo,
     Grpo,
     Gspo,
+    LossScale,
     Ppo,
     Rloo,
+    check_loss_scale,
     loss_scale_factor,
 )
 
@@ -39,9 +41,11 @@ __all__ = [
     "Gspo",
     "LeaveOneOut",
     "LinearEntropy",
+    "LossScale",
     "Ppo",
     "Rloo",
     "TurnReturns",
+    "check_loss_scale",
     "explained_variance",
     "loss_scale_factor",
 ]

@@ -36,7 +36,7 @@ from heedful.boundary.command import CommandLine
 from heedful.boundary.command_line import parse
 from heedful.boundary.decorator import check_settings, settings
 from heedful.boundary.folders import make_folder
-from heedful.boundary.foreign_text import clean, complain, cut, listed, shown, tell
+from heedful.boundary.foreign_text import clean, complain, cut, encodable, listed, shown, tell
 from heedful.boundary.jsontext import parse_json, read_json
 from heedful.boundary.limits import (
     COLDEST,
@@ -105,6 +105,7 @@ __all__ = [
     "clean",
     "complain",
     "cut",
+    "encodable",
     "from_json",
     "import_held",
     "in_home",

@@ -24,6 +24,8 @@ from heedful.command_process import prepare_streams, run_command
 from heedful.limited_memory import report_no_lack_of_memory_at_exit, reserve_buffers
 from heedful.version import __version__
 
+__all__ = ["main", "prepare_streams", "run", "run_command"]
+
 COMMANDS = {
     "train": ("train", "train an agent: rollouts, filter, update, diagnostics, report"),
     "grow": ("grow", "give a loaded model its warm start from an environment's demonstrations"),

@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     from heedful.diagnostics.actions.grounding import grounding
     from heedful.diagnostics.actions.strategies import input_to_action, strategy_metrics
     from heedful.diagnostics.behaviour_metrics import behaviour
+    from heedful.diagnostics.cross_scores.thoughts import ThoughtTags
     from heedful.diagnostics.gradient.metrics import gradient_metrics
     from heedful.diagnostics.regimes import label_regime
     from heedful.diagnostics.signal import rollout_metrics, spread_metrics, verdict_metrics
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
     from heedful.diagnostics.text import text_metrics
 
 __all__ = [
+    "ThoughtTags",
     "behaviour",
     "gradient_metrics",
     "grounding",
@@ -34,6 +36,7 @@ __all__ = [
 __getattr__ = lazily(
     __name__,
     {
+        "ThoughtTags": "heedful.diagnostics.cross_scores.thoughts",
         "behaviour": "heedful.diagnostics.behaviour_metrics",
         "gradient_metrics": "heedful.diagnostics.gradient.metrics",
         "grounding": "heedful.diagnostics.actions.grounding",

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from heedful.rollout.collectors import COLLECTORS, Asynchronous, LockStep
     from heedful.rollout.context import FULL_HISTORY, Context
     from heedful.rollout.overlong import shape_overlong
-    from heedful.rollout.player import Player
+    from heedful.rollout.player import Player, first_observation, made
     from heedful.rollout.refill import Collection, collect_until_enough
     from heedful.rollout.request import Collector, Request
     from heedful.rollout.workers import isolated
@@ -32,13 +32,17 @@ __all__ = [
     "Player",
     "Request",
     "collect_until_enough",
+    "first_observation",
     "isolated",
+    "made",
     "shape_overlong",
 ]
 
 __getattr__ = lazily(
     __name__,
     {
+        "first_observation": "heedful.rollout.player",
+        "made": "heedful.rollout.player",
         "COLLECTORS": "heedful.rollout.collectors",
         "FULL_HISTORY": "heedful.rollout.context",
         "Asynchronous": "heedful.rollout.collectors",

@@ -6,13 +6,13 @@ Promise: a folder never holds runs of two different declarations, and one proces
 from __future__ import annotations
 
 import json
-import sys
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from heedful.boundary import cut
 from heedful.boundary.jsontext import read_json
 from heedful.report.record import flatten
 from heedful.storage import LOCK, RunFolder, describe_environment, held, write_whole
@@ -128,7 +128,7 @@ class StudyFolder:
                 f"Expected the runs in {self.path} to be those of this declaration, but it has changed: "
                 f"{_listed(changed)}. Give another --out for the changed study, or take the change back to go on here."
             )
-        changed = _changes(_reading(before), _reading(now))
+        changed = _changes(*({name: tree.get(name, []) for name in ("measures", "outcomes")} for tree in (before, now)))
         if not changed:  # what is left are the alarms' thresholds, which change what a run says but not what it does
             changed = [f"arm {name}: {change}" for name, old, new in both for change in _changes(old, new)]
         if changed and not remeasure:
@@ -153,20 +153,8 @@ class StudyFolder:
             raise ValueError(f"The study in {self.declaration} cannot be used. {error}") from error
 
     def read_states(self) -> dict[str, dict[str, Any]]:
-        """Label -> `state` and `seconds`, for the runs that were started. Raises ValueError for a damaged file."""
-        if not self.states.exists():
-            return {}
-        try:
-            states = read_json(self.states)
-            found = "states of another form" if not _are_states(states) else ""
-        except (OSError, ValueError) as error:
-            found = str(error)
-        if found:
-            raise ValueError(
-                f"Expected the state and the seconds of each run in {self.states}, found {found}. Delete the file: "
-                "what is done is read from the runs, and runs that an alarm stopped go on."
-            )
-        return dict(states)
+        """Label -> `state` and `seconds`, for the runs that were started."""
+        return dict(read_json(self.states)) if self.states.exists() else {}
 
     def write_states(self, states: Mapping[str, Mapping[str, Any]]) -> None:
         write_whole(self.states, json.dumps(states, indent=1) + "\n")
@@ -184,11 +172,8 @@ def read_declaration(path: Path) -> dict[str, Any]:
     """The content of a `study.json`. Raises ValueError where it cannot be read."""
     try:
         tree: dict[str, Any] = read_json(path)
-        found = "" if _is_declaration(tree) else "a tree of another form"
     except (OSError, ValueError) as error:
-        found = str(error)
-    if found:
-        raise ValueError(f"Expected what a study declared in {path}, found {found}. Restore the file.")
+        raise ValueError(f"Expected what a study declared in {path}, found {error}. Restore the file.") from error
     return tree
 
 
@@ -200,55 +185,12 @@ def _completed(declared: Mapping[str, Any]) -> Mapping[str, Any]:
         return declared
 
 
-def _is_declaration(tree: Any) -> bool:
-    """Whether all is there that a start looks at before the study itself is read."""
-    if not isinstance(tree, dict):
-        return False
-    study, starts = tree.get("study"), tree.get("starts", [])
-    if (
-        not isinstance(study, dict)
-        or not _are(str, tree.get("remeasured", []))
-        or not _are(dict, starts)
-        or not all(_are(str, start.get("arms", [])) for start in starts)
-    ):
-        return False
-    arms, seeds = study.get("arms"), study.get("seeds")
-    return (
-        isinstance(seeds, list)
-        and all(type(seed) is int for seed in seeds)
-        and isinstance(arms, list)
-        and all(isinstance(arm, dict) and isinstance(arm.get("name"), str) for arm in arms)
-        and all(isinstance(arm.get("job"), dict) for arm in arms)
-    )
-
-
-def _are(kind: type, items: Any) -> bool:
-    return isinstance(items, list) and all(isinstance(item, kind) for item in items)
-
-
-def _are_states(states: Any) -> bool:
-    return isinstance(states, dict) and all(
-        isinstance(known, dict)
-        and isinstance(known.get("state"), str)
-        and type(known.get("seconds")) in (int, float)
-        and abs(known["seconds"]) <= sys.float_info.max
-        for known in states.values()
-    )
-
-
-def _reading(declared: Mapping[str, Any]) -> dict[str, Any]:
-    """What a declaration reads out of its runs, and that is not a matter of words, seeds or arms."""
-    kept = ("measures", "separations", "leads", "hunts", "factorials")
-    return {name: declared.get(name) or [] for name in kept}  # an earlier version knew fewer of them
-
-
 def _without_alarms(job: Mapping[str, Any]) -> dict[str, Any]:
     """A job without the thresholds of its alarms, where alarms only warn: then they change no other number."""
-    config = job.get("config")
-    diagnostics = config.get("diagnostics") if isinstance(config, dict) else None
-    if not isinstance(config, dict) or config.get("on_collapse") != "warn" or not isinstance(diagnostics, dict):
+    config = job["config"]
+    if config.get("on_collapse") != "warn":
         return dict(job)
-    others = {name: value for name, value in diagnostics.items() if name != "alarms"}
+    others = {name: value for name, value in config["diagnostics"].items() if name != "alarms"}
     return {**job, "config": {**config, "diagnostics": others}}
 
 
@@ -257,7 +199,7 @@ def _changes(before: Any, now: Any) -> list[str]:
     old, new = flatten({"": _by_name(before)}), flatten({"": _by_name(now)})
     keys = dict.fromkeys([*old, *new])
     return [
-        f"{key.strip('.')} was {_short(old.get(key, 'absent'))}, is {_short(new.get(key, 'absent'))}"
+        f"{key.strip('.')} was {cut(old.get(key, 'absent'), 120)}, is {cut(new.get(key, 'absent'), 120)}"
         for key in keys
         if old.get(key) != new.get(key)
     ]
@@ -270,10 +212,6 @@ def _by_name(tree: Any) -> Any:
         distinct = len(set(titles)) == len(titles)
         tree = dict(zip(titles if distinct else map(str, range(len(tree))), tree, strict=True))
     return {name: _by_name(value) for name, value in tree.items()} if isinstance(tree, dict) else tree
-
-
-def _short(value: str) -> str:
-    return value if len(value) <= 120 else f"{value[:117]}..."
 
 
 def _listed(changes: list[str]) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from heedful.integrations.watching.settings import truncating
+from heedful.integrations.watching import truncating
 
 COUNTED = ("seq-mean-token-mean", "seq-mean-token-sum", "seq-mean-token-sum-norm")
 """The values of verl's `loss_agg_mode` that divide by a number of rows."""

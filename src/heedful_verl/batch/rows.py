@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from heedful.boundary import listed
-from heedful.integrations.watching.completions import Completion
+from heedful.integrations.watching import Completion
 from heedful.types import Ending, Metric, Task, Trajectory
 from heedful_verl.play.episodes import FIELD, read_episode
 

@@ -15,9 +15,9 @@ from tensordict import TensorDict
 from verl.utils import tensordict_utils
 from verl.workers.utils.padding import response_from_nested
 
-from heedful.models.forward.rounding import EPS, rounding_of
+from heedful.models import EPS, rounding_of
 from heedful.protocols import WindowExceeded
-from heedful.scorers.pairs import Ids, Pairs, ScoreSums, read_pairs, tokens_of_pairs
+from heedful.scorers import Ids, Pairs, ScoreSums, read_pairs, tokens_of_pairs
 from heedful.types import CrossScores
 from heedful_verl.batch.limits import WorkerLimits
 

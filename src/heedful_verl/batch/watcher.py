@@ -7,18 +7,12 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from heedful.boundary import listed, to_json
-from heedful.boundary.folders import make_folder
-from heedful.diagnostics.cross_scores.thoughts import ThoughtTags
+from heedful.boundary import listed, make_folder, to_json
+from heedful.diagnostics import ThoughtTags
 from heedful.filters import KeepAll
-from heedful.integrations.watching.completions import BatchReader
-from heedful.integrations.watching.observer import Observer
-from heedful.integrations.watching.record import Record
-from heedful.integrations.watching.settings import unknown_metrics
-from heedful.measuring.diagnostician import Diagnostician
-from heedful.measuring.swapped import TokenScorer
-from heedful.models.chat.replies import ReplyParser
-from heedful.models.own_tokenizer import difference_from_folder
+from heedful.integrations.watching import BatchReader, Observer, Record, unknown_metrics
+from heedful.measuring import Diagnostician, TokenScorer
+from heedful.models import ReplyParser, difference_from_folder
 from heedful.protocols import Filter
 from heedful_verl import compatibility
 from heedful_verl.batch.limits import COUNTED, plain, why_unreadable

@@ -19,10 +19,7 @@ from verl.utils.fs import copy_to_local
 from verl.utils.model import get_generation_config
 
 from heedful.boundary import clean, cut
-from heedful.models.chat.calls import tools_of
-from heedful.models.chat.render import Renderer
-from heedful.models.chat.replies import Tags
-from heedful.models.chat.turn_ends import named_stop_ids
+from heedful.models import Renderer, Tags, named_stop_ids, tools_of
 from heedful.protocols import Environment
 from heedful.types import Task
 from heedful_verl.batch.limits import plain

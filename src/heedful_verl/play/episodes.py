@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from heedful.envs.transport.wire import read_task, task_tree
+from heedful.envs.transport import read_task, task_tree
 from heedful.types import Ending, Prompt, Reply, Span, Trajectory, Turn
 
 FIELD = "heedful"

@@ -14,13 +14,11 @@ from functools import lru_cache
 from typing import Annotated, Any, Protocol, TypeVar
 
 from heedful import envs
-from heedful.boundary import Choice, Threads, Tokens, from_json, settings, trusting
-from heedful.boundary.jsontext import parse_json
-from heedful.envs.common.contract import turns_of
-from heedful.models.chat.render import Renderer
+from heedful.boundary import Choice, Threads, Tokens, from_json, parse_json, settings, trusting
+from heedful.envs.common import turns_of
+from heedful.models import Renderer
 from heedful.protocols import Environment
-from heedful.rollout.context import Context
-from heedful.rollout.player import Player, made
+from heedful.rollout import Context, Player, made
 from heedful.types import Ending, Prompt, Reply, Span, Task, Trajectory
 
 Answer = TypeVar("Answer")

@@ -20,7 +20,7 @@ from heedful.models.load import load_model  # noqa: E402
 from heedful.policies import Local, OpenPolicySource, Sampling, Weights, open_with  # noqa: E402
 from heedful.policies.hf import HFPolicy  # noqa: E402
 from heedful.rollout import LockStep, Request  # noqa: E402
-from heedful.types import Conversation, Group, Message, Reply, Turn  # noqa: E402
+from heedful.types import Group, Reply, Turn  # noqa: E402
 from research.detector.forced_thoughts import KINDS, ForcedThoughts, Kind, forced_thought_success  # noqa: E402
 
 ECHO = Echo(instructions="brief", turns=2)
@@ -121,12 +121,3 @@ def test_the_three_rates_rest_on_one_episode_per_task(source: OpenPolicySource, 
     assert foreign <= 0.5  # the answers of this seedling follow the thought, not the prompt
     again = forced_thought_success(source, renderer, GREEDY, env, tasks)
     assert rates == again
-
-
-def test_where_all_ask_the_same_there_is_no_foreign_thought(source: OpenPolicySource, renderer: Renderer) -> None:
-    policy = ForcedThoughts(source, renderer, SAMPLED, "foreign", seed=0)
-    same = [Conversation(f"one/{number}", (Message("user", "turns 1 moves 1\necho A not B C D"),)) for number in (1, 2)]
-    with pytest.raises(ValueError, match="found none: all conversations ask the same"):
-        policy.respond(same)
-    with pytest.raises(ValueError, match="at least two tasks, found 1"):
-        forced_thought_success(source, renderer, SAMPLED, ECHO, TASKS[:1])

@@ -135,10 +135,3 @@ def test_a_roc_curve_runs_from_corner_to_corner_and_encloses_the_area() -> None:
     assert points[-1] == (1.0, 1.0)
     trapezoids = sum((b[0] - a[0]) * (a[1] + b[1]) / 2 for a, b in itertools.pairwise(points))
     assert trapezoids == pytest.approx(area(Sample(tuple(collapsed)), Sample(tuple(healthy)), "higher").value)
-
-
-def test_an_empty_side_is_refused() -> None:
-    with pytest.raises(ValueError, match="both sides"):
-        area(Sample(()), Sample((1.0,)))
-    with pytest.raises(ValueError, match="a run for each of 2 values"):
-        Sample((1.0, 2.0), ("a",))

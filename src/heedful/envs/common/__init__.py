@@ -20,7 +20,7 @@ from heedful.envs.common.actions import (
 )
 from heedful.envs.common.answers import ReadAnswer, answer_fault_line, free_text_rules, read_answer
 from heedful.envs.common.base import BaseEnvironment, BaseEpisode, Played, SolvableEnvironment, remarks
-from heedful.envs.common.contract import MOST_ACTIONS, MOST_PER_TURN
+from heedful.envs.common.contract import MOST_ACTIONS, MOST_PER_TURN, own_environment, task_of_seed, turns_of
 from heedful.envs.common.demonstrations import (
     PLAN_SHOWN,
     choose_plan,
@@ -72,14 +72,17 @@ __all__ = [
     "harmless",
     "in_form",
     "is_writable",
+    "own_environment",
     "played_through",
     "read_answer",
     "read_reply",
     "remarks",
     "split_of",
     "task_of",
+    "task_of_seed",
     "template_in",
     "template_thought",
     "text_tool",
+    "turns_of",
     "wording",
 ]
