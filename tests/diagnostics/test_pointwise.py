@@ -49,10 +49,3 @@ def test_the_tokens_add_to_matched_minus_marginal(seed: int, prompts: int, token
     assert told.shape == (tokens,)
     assert math.fsum(told) == pytest.approx(matched - marginal, rel=1e-12, abs=1e-12)
     assert math.fsum(told) <= -math.log(shares[own]) + 1e-9
-
-
-def test_what_does_not_fit_is_refused() -> None:
-    with pytest.raises(ValueError, match=r"shapes \(2, 1\) and \(3,\)"):
-        pointwise_information([[0.0], [0.0]], 0, [1 / 3] * 3)
-    with pytest.raises(ValueError, match="positive shares that add to 1"):
-        pointwise_information([[0.0], [0.0]], 0, [0.5, 0.6])

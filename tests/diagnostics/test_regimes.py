@@ -4,7 +4,6 @@ import json
 from dataclasses import asdict
 
 import numpy as np
-import pytest
 from channels import facts_channel, random_scores
 
 from heedful.diagnostics.cross_scores.information import information
@@ -104,16 +103,6 @@ def test_scopes_and_scorers_are_kept_apart():
     assert label_regime(BASELINE, metrics, "any_turn", scorer="judge")[1] == Metric(
         "regime@judge/any_turn", "template", 32
     )
-    with pytest.raises(ValueError, match="needs the metric information/observation/gap"):
-        label_regime(BASELINE, metrics, "observation")
-
-
-@pytest.mark.parametrize(
-    "knobs", [{"information_fraction": 1.0}, {"entropy_fraction": 0.0}, {"p": 2.0}, {"baseline": 0}]
-)
-def test_impossible_knobs_are_refused(knobs):
-    with pytest.raises(ValueError, match=f"RegimeRule.{next(iter(knobs))}"):
-        RegimeRule(**knobs)
 
 
 def test_the_state_survives_json():

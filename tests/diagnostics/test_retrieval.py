@@ -115,11 +115,6 @@ def test_many_prompts_draw_999_permutations_from_the_given_generator():
     assert len({values(noisy, seed=seed)["p_value"].value for seed in range(5)}) > 1
 
 
-def test_the_permutation_test_refuses_too_few_prompts():
-    with pytest.raises(ValueError, match="needs at least 5 prompts, found 4"):
-        p_value(score_matrix(cross_scores(np.eye(4), [0, 1, 2, 3])), np.random.default_rng(0))
-
-
 def _p_values(batches, prompts, members, seed):
     """Under a null with everything that misleads: hub prompts, and a latent that the thoughts of a group share."""
     rng, found = np.random.default_rng(seed), []

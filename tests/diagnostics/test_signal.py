@@ -23,11 +23,6 @@ def test_spread_is_the_mean_of_sample_statistics_over_groups():
     assert found["signal/variance_dispersion"].value == pytest.approx(1.040833 / 0.833333, abs=1e-5)
 
 
-def test_spread_of_values_whose_square_is_infinite_is_refused():
-    with pytest.raises(ValueError, match=r"at most 1e\+150 in size, but group 1 holds \[1e\+308, 1e\+308, 0.0\]"):
-        spread_metrics([[0.0, 1.0], [1e308, 1e308, 0.0]])
-
-
 def test_spread_of_constant_groups_is_zero_and_has_no_dispersion():
     found = by_name(spread_metrics([[0.1 + 0.2, 0.3], [1.0, 1.0]]))
     assert found["signal/reward_std"].value == 0.0
@@ -107,11 +102,6 @@ def test_nothing_to_keep_is_missing_and_not_zero():
     found = by_name(verdict_metrics(values_PG, TopP()(values_PG, random.Random(0))))
     assert (found["filter/kept_groups"].value, found["filter/mass_kept"].value) == (0.0, None)
     assert by_name(verdict_metrics([], []))["filter/kept_ratio"].value is None
-
-
-def test_a_verdict_is_owed_to_every_group():
-    with pytest.raises(ValueError, match="0 verdicts for 1 groups"):
-        verdict_metrics([[0.0, 1.0]], [])
 
 
 def test_rollout_metrics_look_at_the_values_of_the_filter():

@@ -1,6 +1,5 @@
 """Triage: why groups teach nothing, per group, per task over time, and by tag."""
 
-import pytest
 from episodes import outcomes
 
 from heedful.diagnostics.task_triage import (
@@ -10,7 +9,6 @@ from heedful.diagnostics.task_triage import (
     histories,
     reports_progress,
     shares_by_tag,
-    shares_of,
     triage,
 )
 from heedful.types import Group, Task, Verdict
@@ -79,11 +77,3 @@ def test_shares_are_taken_by_tag():
     assert [(row.label, row.groups) for row in rows] == [("hard", 2), ("easy", 1), ("long", 1)]
     assert rows[0].shares == {"mixed": 0.0, "solved": 0.5, "blind": 0.0, "failed": 0.5}
     assert shares_by_tag(tagged("solved")) == []
-    with pytest.raises(ValueError, match=r"at least one group to take shares of \(all\), found none"):
-        shares_of("all", [])
-
-
-def test_another_number_of_verdicts_than_of_groups_is_refused():
-    groups = [Group(Task("t", 0, "train"), ())] * 2
-    with pytest.raises(ValueError, match="Expected one verdict per group, found 1 verdicts for 2 groups"):
-        triage(0, groups, [Verdict(True, "kept", 1.0)], "outcome")
