@@ -39,7 +39,7 @@ from heedful.envs.common import (
 from heedful.types import Ending, Task, Tool
 from heedful_envs.code.files import check_named, open_problems
 from heedful_envs.code.grading import Grade, grade, known_grade
-from heedful_envs.code.problems import NAMES, DrawnProblem, Problem, Rules, digits, draw, expression
+from heedful_envs.code.problems import NAMES, DrawnProblem, Problem, digits, draw, expression
 from heedful_envs.code.thoughts import searched, tried
 from heedful_envs.filed import Filed
 from lockbox import Limits, Sandbox, Wanted, opened
@@ -141,7 +141,7 @@ class Code(ToolEnvironment):
         elif not self.shown:
             raise ValueError("code: a drawn problem is its shown examples, so shown must be at least 1.")
         else:
-            draw(self.rules, 0)
+            draw(self, 0)
 
     @property
     def summary(self) -> str:
@@ -151,18 +151,13 @@ class Code(ToolEnvironment):
         return f"Find the program of {self.steps} list operations that explains {self.shown} examples{again}."
 
     @property
-    def rules(self) -> Rules:
-        """Which problems are drawn."""
-        return Rules(self.operations, self.steps, self.digits, self.shown, self.hidden)
-
-    @property
     def limits(self) -> Limits:
         """What one test of a program may use."""
         return Limits(self.seconds, self.wall, self.memory << 20)
 
     def drawn(self, seed: int) -> DrawnProblem:
         """The problem that a seed draws. Not for files."""
-        return _drawn(self.rules, seed)
+        return draw(self, seed)
 
     def problem(self, seed: int) -> Problem:
         """The problem of a seed, with at most `most_tests` tests. Raises ValueError if the file cannot be read."""
@@ -197,7 +192,7 @@ class Code(ToolEnvironment):
         whole = self.counted == "share"
         if self.path:
             return grade(problem, program, _sandbox(self.sandbox, self.limits), whole)
-        return _graded(self.sandbox, self.limits, self.rules, seed, program, whole)
+        return _graded(self, seed, program, whole)
 
     def random_answer(self, task: Task, rng: random.Random) -> str:
         """Random operations. For a file's problem, a program that prints or returns what it was given."""
@@ -354,16 +349,9 @@ def _verdict(result: Grade | None) -> str:
 
 
 @lru_cache(maxsize=4096)
-def _drawn(rules: Rules, seed: int) -> DrawnProblem:
-    return draw(rules, seed)
-
-
-@lru_cache(maxsize=4096)
-def _graded(
-    wanted: Wanted | Literal["off"], limits: Limits, rules: Rules, seed: int, program: str, whole: bool
-) -> Grade:
+def _graded(env: Code, seed: int, program: str, whole: bool) -> Grade:
     """The grade of a program for a drawn problem. It gets the same random numbers each time."""
-    return grade(_drawn(rules, seed).problem(brief=True), program, _sandbox(wanted, limits), whole)
+    return grade(draw(env, seed).problem(brief=True), program, _sandbox(env.sandbox, env.limits), whole)
 
 
 @lru_cache(maxsize=4)

@@ -5,7 +5,11 @@ from __future__ import annotations
 import random
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, Literal
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any, Literal
+
+if TYPE_CHECKING:
+    from heedful_envs.code.environment import Code
 
 Form = Literal["script", "function", "checker"]
 
@@ -72,17 +76,6 @@ NAMES = tuple(OPERATIONS)
 _TRIES = 10_000
 
 
-@dataclass(frozen=True, slots=True)
-class Rules:
-    """Which problems are drawn. See the knobs of `Code`."""
-
-    operations: tuple[str, ...]
-    steps: int
-    digits: int
-    shown: int
-    hidden: int
-
-
 def expression(names: tuple[str, ...]) -> str:
     """The Python expression in `x` that carries out operations in this order."""
     text = "x"
@@ -137,8 +130,9 @@ def digits(values: tuple[int, ...] | list[int]) -> str:
     return "".join(map(str, values)) or "-"
 
 
-def draw(rules: Rules, seed: int) -> DrawnProblem:
-    """The problem of a seed. Raises ValueError if these rules allow too few."""
+@lru_cache(maxsize=4096)
+def draw(rules: Code, seed: int) -> DrawnProblem:
+    """The problem of a seed. Raises ValueError if these knobs allow too few."""
     rng = random.Random(f"code:{seed}")
     for _ in range(_TRIES):
         names = tuple(rng.choice(rules.operations) for _ in range(rules.steps))
@@ -152,7 +146,7 @@ def draw(rules: Rules, seed: int) -> DrawnProblem:
     )
 
 
-def _needs_all(drawn: DrawnProblem, rules: Rules) -> bool:
+def _needs_all(drawn: DrawnProblem, rules: Code) -> bool:
     """Whether some shown result holds two digits at least, and no shorter program explains all shown examples."""
     shown = [list(each) for each in drawn.inputs[: drawn.shown]]
     results = [apply(drawn.operations, each) for each in shown]

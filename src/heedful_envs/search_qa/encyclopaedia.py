@@ -12,9 +12,12 @@ import random
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 from heedful_envs.search_qa.retrieval import Passage, SmallIndex
+
+if TYPE_CHECKING:
+    from heedful_envs.search_qa.environment import SearchQA
 
 Names = Literal["letters", "words"]
 Register = Literal["links", "lines"]
@@ -32,25 +35,6 @@ WORDS = tuple(_FIRST_NAMES.split())
 NAMES: dict[str, tuple[str, ...]] = {"letters": LETTERS, "words": WORDS}
 
 MOST_HOPS = 3
-
-
-@dataclass(frozen=True, slots=True)
-class Rules:
-    """Which questions are drawn and how they are written. See the knobs of `SearchQA`."""
-
-    least_hops: int
-    most_hops: int
-    least_people: int
-    most_people: int
-    distractors: int
-    neighbours: bool
-    notes: int
-    values: int
-    asked: int
-    people_passages: bool
-    names: Names
-    register: Register
-    sorted_register: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,7 +70,8 @@ class Asked:
 class Drawn:
     """An encyclopaedia and what is asked about its first school."""
 
-    rules: Rules
+    rules: SearchQA
+    """The knobs that it was drawn with."""
     schools: tuple[School, ...]
     """In the order of their passages. `about` is the place of the school that is asked about."""
     about: int
@@ -186,7 +171,7 @@ def _note(school: str, number: int, brief: bool) -> tuple[str, str]:
 
 
 @lru_cache(maxsize=4096)
-def draw(rules: Rules, seed: int) -> Drawn:
+def draw(rules: SearchQA, seed: int) -> Drawn:
     """The encyclopaedia and the question of a seed."""
     rng = random.Random(f"search_qa:{seed}")
     names = list(NAMES[rules.names])
@@ -209,7 +194,7 @@ def draw(rules: Rules, seed: int) -> Drawn:
     return Drawn(rules, tuple(schools), schools.index(about), asked, notes)
 
 
-def _school(name: str, people: list[str], rules: Rules, rng: random.Random) -> School:
+def _school(name: str, people: list[str], rules: SearchQA, rng: random.Random) -> School:
     """People who are taught in one circle, so that no walk of fewer steps than people comes back to its start."""
     teachers = {person: people[(place + 1) % len(people)] for place, person in enumerate(people)}
     first, second = (rng.sample(people, len(people)) for _ in range(2))
@@ -224,6 +209,6 @@ def _school(name: str, people: list[str], rules: Rules, rng: random.Random) -> S
 
 
 @lru_cache(maxsize=256)
-def index_of(rules: Rules, seed: int, brief: bool) -> SmallIndex:
+def index_of(rules: SearchQA, seed: int, brief: bool) -> SmallIndex:
     """The index of a drawn encyclopaedia."""
     return SmallIndex(draw(rules, seed).passages(brief))

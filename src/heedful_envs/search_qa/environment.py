@@ -41,7 +41,6 @@ from heedful_envs.search_qa.encyclopaedia import (
     Drawn,
     Names,
     Register,
-    Rules,
     Thought,
     draw,
     index_of,
@@ -53,7 +52,7 @@ from heedful_envs.search_qa.retrieval import Searcher
 from heedful_envs.search_qa.scores import exact_match, f1
 from heedful_envs.search_qa.server import Protocol
 from heedful_envs.search_qa.solver import searches_of, searches_of_drawn, walks_of
-from heedful_envs.search_qa.sources import Source
+from heedful_envs.search_qa.sources import check_place, searcher_of
 
 _QUOTED = 60
 """Characters of an action in an effect."""
@@ -163,7 +162,7 @@ class SearchQA(ToolEnvironment):
                 f"search_qa: template and thoughtless are shares of the same turns and may add up to 1 at most, but "
                 f"are {self.template:g} and {self.thoughtless:g}."
             )
-        self.place.check()
+        check_place(self)
         self._check_drawn()
 
     def _check_drawn(self) -> None:
@@ -188,43 +187,9 @@ class SearchQA(ToolEnvironment):
         hops = f"{self.least_hops}" if self.least_hops == self.most_hops else f"{self.least_hops} to {self.most_hops}"
         return f"Answer questions of {hops} links about {1 + self.distractors} registers, by searching for passages."
 
-    @property
-    def place(self) -> Source:
-        """Where questions and passages are."""
-        return Source(
-            self.questions,
-            self.skip_faulty,
-            self.corpus,
-            self.index,
-            self.url,
-            self.protocol,
-            self.timeout,
-            self.patience,
-            self.key_env,
-        )
-
-    @property
-    def rules(self) -> Rules:
-        """Which questions are drawn."""
-        return Rules(
-            self.least_hops,
-            self.most_hops,
-            self.least_people,
-            self.most_people,
-            self.distractors,
-            self.neighbours,
-            self.notes,
-            self.values,
-            self.asked,
-            self.people_passages,
-            self.names,
-            self.register,
-            self.sorted_register,
-        )
-
     def drawn(self, seed: int) -> Drawn:
         """The encyclopaedia and question that a seed draws."""
-        return draw(self.rules, seed)
+        return draw(self, seed)
 
     def filed(self, seed: int) -> FiledQuestion:
         """The question of a file that a seed draws. Raises ValueError if the file cannot be read."""
@@ -241,7 +206,7 @@ class SearchQA(ToolEnvironment):
 
     def searcher(self, seed: int) -> Searcher:
         """What answers the searches for a seed's question."""
-        return self.place.searcher() if self.questions else index_of(self.rules, seed, self.brief)
+        return searcher_of(self) if self.questions else index_of(self, seed, self.brief)
 
     def task(self, seed: int) -> Task:
         if not self.questions:

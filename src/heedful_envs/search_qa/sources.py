@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import lru_cache
 from itertools import islice
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from heedful.boundary import in_home
 from heedful.policies.servers import read_key
@@ -13,7 +13,10 @@ from heedful_envs.search_qa.files import FILE_KINDS, check_named, open_questions
 from heedful_envs.search_qa.retrieval import Searcher, SmallIndex
 from heedful_envs.search_qa.retrieval.corpora import CORPUS_KINDS, read_corpus
 from heedful_envs.search_qa.retrieval.folder import find_index, open_index
-from heedful_envs.search_qa.server import Protocol, check_url, server_of
+from heedful_envs.search_qa.server import check_url, server_of
+
+if TYPE_CHECKING:
+    from heedful_envs.search_qa.environment import SearchQA
 
 OWN_PASSAGES = "questions"
 """In place of a corpus: the passages that come with the questions."""
@@ -23,55 +26,42 @@ MOST_PASSAGES = 100_000
 """Passages that are indexed in memory on the spot. More belong into an index on the disk."""
 
 
-@dataclass(frozen=True, slots=True)
-class Source:
-    """The knobs that say where questions and passages are."""
-
-    questions: str
-    skip_faulty: bool
-    corpus: str
-    index: str
-    url: str
-    protocol: Protocol
-    timeout: float
-    patience: float
-    key_env: str
-
-    def check(self) -> None:
-        """Raise ValueError for what is missing, is there twice, or does not exist."""
-        given = [name for name in ("corpus", "index", "url") if getattr(self, name)]
-        if not self.questions:
-            if given:
-                raise ValueError(
-                    f"search_qa: {given[0]} is for the questions of a file, and none is named: add --env.questions "
-                    "FILE, or leave it out. Drawn questions bring their passages."
-                )
-            return
-        check_named(self.questions, "questions", FILE_KINDS)
-        if len(given) != 1:
-            found = " and ".join(given) or "nothing"
+def check_place(env: SearchQA) -> None:
+    """Raise ValueError for what is missing, is there twice, or does not exist."""
+    given = [name for name in ("corpus", "index", "url") if getattr(env, name)]
+    if not env.questions:
+        if given:
             raise ValueError(
-                "search_qa: questions of a file need passages in one place: --env.corpus FILE (or questions, for "
-                f"those of the file itself), --env.index FOLDER or --env.url URL. Found {found}."
+                f"search_qa: {given[0]} is for the questions of a file, and none is named: add --env.questions "
+                "FILE, or leave it out. Drawn questions bring their passages."
             )
-        if self.corpus and self.corpus != OWN_PASSAGES:
-            check_named(self.corpus, "corpus", CORPUS_KINDS)
-        if self.index:
-            find_index(in_home(self.index))
-        if self.url:
-            check_url(self.url)
-            read_key(self.key_env)
+        return
+    check_named(env.questions, "questions", FILE_KINDS)
+    if len(given) != 1:
+        found = " and ".join(given) or "nothing"
+        raise ValueError(
+            "search_qa: questions of a file need passages in one place: --env.corpus FILE (or questions, for "
+            f"those of the file itself), --env.index FOLDER or --env.url URL. Found {found}."
+        )
+    if env.corpus and env.corpus != OWN_PASSAGES:
+        check_named(env.corpus, "corpus", CORPUS_KINDS)
+    if env.index:
+        find_index(in_home(env.index))
+    if env.url:
+        check_url(env.url)
+        read_key(env.key_env)
 
-    def searcher(self) -> Searcher:
-        """What answers searches. Opened once in a process."""
-        if self.url:
-            return server_of(self.url, self.protocol, self.timeout, self.patience, self.key_env)
-        if self.index:
-            return open_index(in_home(self.index))
-        own = self.corpus == OWN_PASSAGES
-        place = in_home(self.questions if own else self.corpus)
-        stamp = place.stat()
-        return _in_memory(place, self.questions if own else "", self.skip_faulty, (stamp.st_mtime_ns, stamp.st_size))
+
+def searcher_of(env: SearchQA) -> Searcher:
+    """What answers searches. Opened once in a process."""
+    if env.url:
+        return server_of(env.url, env.protocol, env.timeout, env.patience, env.key_env)
+    if env.index:
+        return open_index(in_home(env.index))
+    own = env.corpus == OWN_PASSAGES
+    place = in_home(env.questions if own else env.corpus)
+    stamp = place.stat()
+    return _in_memory(place, env.questions if own else "", env.skip_faulty, (stamp.st_mtime_ns, stamp.st_size))
 
 
 @lru_cache(maxsize=2)

@@ -39,7 +39,6 @@ from heedful_envs.shop.catalogue.drawn import (
     SIZES,
     TYPES,
     DrawnShop,
-    Rules,
     Searched,
     draw,
 )
@@ -48,7 +47,7 @@ from heedful_envs.shop.catalogue.products import Catalogue, Goal
 from heedful_envs.shop.pages import BACK, BUY, NEXT, PREV, Page, written
 from heedful_envs.shop.replies import read_action
 from heedful_envs.shop.solver import FiledSolver, Solver, turns_needed
-from heedful_envs.shop.visit import Done, FeaturesAt, Floor, Visit
+from heedful_envs.shop.visit import Done, FeaturesAt, Visit
 
 if TYPE_CHECKING:
     from heedful.serving import Pages
@@ -164,7 +163,7 @@ class Shop(ToolEnvironment):
                 f"{self.products:,}."
             )
         check_range(self.name, "products", self.products, self.rivals + 1)
-        needed = turns_needed(self.rules, self.features == "item")
+        needed = turns_needed(self)
         if self.turns < needed:
             raise ValueError(f"shop: a visit with these knobs can take {needed} turns, but turns is {self.turns}.")
 
@@ -176,33 +175,9 @@ class Shop(ToolEnvironment):
             return f"Find, compare and buy one of {len(shop):,} products in {self.turns} turns.{rule}"
         return f"Find, compare and buy one of {self.products:,} products in {self.turns} turns."
 
-    @property
-    def rules(self) -> Rules:
-        """Which shops are drawn."""
-        return Rules(
-            products=self.products,
-            rivals=self.rivals,
-            types=self.types,
-            attributes=self.attributes,
-            colours=self.colours,
-            sizes=self.sizes,
-            asked=self.asked,
-            hidden=self.hidden,
-            sums=self.sums,
-            searched=self.searched,
-            slots=self.slots,
-        )
-
-    @property
-    def floor(self) -> Floor:
-        """How pages are shown."""
-        return Floor(
-            per_page=self.per_page, characters=self.characters, features=self.features, published=self.published
-        )
-
     def shop(self, seed: int) -> DrawnShop:
         """The drawn shop of a seed. Not for prepared catalogues."""
-        return draw(self.rules, seed)
+        return draw(self, seed)
 
     def goal(self, seed: int) -> Goal:
         """What the customer of a seed wants."""
@@ -216,7 +191,7 @@ class Shop(ToolEnvironment):
         """A visit that begins."""
         goal = self.goal(seed)
         instruction = self.shop(seed).brief_goal if self.brief and not self.catalogue else goal.text
-        return Visit(self.stock(seed), goal, harmless(instruction), self.floor)
+        return Visit(self.stock(seed), goal, harmless(instruction), self)
 
     def show(self, page: Page) -> str:
         """A page as this environment writes it."""
@@ -270,7 +245,7 @@ class Shop(ToolEnvironment):
         Of a prepared catalogue the wanted product is searched by its title. Raises ValueError for `every_goal`.
         """
         if not self.catalogue:
-            solver = Solver(self.shop(task.seed), self.rules, self.imperfect, self.template, rng)
+            solver = Solver(self.shop(task.seed), self, rng)
             return played_through(self.episode(), task, lambda episode: solver.reply(episode.visit))
         if self.every_goal:
             raise ValueError("shop: goals that cannot be met are not demonstrated: leave out --env.every-goal.")

@@ -8,9 +8,10 @@ Then each token follows from a few others at known places, and a small model can
 from __future__ import annotations
 
 import random
+from typing import TYPE_CHECKING
 
 from heedful.envs.common import format_reply, harmless, template_thought
-from heedful_envs.shop.catalogue.drawn import DrawnShop, Rules
+from heedful_envs.shop.catalogue.drawn import DrawnShop
 from heedful_envs.shop.catalogue.products import Goal, Product
 from heedful_envs.shop.pages import BUY, NEXT, PREV, Page, brief_price
 from heedful_envs.shop.replies import LONGEST_ACTION
@@ -18,15 +19,18 @@ from heedful_envs.shop.reward import terms
 from heedful_envs.shop.visit import Visit
 from heedful_envs.shop.wishes import choices
 
+if TYPE_CHECKING:
+    from heedful_envs.shop.environment import Shop
+
 JOINT = " , "
 
 
 class Solver:
-    """One demonstrated visit. `imperfect`: share of random choices. `template`: share of thoughts without content."""
+    """One demonstrated visit."""
 
-    def __init__(self, shop: DrawnShop, rules: Rules, imperfect: float, template: float, rng: random.Random) -> None:
+    def __init__(self, shop: DrawnShop, rules: Shop, rng: random.Random) -> None:
         self._shop, self._rules, self._rng = shop, rules, rng
-        self._imperfect, self._template = imperfect, template
+        self._imperfect, self._template = rules.imperfect, rules.template
         self._rejected: set[str] = set()
         self._read: set[str] = set()
         self._trusted: set[str] = set()
@@ -160,12 +164,12 @@ class FiledSolver:
         return "none fits here", f"click[{NEXT}]"
 
 
-def turns_needed(rules: Rules, features_on_item: bool) -> int:
+def turns_needed(rules: Shop) -> int:
     """The most turns that a demonstration takes."""
     end = 1 + bool(rules.colours) + bool(rules.sizes) + 1
     if not rules.hidden:
         return end + 1
-    return end + (2 * rules.rivals + 1 if features_on_item else 4 * rules.rivals + 3)
+    return end + (2 * rules.rivals + 1 if rules.features == "item" else 4 * rules.rivals + 3)
 
 
 def _line(product: Product) -> str:

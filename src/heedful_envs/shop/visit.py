@@ -7,30 +7,20 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 from heedful.envs.common import cut_at_word, harmless
 from heedful_envs.shop.catalogue.products import MOST_FOUND, Catalogue, Goal, Product
 from heedful_envs.shop.pages import BACK, BUY, DETAILS, NEXT, PREV, Listed, Option, Page, PageName
 from heedful_envs.shop.reward import Terms, terms
 
+if TYPE_CHECKING:
+    from heedful_envs.shop.environment import Shop
+
 FeaturesAt = Literal["page", "item"]
 
 NO_BUTTON = "there is no such button on this page"
 NO_SEARCH = "searching is for the search page, so go back to it first"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Floor:
-    """How a shop shows its pages."""
-
-    per_page: int = 10
-    """Results on a page."""
-    characters: int = 1000
-    """Most characters of a description, and of all features. 0 = all."""
-    features: FeaturesAt = "page"
-    """Where an item's features are: on a page of their own, or on the item's page as well."""
-    published: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,9 +36,9 @@ class Done:
 
 
 class Visit:
-    """A visit to a shop. It starts on the search page and ends with a purchase."""
+    """A visit to a shop. It starts on the search page and ends with a purchase. `floor`: how pages are shown."""
 
-    def __init__(self, catalogue: Catalogue, goal: Goal, instruction: str, floor: Floor) -> None:
+    def __init__(self, catalogue: Catalogue, goal: Goal, instruction: str, floor: Shop) -> None:
         self.catalogue, self.goal, self.instruction, self.floor = catalogue, goal, instruction, floor
         self.page: PageName = "search"
         self.found: list[str] = []

@@ -9,13 +9,15 @@ from __future__ import annotations
 import random
 import string
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import lru_cache
 from itertools import product as pairs
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 from heedful_envs.bm25 import Index, index_of
 from heedful_envs.shop.catalogue.products import FORMULA, Goal, Product, drawn_limit, searched_text, words_of
+
+if TYPE_CHECKING:
+    from heedful_envs.shop.environment import Shop
 
 Searched = Literal["type", "text"]
 
@@ -35,23 +37,6 @@ CHEAPEST, DEAREST, TOO_DEAR = 11, 49, 99
 
 LARGEST = 10_000
 """Products of a drawn shop."""
-
-
-@dataclass(frozen=True, slots=True)
-class Rules:
-    """Which shops are drawn."""
-
-    products: int
-    rivals: int
-    types: int
-    attributes: int
-    colours: int
-    sizes: int
-    asked: int
-    hidden: int
-    sums: bool
-    searched: Searched
-    slots: bool
 
 
 class DrawnShop:
@@ -93,12 +78,12 @@ class DrawnShop:
         return "\n".join([self.brief_goal, *sorted(held)])
 
 
-def draw(rules: Rules, seed: int) -> DrawnShop:
+def draw(rules: Shop, seed: int) -> DrawnShop:
     """The shop that a seed draws."""
     return _few(rules, seed) if rules.products <= 50 else _many(rules, seed)
 
 
-def drawn(rules: Rules, seed: int) -> DrawnShop:
+def drawn(rules: Shop, seed: int) -> DrawnShop:
     """The same, drawn anew."""
     rng = random.Random(f"shop:{seed}")
     types, words = TYPES[: rules.types], ATTRIBUTES[: rules.attributes]
@@ -139,7 +124,7 @@ def drawn(rules: Rules, seed: int) -> DrawnShop:
     return DrawnShop(products, goal, wanted, rules.searched)
 
 
-def _rival(rules: Rules, asked: list[str], spare: list[str], limit: int, rng: random.Random) -> tuple[list[str], int]:
+def _rival(rules: Shop, asked: list[str], spare: list[str], limit: int, rng: random.Random) -> tuple[list[str], int]:
     """Attributes and price of a product that misses by one thing."""
     missed = rng.randrange(rules.asked + 1)
     if missed == rules.asked:
@@ -159,7 +144,7 @@ def _slotted_rival(
     return [*asked[:missed], other, *asked[missed + 1 :]], _price(rng, CHEAPEST, limit - 1)
 
 
-def _any(rules: Rules, words: tuple[str, ...], classes: list[tuple[str, ...]], rng: random.Random) -> list[str]:
+def _any(rules: Shop, words: tuple[str, ...], classes: list[tuple[str, ...]], rng: random.Random) -> list[str]:
     """The attributes of a product of another type."""
     return [rng.choice(each) for each in classes] or rng.sample(words, rules.asked + 1)
 
@@ -175,7 +160,7 @@ def _product(
     attributes: list[str],
     price: int,
     options: tuple[tuple[str, tuple[str, ...]], ...],
-    rules: Rules,
+    rules: Shop,
     rng: random.Random,
 ) -> Product:
     """The attributes at the last `hidden` asked places are told among the features only."""
