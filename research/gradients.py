@@ -6,7 +6,6 @@ import json
 from collections.abc import Sequence
 
 from heedful.boundary import to_json
-from heedful.boundary.folders import make_folder
 from heedful.console import SafeConsole
 from heedful.report import write_report
 from heedful.report.gradients import write_gradients_page
@@ -35,7 +34,7 @@ def measure_checkpoints(
             measure_gradients(measured, config, step, settings, console)
         found[step] = read_gradients(path)
     write_gradients_page(measured)
-    make_folder(folder.path)
+    folder.path.mkdir(parents=True, exist_ok=True)
     write_whole(folder.config, json.dumps(to_json(config), indent=2) + "\n")
     folder.metrics.unlink(missing_ok=True)
     tracker = JsonlTracker(folder.metrics)

@@ -11,7 +11,6 @@ import json
 from collections.abc import Callable
 
 from heedful.boundary import to_json
-from heedful.boundary.folders import make_folder
 from heedful.console import SafeConsole
 from heedful.envs.common.contract import turns_of
 from heedful.envs.common.tasks import TaskStream
@@ -48,7 +47,7 @@ def sample_batches(config: TrainConfig, batches: int, forced: int, folder: RunFo
 
 def each_batch(config: TrainConfig, batches: int, folder: RunFolder, play: Batch) -> int:
     """Play the batches that the folder lacks, then write its report; 0, or 128 and the signal between batches."""
-    make_folder(folder.path)
+    folder.path.mkdir(parents=True, exist_ok=True)
     write_whole(folder.config, json.dumps(to_json(config), indent=2) + "\n")
     if not folder.environment.exists():
         found = describe_environment(str(pick_device(config.device)), config.threads)

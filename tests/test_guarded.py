@@ -5,7 +5,7 @@ from time import process_time
 
 import pytest
 
-from heedful.guarded import Answered, OwnPartFailed, PassesThrough, Raised, guarded_call, of_own_part
+from heedful.guarded import Answered, PassesThrough, Raised, guarded_call
 
 
 def test_an_answer_comes_back_as_one() -> None:
@@ -57,17 +57,6 @@ def test_what_stops_the_process_passes_through(stop: type[BaseException]) -> Non
 
     with pytest.raises(stop):
         guarded_call(leave)
-
-
-def test_what_a_class_of_the_user_raises_is_a_sentence_and_errors_of_heedful_pass() -> None:
-    def refuse() -> None:
-        raise OwnPartFailed("A sentence.")
-
-    with pytest.raises(OwnPartFailed, match=r"of the filter object at step 3, found that it raised KeyError: 'x' \("):
-        of_own_part(object(), "the filter", "step 3", lambda: {}["x"])
-    with pytest.raises(OwnPartFailed, match=r"^A sentence\.$"):
-        of_own_part(object(), "the filter", "step 3", refuse)
-    assert of_own_part(object(), "the filter", "step 3", lambda: 3) == 3
 
 
 def class_interrupted_by(error: BaseException) -> object:

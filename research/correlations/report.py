@@ -11,7 +11,6 @@ from statistics import fmean
 
 import numpy as np
 
-from heedful.boundary.folders import make_folder
 from heedful.diagnostics.catalogue import OVER_SEEDS
 from heedful.storage import write_whole
 from heedful.studies.outcomes import within_range
@@ -271,7 +270,7 @@ def write_correlations(out: Path, found: FoundRuns, success: str) -> str:
         raise ValueError(f"Expected a folder for the correlations at {out}, found a file. Give another --out.")
     entries = read_correlations(found.runs, success)
     page = markdown(found, entries, success)
-    make_folder(out)
+    out.mkdir(parents=True, exist_ok=True)
     tree = {
         "success": success,
         "runs": [{"run": run.name, "environment": run.stratum, "seed": run.seed} for run in found.runs],

@@ -13,7 +13,6 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from heedful.boundary.folders import files_below
 from heedful.boundary.jsontext import read_json
 from heedful.boundary.system_errors import sentence_of
 from heedful.report.record import flatten
@@ -99,7 +98,7 @@ def find_runs(folders: Sequence[Path], metrics: Iterable[str]) -> FoundRuns:
             raise ValueError(f"Expected folders of studies or of runs, found no folder at {folder}.")
         here = [
             RunFolder(path)
-            for path in sorted(path for path, files in files_below(folder) if "metrics.jsonl" in files)
+            for path in sorted(found.parent for found in folder.rglob("metrics.jsonl"))
             if not any((path / record).exists() for record in _NO_RUNS)
         ]
         over = [run for run in here if run.verdict.exists()]

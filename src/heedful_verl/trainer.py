@@ -25,7 +25,6 @@ from verl.utils.fs import copy_to_local
 from verl.utils.model import get_generation_config
 
 from heedful.algorithms import loss_scale_factor
-from heedful.boundary import make_folder
 from heedful.filters import KeepAll
 from heedful.integrations.watching import STATE, Observer, Record, Seen, load_state, reading_state, save_state
 from heedful.models import longest_context_of
@@ -117,7 +116,7 @@ class HeedfulMixin(_Trainer):
     def _save_checkpoint(self) -> None:
         """The state of the measurements, and then verl's checkpoint, whose last file makes it count."""
         folder = Path(str(self.config.trainer.default_local_dir), f"global_step_{self.global_steps}")
-        make_folder(folder)
+        folder.mkdir(parents=True, exist_ok=True)
         save_state(folder, self.observer.state())
         super()._save_checkpoint()
         self._saved_step = self.global_steps

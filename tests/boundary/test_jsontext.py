@@ -1,12 +1,11 @@
 """JSON that others wrote: what is parsed, and the phrase for what is not."""
 
-import json
 from pathlib import Path
 
 import pytest
 
 from heedful.boundary import jsontext
-from heedful.boundary.jsontext import DEEPEST, parse_json, read_json
+from heedful.boundary.jsontext import parse_json, read_json
 
 DEEP = "[" * 10**5 + "]" * 10**5
 
@@ -14,12 +13,9 @@ DEEP = "[" * 10**5 + "]" * 10**5
 @pytest.mark.parametrize(
     ("text", "phrase"),
     [
-        (DEEP, "JSON nested deeper than 200 levels"),
-        (DEEP.encode(), "JSON nested deeper than 200 levels"),
-        ('{"a":' * 201 + "1" + "}" * 201, "JSON nested deeper than 200 levels"),
+        (DEEP, "JSON that is nested too deep"),
         ('{"a": ', r"text that is not JSON \(Expecting value"),
         (b'{"a": "\xff"}', r"bytes that are no UTF-8 text \(byte 7\)"),
-        ("1" * 5000, "a number that cannot be read"),
     ],
 )
 def test_what_cannot_be_parsed_is_described_in_a_phrase(text: str | bytes, phrase: str) -> None:
@@ -27,11 +23,7 @@ def test_what_cannot_be_parsed_is_described_in_a_phrase(text: str | bytes, phras
         parse_json(text)
 
 
-def test_json_is_parsed_up_to_the_bound(tmp_path: Path) -> None:
-    deep = "[" * DEEPEST + "]" * DEEPEST
-    assert parse_json(deep) == json.loads(deep)
-    many = json.dumps([{"a": [1]}] * 1000)
-    assert parse_json(many) == json.loads(many)
+def test_json_is_read_as_utf8(tmp_path: Path) -> None:
     (tmp_path / "file.json").write_text('{"é": 1}', encoding="utf-8")
     assert read_json(tmp_path / "file.json") == {"é": 1}
 

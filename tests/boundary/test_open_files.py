@@ -16,7 +16,7 @@ from heedful.auditing.logs.files import is_parquet
 from heedful.auditing.logs.parquet import open_parquet
 from heedful.boundary import parse
 from heedful.boundary.jsontext import read_json
-from heedful.boundary.open_files import open_file, path_of, refuse_pipes
+from heedful.boundary.open_files import open_file, refuse_pipes
 from heedful.envs.common.rows import JsonList
 from heedful.models.cache import cache_root
 from heedful.storage import RunFolder, read_rollouts
@@ -149,9 +149,3 @@ def test_a_typed_path_may_begin_at_home(monkeypatch: pytest.MonkeyPatch, tmp_pat
 
     monkeypatch.setenv("HOME", str(tmp_path))
     assert parse(Words, None, ["--out=~/runs"], "heedful", "").out == tmp_path / "runs"
-
-
-@pytest.mark.parametrize("value", ["\ud800", "a/\ud800b.parquet"])
-def test_a_path_with_half_of_a_surrogate_pair_is_refused(value: str) -> None:
-    with pytest.raises(ValueError, match="with half of a surrogate pair, which no path holds"):
-        path_of(value, "a run")

@@ -16,7 +16,6 @@ from heedful.auditing.run import measure_log
 from heedful.auditing.settings import AuditSettings
 from heedful.auditing.steps import LoggedStep
 from heedful.boundary import trusting
-from heedful.boundary.open_files import path_of
 from heedful.console import SafeConsole
 from heedful.report.record import stored_sentences
 from heedful.storage import RunFolder, StepMetrics, read_metrics
@@ -123,5 +122,5 @@ def audit(
         chosen = replace(chosen, model=str(model))
     console = SafeConsole(soft_wrap=True, quiet=not show)
     with trusting(trust), AuditProgress(console) as progress:
-        folder = None if out is None else path_of(out, "out")
-        return Audit(measure_log(open_log(path_of(log, "log"), chosen), chosen, folder, progress, take_over))
+        folder = None if out is None else Path(out)
+        return Audit(measure_log(open_log(Path(log), chosen), chosen, folder, progress, take_over))

@@ -17,7 +17,6 @@ from typing import Any
 
 from heedful.auditing.logs.files import LogFiles
 from heedful.auditing.logs.records import Faults
-from heedful.boundary.folders import make_folder
 from heedful.boundary.jsontext import read_json
 from heedful.boundary.open_files import open_file
 from heedful.storage import LOCK, claim_folder, write_whole
@@ -138,7 +137,7 @@ def resume(folder: Path, fresh: AuditRecord) -> AuditRecord:
                 f"Expected a new folder, or that of an audit to go on with, at {folder}, found "
                 f"{', '.join(there[:3]) or 'a file'}. Give another --out."
             )
-        make_folder(folder)
+        folder.mkdir(parents=True, exist_ok=True)
         return fresh
     stored = AuditRecord(**read_json(path))
     if (folder / PROGRESS).exists():  # what was measured since; an audit that is complete has no such file

@@ -35,7 +35,6 @@ its documentation.
 from heedful.boundary.command import CommandLine
 from heedful.boundary.command_line import parse
 from heedful.boundary.decorator import check_settings, settings
-from heedful.boundary.folders import make_folder
 from heedful.boundary.foreign_text import clean, complain, cut, encodable, listed, shown, tell
 from heedful.boundary.jsontext import parse_json, read_json
 from heedful.boundary.limits import (
@@ -110,7 +109,6 @@ __all__ = [
     "import_held",
     "in_home",
     "listed",
-    "make_folder",
     "open_file",
     "parse",
     "parse_json",

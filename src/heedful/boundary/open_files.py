@@ -39,50 +39,12 @@ def read_up_to(stream: BinaryIO, most: int) -> bytes:
     return bytes(content)
 
 
-def path_of(value: Path | str, name: str) -> Path:
-    """The path that a caller names. Raises ValueError for a value of another type."""
-    if not isinstance(value, str | os.PathLike):
-        raise ValueError(f"Expected a path as {name}, found a {type(value).__name__}, {value!r:.40}.")
-    path = Path(value)
-    if "\0" in str(path):
-        raise ValueError(f"Expected a path as {name}, found {str(path)!r:.80} with a NUL, which no path holds.")
-    try:
-        os.fsencode(path)
-    except UnicodeEncodeError:
-        raise ValueError(
-            f"Expected a path as {name}, found {str(path)!r:.80} with half of a surrogate pair, which no path holds."
-        ) from None
-    return path
-
-
-def existing_file(value: Path | str, name: str) -> Path:
-    """The path of a file that a caller names. Raises ValueError where nothing is. What is there is not looked at."""
-    path = path_of(value, name)
-    if not os.path.lexists(path):
-        raise ValueError(f"Expected {name} at {path}, found nothing there. Give another path.")
-    return path
-
-
 def in_home(path: Path | str) -> Path:
     """The path with `~` and `~name` as home folders. A name that this machine does not know stays as it is.
 
     A file may name any path. `Path.expanduser` raises a RuntimeError for a name that is not known.
     """
     return Path(os.path.expanduser(path))
-
-
-def refuse_other_bytes(path: Path) -> None:
-    """Raise ValueError for a path with bytes that Python could not read as letters.
-
-    Python itself uses such paths. The libraries that write models do not, and would fail after the work.
-    """
-    try:
-        str(path).encode()
-    except UnicodeEncodeError as error:
-        raise ValueError(
-            f"Expected a path of UTF-8 letters, found {path}. Give a path of plain letters, or set "
-            "PYTHONUTF8=1 where the locale has no such letters."
-        ) from error
 
 
 def refuse_pipes(path: Path) -> None:

@@ -21,7 +21,6 @@ from collections.abc import Sequence
 from heedful.boundary import complain, cut, tell
 from heedful.boundary.registry import Registry
 from heedful.command_process import prepare_streams, run_command
-from heedful.limited_memory import report_no_lack_of_memory_at_exit, reserve_buffers
 from heedful.version import __version__
 
 __all__ = ["main", "prepare_streams", "run", "run_command"]
@@ -46,9 +45,6 @@ ADDED = Registry("heedful.commands", {}, "command")
 """Commands that packages add: name -> `main(argv) -> exit code`, whose docstring begins with the line of help."""
 
 
-_COMPUTING = ("train", "grow", "eval", "play", "audit", "study", "gradients", "report")
-"""Commands that use linear algebra."""
-
 KEPT = {
     "train": "if the run has a checkpoint, heedful train --resume RUN goes on from it",
     "grow": "what was saved of the warm start is safe, and the same command goes on",
@@ -62,7 +58,6 @@ KEPT = {
 def main(argv: Sequence[str] | None = None) -> None:
     """Entry point of the `heedful` command."""
     prepare_streams()
-    report_no_lack_of_memory_at_exit()
     sys.exit(run(sys.argv[1:] if argv is None else list(argv)))
 
 
@@ -94,8 +89,6 @@ def _command(name: str, rest: list[str]) -> int:
         return 2
     if sys.flags.optimize > 1:
         raise ValueError("Expected a Python that keeps docstrings, since they explain the settings. Leave out -OO.")
-    if name in _COMPUTING:
-        reserve_buffers()
     if name in ADDED:
         return int(ADDED[name](rest))
     return int(importlib.import_module(f"{__name__}.{COMMANDS[name][0]}").main(rest))

@@ -15,7 +15,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from heedful.boundary.folders import files_below
 from heedful.boundary.open_files import in_home
 from heedful.guarded import Answered, guarded_call
 from heedful.models.cache import SMOLLM2, cache_root
@@ -111,7 +110,7 @@ def size_of(folder: Path) -> int | None:
         return None
     seen: set[tuple[int, int]] = set()
     total = 0
-    for parent, files in files_below(folder):
+    for parent, _, files in os.walk(folder):
         for name in files:
             try:
                 status = os.lstat(os.path.join(parent, name))

@@ -8,7 +8,6 @@ import tempfile
 from collections.abc import Callable
 from pathlib import Path
 
-from heedful.boundary.folders import make_folder
 from heedful.boundary.open_files import in_home
 
 SMOLLM2 = "smollm2"
@@ -39,7 +38,7 @@ def keep(path: Path, write: Callable[[Path], None]) -> None:
     Raises:
         OSError: the disk does not take it.
     """
-    make_folder(path.parent)
+    path.parent.mkdir(parents=True, exist_ok=True)
     unfinished = Path(tempfile.mkdtemp(prefix=f".{path.name}-", dir=path.parent))
     try:
         write(unfinished)

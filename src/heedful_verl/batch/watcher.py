@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from heedful.boundary import listed, make_folder, to_json
+from heedful.boundary import listed, to_json
 from heedful.diagnostics import ThoughtTags
 from heedful.filters import KeepAll
 from heedful.integrations.watching import BatchReader, Observer, Record, unknown_metrics
@@ -167,7 +167,7 @@ def claim_record(config: Any, heedful: HeedfulConfig, chooses: Filter, unknown: 
     import torch
 
     folder = Path(str(config.trainer.default_local_dir))
-    make_folder(folder)
+    folder.mkdir(parents=True, exist_ok=True)
     return Record.claim(
         folder, described(config, heedful, chooses, unknown), str(config.trainer.device), torch.get_num_threads()
     )

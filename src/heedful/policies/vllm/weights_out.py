@@ -11,7 +11,6 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Protocol
 
-from heedful.boundary.folders import make_folder
 from heedful.policies.servers import Client, Server, ServerRefused
 from heedful.policies.servers.dialects import Call
 from heedful.policies.source import Weights
@@ -53,7 +52,7 @@ class FolderOut:
             return
         self.close()
         self._current = (self._folder / label).absolute()
-        make_folder(self._current, exist_ok=False)
+        self._current.mkdir(parents=True)
         write_weights(self._current, saveable)
 
     def send(self, client: Client, server: Server, label: str) -> None:
@@ -88,7 +87,7 @@ class AdaptersOut:
             return
         self.close()
         self._current = (self._folder / label).absolute()
-        make_folder(self._current, exist_ok=False)
+        self._current.mkdir(parents=True)
         save(self._current)
 
     def send(self, client: Client, server: Server, label: str) -> None:

@@ -13,7 +13,6 @@ from pathlib import Path
 from rich.console import Console
 
 from heedful.boundary import to_json, trust_flags
-from heedful.boundary.folders import make_folder
 from heedful.run.config import TrainConfig
 from heedful.run.terminal import GrowthBar
 from heedful.storage import write_whole
@@ -102,7 +101,7 @@ def _grow_here(config: TrainConfig, console: Console) -> None:
 
 
 def _child(config: TrainConfig, place: Path, number: int, lock: int) -> Child:
-    make_folder(place)
+    place.mkdir(parents=True, exist_ok=True)
     job, log = place / f"{number}.json", place / f"{number}.log"
     log.unlink(missing_ok=True)  # of an earlier start
     write_whole(job, json.dumps({"type": "grow", "config": to_json(config)}) + "\n")

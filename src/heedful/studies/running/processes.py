@@ -17,7 +17,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from types import FrameType
 
-from heedful.boundary.folders import make_folder
 from heedful.boundary.open_files import open_file
 from heedful.boundary.system_errors import sentence_of
 from heedful.stopping import STOP_SIGNALS, exit_code, is_free, leave_the_terminal
@@ -86,7 +85,7 @@ class Child:
         # A session of its own: the terminal's Ctrl-C must reach it once, through us, not twice (twice = stop at once).
         self.began = time.monotonic()
         try:
-            make_folder(self.log.parent)
+            self.log.parent.mkdir(parents=True, exist_ok=True)
             opened = append(self.log)
         except (OSError, ValueError) as error:
             self.refused, self.why = True, sentence_of(error)

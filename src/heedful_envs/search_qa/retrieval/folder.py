@@ -16,7 +16,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-from heedful.boundary import make_folder, read_json
+from heedful.boundary import read_json
 from heedful_envs.bm25 import open_index as open_arrays
 from heedful_envs.bm25 import write_index
 from heedful_envs.row_files import RowFile, RowWriter
@@ -55,7 +55,7 @@ def build(
     final = out / source.folder
     if final.exists():
         return final
-    make_folder(out)
+    out.mkdir(parents=True, exist_ok=True)
     part = Path(tempfile.mkdtemp(prefix=f".{final.name}.", dir=out))
     try:
         count = write_index(part, (each.terms for each in _written(part, passages, progress)), FORMULA)

@@ -19,7 +19,6 @@ from typing import Any
 
 import numpy as np
 
-from heedful.boundary import make_folder
 from heedful_envs.bm25 import write_index
 from heedful_envs.filed import Faulty
 from heedful_envs.row_files import RowWriter
@@ -99,7 +98,7 @@ def prepare(
         raise ValueError(f"Expected a new folder for the catalogue, but {out} is not empty: name another one.")
     count = Count()
     instructions = _instructions(sources)
-    make_folder(out.parent)
+    out.parent.mkdir(parents=True, exist_ok=True)
     part = Path(tempfile.mkdtemp(prefix=f".{out.name}.", dir=out.parent))
     try:
         (part / "words").mkdir()
