@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-import math
 import shutil
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -145,32 +143,9 @@ def test_a_checkpoint_of_trl_alone_begins_anew_and_says_so(
     assert [step for step, _ in lines(tmp_path / "heedful")] == [0]
 
 
-def damaged(**parts: Any) -> str:
-    """The state of a run without measurements, with parts of which each is the only fault."""
-    whole = {"zscores": {}, "regimes": {}, "suspicions": {}, "alarms": {"series": {}, "tests": {}, "raised": {}}}
-    return json.dumps({"generation": 4, "folder": None, "diagnostics": whole | parts})
-
-
 @pytest.mark.parametrize(
     "state",
-    [
-        '{"generation": 4',
-        '{"generation": 4, "folder": null, "diagnostics": {"zscores": null}}',
-        '{"generation": 4, "folder": null, "diagnostics": {"zscores": {"first_turn": {}}}}',
-        damaged(zscores={"first_turn": {"std": 1.0, "std_tempered": "x"}}),
-        damaged(zscores={"first_turn": {"std": math.nan, "std_tempered": 1.0}}),
-        damaged(zscores={"first_turn": {"std": 10**400, "std_tempered": 1.0}}),
-        damaged(regimes={"first_turn": {"gaps": [10**400] * 3, "entropies": [1.0] * 3, "of": "gap"}}),
-        damaged(zscores={"first_turn": {"std": -1.0, "std_tempered": 1.0}}),
-        damaged(regimes={"first_turn": {"gaps": [1e308] * 3, "entropies": [1.0] * 3, "of": "gap"}}),
-        damaged(regimes={"first_turn": {"gaps": [], "entropies": [], "of": "x"}}),
-        damaged(regimes={"first_turn": {"gaps": [1.0], "entropies": [], "of": "gap"}}),
-        damaged(regimes={"first_turn": {"gaps": ["1"], "entropies": [1.0], "of": "gap"}}),
-        damaged(suspicions={"": {"lows": [0.1], "highs": [1e400], "raised": None}}),
-        damaged(suspicions={"": {"lows": [0.1], "highs": [0.2], "raised": 1.5}}),
-        damaged(alarms={"series": {}, "tests": {}, "raised": {"input_blind": math.inf}}),
-        damaged(alarms={"series": {"signal/mixed": [[0, 10**400, None, 4]]}, "tests": {}, "raised": {}}),
-    ],
+    ['{"generation": 4', '{"generation": 4}', '{"generation": 4, "folder": null, "diagnostics": {"zscores": null}}'],
 )
 def test_a_damaged_state_is_a_sentence(state: str, tmp_path: Path) -> None:
     (tmp_path / "heedful.json").write_text(state)
@@ -181,9 +156,3 @@ def test_a_damaged_state_is_a_sentence(state: str, tmp_path: Path) -> None:
         reading_state(tmp_path),
     ):
         observer.load_state(load_state(tmp_path) or {})
-
-
-def test_the_state_whose_parts_are_damaged_above_is_read() -> None:
-    Diagnostician(DiagnosticsConfig(), None, 0, ThoughtTags("<think>", "</think>"), str).load_state(
-        json.loads(damaged())["diagnostics"]
-    )

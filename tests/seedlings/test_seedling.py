@@ -187,6 +187,14 @@ def test_a_seedling_is_grown_once_and_then_taken_from_the_cache(cache: Path) -> 
         assert torch.equal(one, other)
 
 
+def test_a_rank_of_another_machine_keeps_a_whole_seedling(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    # transformers leaves the weights out where it finds that this is no rank 0.
+    monkeypatch.setattr("transformers.distributed.mixin._is_torch_distributed_initialized", lambda: True)
+    monkeypatch.setattr("transformers.distributed.mixin._get_torch_distributed_rank", lambda: 1)
+    path = load()[2]
+    assert (path / "model.safetensors").is_file()
+
+
 def weights_of(path: Path) -> bytes:
     return (path / "model.safetensors").read_bytes()
 

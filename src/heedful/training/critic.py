@@ -198,6 +198,8 @@ class Critic:
     def _backward(self, micro_batches: Sequence[MicroBatch], scale: float, share: float) -> CriticPass:
         reading = CriticPass()
         for batch in micro_batches:
+            assert batch.values_BT is not None
+            assert batch.returns_BT is not None
             with naming_the_size(
                 batch, "the critic's update", f" (now {self.micro_batch_tokens}), or choose --critic.kind head"
             ):
