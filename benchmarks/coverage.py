@@ -274,11 +274,7 @@ def planted_table(result: Row) -> str:
 
 
 IN_FULL = {"bias": bias_table, "coverage": coverage_table, "nulls": null_table, "planted": planted_table}
-ON_THE_PAGE = {**IN_FULL, "bias": lambda result: bias_table(full_measurements(result)), "coverage": coverage_summary}
-
-
-def full_measurements(result: Row) -> Row:
-    return {**result, "channels": [row for row in result["channels"] if row["members"] > 2]}
+ON_THE_PAGE = {"coverage": coverage_summary}
 
 
 def with_tables(page: str, result: Row, tables: Mapping[str, Callable[[Row], str]]) -> str:

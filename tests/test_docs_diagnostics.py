@@ -49,7 +49,7 @@ def test_the_tables_are_those_of_the_stored_simulation(coverage, result):
 
 
 def test_a_page_without_a_place_for_a_table_is_refused(coverage, result):
-    with pytest.raises(ValueError, match="no line '<!-- table: bias -->'"):
+    with pytest.raises(ValueError, match="no line '<!-- table: coverage -->'"):
         coverage.with_tables("# A page\n", result, coverage.ON_THE_PAGE)
 
 

@@ -1,4 +1,4 @@
-"""`python -m benchmarks.truth` simulates every case and writes the tables of `docs/coverage.md`."""
+"""`python -m benchmarks.truth` simulates every case and writes the tables of `docs/results/coverage.md`."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from benchmarks.truth.declaration import CASES, ESTIMATORS
 from benchmarks.truth.results import STORED, load, run
 from benchmarks.truth.table import with_tables
 
-PAGE = Path(__file__).parents[2] / "docs" / "coverage.md"
+PAGE = Path(__file__).parents[2] / "docs" / "results" / "coverage.md"
 
 
 def main() -> None:

@@ -41,7 +41,7 @@ class Doubt:
 
     covers: str
     """The lowest share of truths that simulations put into such an interval, below 90%, and the case. The source is the
-    table of `docs/coverage.md`, and a test compares the two."""
+    table of `docs/results/coverage.md`, and a test compares the two."""
     clusters: float = 0.0
     """Fewer effective clusters than this (`Metric.clusters`)."""
     rarer: float = 0.0
