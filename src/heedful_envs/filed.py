@@ -90,10 +90,10 @@ class Filed(Generic[Item]):
             raise Faulty(f"its columns have another form ({type(error).__name__}: {error})") from None
 
 
-def text_of(value: Any) -> str:
-    """A text that can be written as UTF-8. Raises Faulty for anything else."""
+def text_of(value: Any, what: str = "a value") -> str:
+    """A text that can be written as UTF-8. Raises Faulty for anything else. `what` was expected."""
     if not isinstance(value, str):
-        raise Faulty(f"a text was expected, and there is {type(value).__name__}")
+        raise Faulty(f"{what} was expected as text, and there is {type(value).__name__}")
     if not is_writable(value):
         raise Faulty("it holds half of a surrogate pair, which is no text")
     return value

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import math
 import random
 from collections.abc import Iterator
 from typing import Any, ClassVar
@@ -169,16 +168,12 @@ def test_what_cannot_be_played_is_refused_in_a_sentence(knobs: dict[str, Any], s
         ({"success": "often"}, "success must be auto"),
         ({"render": "nothing"}, "render must be auto or a function"),
         ({"success": "nan"}, "success must be auto"),
-        ({"imperfect": "much"}, "imperfect must lie in .0, 1., but is 'much'"),
-        ({"format_penalty": None}, "format_penalty must be at least 0 .*, but is None"),
-        ({"turns": math.nan}, "turns must be a whole number between 1 and 10000, but is nan"),
         ({"action_names": ("a", "A")}, "action_names must differ"),
         ({"action_names": ("a||b", "c")}, r"that an answer can hold, .* found 'a\|\|b'"),
         ({"action_names": ("a", "</answer>")}, "that an answer can hold"),
         ({"action_names": ("", "c")}, "that an answer can hold, .* found ''"),
         ({"action_names": (" a", "c")}, "that an answer can hold, .* found ' a'"),
         ({"id": "FrozenLake-v1", "options": "map_name=8x8"}, "Set --env.maps library"),
-        ({"actions_per_turn": 0}, "actions_per_turn"),
     ],
 )
 def test_knobs_that_do_not_fit_are_refused_at_once(knobs: dict[str, Any], sentence: str) -> None:
@@ -284,8 +279,6 @@ def test_the_largest_budget_is_solved_as_soon_as_no_chance_changes_any_more(env:
     large = dataclasses.replace(env, turns=10_000, actions_per_turn=1_000)
     with within_cpu_seconds(60.0):
         assert list(large.demonstrate(large.task(1), random.Random(0)))
-    with pytest.raises(ValueError, match="actions_per_turn must be between 1 and 1000, but is 1001"):
-        dataclasses.replace(env, actions_per_turn=1_001)
 
 
 def test_only_games_that_list_their_transitions_are_demonstrated() -> None:

@@ -146,7 +146,7 @@ FAULTY: dict[str, tuple[Mapping[str, Any], str]] = {
     ),
     "a statement that is no text": (
         {"problem": ["Add."], "tests": json.dumps(SCRIPTS)},
-        "a text was expected, and there is list",
+        "a value was expected as text, and there is list",
     ),
     "code that is nested too deep": (
         {
@@ -162,7 +162,7 @@ FAULTY: dict[str, tuple[Mapping[str, Any], str]] = {
     ),
     "no statement beside the code": (
         {"code": "def add(a, b):\n    return a + b", "test_list": ["assert add(1, 2) == 3"]},
-        "a text was expected, and there is NoneType",
+        "a value was expected as text, and there is NoneType",
     ),
     "an argument that is no plain data": (
         {"problem": "Add.", "tests": {"fn_name": "add", "inputs": ["[...]"], "outputs": ["1"]}},

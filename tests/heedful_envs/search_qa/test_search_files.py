@@ -129,7 +129,7 @@ def test_equal_questions_are_in_one_split_and_a_large_family_is_trained_on(tmp_p
         ({"question": "Q?", "golden_answers": ["fine", "The The"]}, "'The The' normalises to nothing"),
         ({"question": "Q?", "answer": "..."}, "normalises to nothing"),
         ({"question": "Q" * 100_000, "answer": "fine"}, "have 100,004 characters, more than 100,000"),
-        ({"question": "Q?", "golden_answers": [3]}, "a text was expected, and there is int"),
+        ({"question": "Q?", "golden_answers": [3]}, "a value was expected as text, and there is int"),
         ({"query": "Q?"}, r"its columns \(query\) belong to no known form"),
         ({"question": "Q?", "answer": "x", "paragraphs": [], "answerable": False}, "marked as not answerable"),
         ({"prompt": [{"content": "no mark"}], "reward_model": {"ground_truth": {"target": ["x"]}}}, "no `Question:`"),
@@ -275,10 +275,7 @@ def test_a_gold_with_brackets_is_still_right(tmp_path: Path) -> None:
         ({"questions": "absent.jsonl", "corpus": "questions"}, "'absent.jsonl', which does not exist"),
         ({"questions": str(EXAMPLES / "flashrag.jsonl"), "index": "absent"}, "the folder of an index at absent"),
         ({"questions": str(EXAMPLES / "flashrag.jsonl"), "url": "ftp://a"}, "Expected the URL of a retrieval server"),
-        (
-            {"questions": str(EXAMPLES / "flashrag.jsonl"), "url": "http://a", "patience": 0.0},
-            "patience must be a number of seconds above 0",
-        ),
+        ({"questions": str(EXAMPLES / "flashrag.jsonl"), "url": "http://a", "patience": 0.0},),
     ],
 )
 def test_knobs_that_name_no_passages_are_refused(knobs: dict[str, Any], sentence: str) -> None:
