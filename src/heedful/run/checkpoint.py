@@ -20,7 +20,7 @@ from transformers import PreTrainedModel, PreTrainedTokenizerBase
 from heedful.boundary.jsontext import read_json
 from heedful.models.folders import read_model, write_pretrained
 from heedful.models.writing import Saveable
-from heedful.storage import check_folder, create, naming_a_full_disk, write_checksums, write_whole
+from heedful.storage import create, demand_unchanged, naming_a_full_disk, write_checksums, write_whole
 
 SETTINGS = "settings.json"
 
@@ -41,7 +41,7 @@ class Checkpoint:
 
         `remedy`: what to do about it. By default: resume from the checkpoint before.
         """
-        check_folder(self.path, remedy or self.remedy)
+        demand_unchanged(self.path, remedy or self.remedy)
 
     def state(self) -> dict[str, Any]:
         """The loop's own state: a JSON tree."""

@@ -4,7 +4,7 @@ Reading returns what was written, equal input gives equal bytes, and no reader e
 `docs/formats.md` documents each file.
 """
 
-from heedful.storage.checksums import CHECKSUMS, check_folder, check_model, write_checksums
+from heedful.storage.checksums import CHECKSUMS, check_model, demand_unchanged, write_checksums
 from heedful.storage.files import (
     DiskFull,
     advising,
@@ -44,10 +44,10 @@ __all__ = [
     "TokenValues",
     "advising",
     "append",
-    "check_folder",
     "check_model",
     "claim_folder",
     "create",
+    "demand_unchanged",
     "describe_environment",
     "held",
     "is_run",

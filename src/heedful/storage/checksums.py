@@ -22,36 +22,37 @@ def write_checksums(folder: Path) -> None:
     write_whole(folder / CHECKSUMS, json.dumps(tree, indent=1, sort_keys=True) + "\n")
 
 
-def check_folder(folder: Path, remedy: str) -> None:
-    """Compare every file of `folder` with its list, if it has one. `remedy`: the last sentence of the error.
-
-    Raises:
-        ValueError: a file has changed, is missing or is new, or the list cannot be read. One line per file.
-    """
+def changed_files(folder: Path) -> list[str]:
+    """A phrase for each file of `folder` that is not as its list says. Empty for a folder without a list."""
     path = folder / CHECKSUMS
     if not path.exists():
-        return
+        return []
     try:
-        expected = read_json(path)["files"]
-    except (ValueError, TypeError, KeyError) as error:
-        raise ValueError(f"Expected the checksums of a folder in {path}, found {error}. {remedy}") from error
-    found = {name: _described(folder / name) for name in _files(folder)}
-    wrong = [f"{folder / name}: expected a file, found none" for name in expected if name not in found]
-    wrong += [f"{folder / name}: expected no such file, found one" for name in found if name not in expected]
-    for name in found.keys() & expected.keys():
-        was, now = expected[name], found[name]
-        if was["size"] != now["size"]:
-            wrong.append(f"{folder / name}: expected {was['size']:,} bytes, found {now['size']:,}")
-        elif was["sha256"] != now["sha256"]:
-            wrong.append(f"{folder / name}: expected SHA-256 {was['sha256']:.12}..., found {now['sha256']:.12}...")
-    if wrong:
-        raise ValueError(f"{folder} has changed since it was written.\n  " + "\n  ".join([*sorted(wrong)[:10], remedy]))
+        expected = {name: (each["size"], each["sha256"]) for name, each in read_json(path)["files"].items()}
+    except (ValueError, TypeError, LookupError, AttributeError) as error:
+        return [f"{path}: expected the checksums of the folder, found {error}"]
+    found = _files(folder)
+    changed = [f"{folder / name}: expected a file, found none" for name in expected if name not in found]
+    changed += [f"{folder / name}: expected no such file, found one" for name in found if name not in expected]
+    for name in filter(expected.__contains__, found):
+        (size, digest), now = expected[name], _described(folder / name)
+        if size != now["size"]:
+            changed.append(f"{folder / name}: expected {size:,} bytes, found {now['size']:,}")
+        elif digest != now["sha256"]:
+            changed.append(f"{folder / name}: expected SHA-256 {digest:.12}..., found {now['sha256']:.12}...")
+    return changed
+
+
+def demand_unchanged(folder: Path, remedy: str) -> None:
+    """Raise ValueError for a folder whose files have changed, one line per file. `remedy`: the last line."""
+    if changed := changed_files(folder):
+        raise ValueError(f"{folder} has changed since it was written.\n  " + "\n  ".join([*changed[:10], remedy]))
 
 
 def check_model(source: str | Path) -> None:
     """The same for a model that the user named, if it is a checkpoint of a run. Other models have no such list."""
     if (Path(source) / "state.json").is_file():
-        check_folder(Path(source), "Restore it, or give another model.")
+        demand_unchanged(Path(source), "Restore it, or give another model.")
 
 
 def _files(folder: Path) -> list[str]:
