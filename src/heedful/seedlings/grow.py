@@ -54,7 +54,9 @@ def shown_to_a_learner(env: Environment, knobs: object, tags: Tags, context: Con
     window = [asdict(context)] if context.cuts(turns_of(env)) else []
     # The knobs of a remote environment give its address, not its content.
     served = [env.served] if hasattr(env, "served") else []
-    return [_naming(knobs), asdict(tags), *window, *served]
+    if isinstance(knobs, dict):  # a later knob, at its default, leaves the earlier names as they were
+        knobs = {knob: value for knob, value in knobs.items() if (knob, value) not in _LATER}
+    return [knobs, asdict(tags), *window, *served]
 
 
 def versions() -> str:
@@ -63,13 +65,6 @@ def versions() -> str:
         f"torch {torch.__version__}, transformers {transformers.__version__}, tokenizers {tokenizers.__version__}, "
         f"{torch.get_num_threads()} threads"
     )
-
-
-def _naming(knobs: object) -> object:
-    """The knobs that name a seedling. A later knob, at its default, leaves the earlier names as they were."""
-    if not isinstance(knobs, dict):
-        return knobs
-    return {knob: value for knob, value in knobs.items() if (knob, value) not in _LATER}
 
 
 def load_seedling(

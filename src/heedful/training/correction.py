@@ -39,7 +39,10 @@ class Correction:
 
 def corrected(algorithm: Algorithm, samples: Sequence[TrainingSample], learner: Sequence[torch.Tensor]) -> Correction:
     """The correction of a batch. `learner`: for each sample its trained tokens' log-probabilities before the update."""
-    sampled = [logprobs_T.new_tensor(_trained(sample)) for sample, logprobs_T in zip(samples, learner, strict=True)]
+    sampled = [
+        logprobs_T.new_tensor([one for one, trained in zip(sample.logprobs, sample.trained, strict=True) if trained])
+        for sample, logprobs_T in zip(samples, learner, strict=True)
+    ]
     logs = [ours_T - theirs_T for ours_T, theirs_T in zip(learner, sampled, strict=True)]
     tokens = sum(map(len, logs))
     if max((float(log_T.abs().max()) for log_T in logs if len(log_T)), default=0.0) <= EXACT:
@@ -61,11 +64,6 @@ def corrected(algorithm: Algorithm, samples: Sequence[TrainingSample], learner: 
         [weights_T[kept_T] for weights_T, kept_T in zip(raw, kept, strict=True)],
         _metrics(logs, at_level, tokens, truncated=0, masked=count),
     )
-
-
-def _trained(sample: TrainingSample) -> list[float]:
-    """The sampler's log-probabilities of the trained tokens."""
-    return [logprob for logprob, trained in zip(sample.logprobs, sample.trained, strict=True) if trained]
 
 
 def _over_turns(sample: TrainingSample, log_T: torch.Tensor) -> torch.Tensor:

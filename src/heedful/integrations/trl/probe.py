@@ -117,11 +117,8 @@ class Probe:
             ]
             for row in range(len(prompts))
         ]
-        first_turns = [self._first_turn(ids) for ids in completion_ids]
+        # Up to the first token that ends a turn. TRL does not show reward functions which ids were sampled.
+        stops = set(trainer.eos_token_ids)
+        ends = [next((at for at, token in enumerate(ids) if token in stops), len(ids) - 1) for ids in completion_ids]
+        first_turns = [ids[: end + 1] for ids, end in zip(completion_ids, ends, strict=True)]
         return completions_of(trainer, inputs, prompt_ids, first_turns, None, rewards, self.heedful.outcome, images)
-
-    def _first_turn(self, ids: list[int]) -> list[int]:
-        """The ids up to the first token that ends a turn. TRL does not show reward functions which ids were sampled."""
-        stops = set(self._trainer.eos_token_ids)
-        end = next((place for place, token in enumerate(ids) if token in stops), len(ids) - 1)
-        return ids[: end + 1]

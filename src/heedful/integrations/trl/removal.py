@@ -82,7 +82,9 @@ def remove(batch: Mapping[str, Any], kept: Sequence[bool], rows: int, trim: bool
     dropped_B = torch.tensor([not kept[row] for row in order], device=smaller["completion_mask"].device)
     sampled_BT = smaller.get("tool_mask", torch.ones_like(smaller["completion_mask"]))
     smaller["tool_mask"] = sampled_BT.masked_fill(dropped_B[:, None], 0)
-    smaller["advantages"] = _masked(smaller["advantages"], dropped_B)
+    # They are per row or, in subclasses of TRL's trainer, per token.
+    left_out = dropped_B if smaller["advantages"].ndim == 1 else dropped_B[:, None]
+    smaller["advantages"] = smaller["advantages"].masked_fill(left_out, 0.0)
     smaller[KEPT] = ~dropped_B
     return _trimmed(smaller) if trim else smaller
 
@@ -154,11 +156,6 @@ def micro_batches(batch: Batch, rows: int, size: int) -> Iterator[tuple[slice, B
     for start in range(0, rows, size):
         part = slice(start, min(start + size, rows))
         yield part, if_shown(unsplit_pixel_values_by_grid({name: value[part] for name, value in by_row.items()}))
-
-
-def _masked(advantages: Tensor, dropped_B: Tensor) -> Tensor:
-    """Advantages with 0 for dropped rows. They are per row or, in subclasses of TRL's trainer, per token."""
-    return advantages.masked_fill(dropped_B if advantages.ndim == 1 else dropped_B[:, None], 0.0)
 
 
 def _trimmed(batch: Batch) -> Batch:

@@ -88,7 +88,9 @@ class BatchReader:
         return replace(completion, prompt_ids=ids[:before], ids=ids[before:])
 
     def _group(self, members: Sequence[Completion], version: int, temperature: float) -> Group:
-        first = next((member for member in members if _is_known(member)), members[0])
+        # A member that was never played does not say which task its group has.
+        known = (one for one in members if one.prompt_ids or (one.played is not None and one.played.turns))
+        first = next(known, members[0])
         task = first.played.task if first.played is not None else _task(first)
         return Group(
             task,
@@ -160,21 +162,12 @@ def values_of(members_PG: Sequence[Sequence[Completion]], groups: Sequence[Group
     if on in ("outcome", "reward"):
         return values_PG
     return [
-        [_value_of(row, value, on) for value, row in zip(values_G, members_G, strict=True)]
+        [
+            value if row.played is not None and value is not None else row.rewards.get(on, row.measures.get(on))
+            for value, row in zip(values_G, members_G, strict=True)
+        ]
         for values_G, members_G in zip(values_PG, members_PG, strict=True)
     ]
-
-
-def _value_of(row: Completion, component: float | None, on: str) -> float | None:
-    """A named value of one completion. `component`: that of the episode, if one was played."""
-    if row.played is not None and component is not None:
-        return component
-    return row.rewards.get(on, row.measures.get(on))
-
-
-def _is_known(completion: Completion) -> bool:
-    """Whether it says which task its group has. False for a member that was never played."""
-    return bool(completion.prompt_ids) or (completion.played is not None and bool(completion.played.turns))
 
 
 def _with_rewards(turns: tuple[Turn, ...], rewards: Mapping[str, float]) -> tuple[Turn, ...]:

@@ -93,7 +93,8 @@ class GradientMeter:
         own = self._token_advantages(rows, groups)
         numbers = [number for number, _ in groupby(row.group for row in rows)]
         sizes = [parameter.numel() for parameter in self._gradients.parameters]
-        kept = self._families * len(numbers) + max((self._units_of(groups[number]) for number in numbers), default=1)
+        families = _SIDES * len(set(_sources(self.algorithm.advantage).values()))  # of each side the parts that differ
+        kept = families * len(numbers) + max((self._units_of(groups[number]) for number in numbers), default=1)
         dimensions = dimensions_within(sum(sizes), kept, self.memory_mb)
         projection = Projection(sizes, dimensions, seed=self.seed, device=self.device)
         collection = _Collection(len(numbers), projection.length, self.algorithm.advantage)
@@ -112,11 +113,6 @@ class GradientMeter:
                 progress(done, len(scales))
             collection.take(place, groups[number].trajectories, units)
         return GradientMeasurement(collection.noise(), len(scales), sum(sizes), dimensions)
-
-    @property
-    def _families(self) -> int:
-        """Vectors kept per group: of each side the parts that differ."""
-        return _SIDES * len(set(_sources(self.algorithm.advantage).values()))
 
     def _units_of(self, group: Group) -> int:
         per_member = 3 + isinstance(self.algorithm.advantage, CreditsTokens)
