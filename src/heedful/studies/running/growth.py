@@ -73,13 +73,26 @@ def growths(configs: Mapping[str, TrainConfig], place: Path, lock: int, console:
     runs_of.pop("", None)
     missing = [labels for labels in runs_of.values() if len(labels) > 1 and not _stored(configs[labels[0]])]
     if [len(labels) for labels in missing] == [len(configs)]:
-        _grow_here(configs[missing[0][0]], console)
+        from heedful.models.load import pick_device
+        from heedful.run.parts import load_policy
+
+        config = configs[missing[0][0]]
+        with GrowthBar(console) as bar:
+            load_policy(config, pick_device(config.device), bar)
         return Growths(console)
     if missing:
         models = "1 model" if len(missing) == 1 else f"{len(missing)} models"
         console.print(f"growing {models}, while runs that begin with another one go on", soft_wrap=True)
-    children = [_child(configs[labels[0]], place, number, lock) for number, labels in enumerate(missing, 1)]
-    return Growths(console, {label: child for labels, child in zip(missing, children, strict=True) for label in labels})
+    of_run = {}
+    for number, labels in enumerate(missing, 1):
+        config = configs[labels[0]]
+        job, log = place / f"{number}.json", place / f"{number}.log"
+        log.unlink(missing_ok=True)  # of an earlier start
+        write_whole(job, json.dumps({"type": "grow", "config": to_json(config)}) + "\n")
+        command = ["study", "--job", str(job), "--out", str(place), "--seed", str(config.seed), *trust_flags(config)]
+        child = Child(f"model {number}, {config.env.name}", log, lambda command=command: command, (lock,))  # type: ignore[misc]
+        of_run |= dict.fromkeys(labels, child)
+    return Growths(console, of_run)
 
 
 def _stored(config: TrainConfig) -> bool:
@@ -90,20 +103,3 @@ def _stored(config: TrainConfig) -> bool:
 
     torch.set_num_threads(config.threads)  # the name of a stored model holds it
     return is_stored(config, pick_device(config.device))
-
-
-def _grow_here(config: TrainConfig, console: Console) -> None:
-    from heedful.models.load import pick_device
-    from heedful.run.parts import load_policy
-
-    with GrowthBar(console) as bar:
-        load_policy(config, pick_device(config.device), bar)
-
-
-def _child(config: TrainConfig, place: Path, number: int, lock: int) -> Child:
-    place.mkdir(parents=True, exist_ok=True)
-    job, log = place / f"{number}.json", place / f"{number}.log"
-    log.unlink(missing_ok=True)  # of an earlier start
-    write_whole(job, json.dumps({"type": "grow", "config": to_json(config)}) + "\n")
-    command = ["study", "--job", str(job), "--out", str(place), "--seed", str(config.seed), *trust_flags(config)]
-    return Child(f"model {number}, {config.env.name}", log, lambda: command, (lock,))

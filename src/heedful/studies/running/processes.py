@@ -17,7 +17,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from types import FrameType
 
-from heedful.boundary.open_files import open_file
 from heedful.boundary.system_errors import sentence_of
 from heedful.stopping import STOP_SIGNALS, exit_code, is_free, leave_the_terminal
 from heedful.storage import append
@@ -56,9 +55,7 @@ class Child:
     """Whether the run may begin: what it reads is there."""
     process: subprocess.Popen[bytes] | None = field(default=None, repr=False)
     refused: bool = False
-    """Its arguments or its log could not be made, so there is no process."""
-    why: str = ""
-    """Why there is no log."""
+    """Its arguments could not be made, so there is no process."""
     began: float = 0.0
     seconds: float = 0.0
     """Between start and end, as far as it was watched."""
@@ -78,25 +75,17 @@ class Child:
         return 2 if self.refused else None if self.process is None else self.process.returncode
 
     def start(self) -> None:
-        """Start the process. Where its arguments cannot be made, its log says why and it has failed.
-
-        So it has where there can be no log, such as with a pipe in its place.
-        """
-        # A session of its own: the terminal's Ctrl-C must reach it once, through us, not twice (twice = stop at once).
+        """Start the process. Where its arguments cannot be made, its log says why and it has failed."""
         self.began = time.monotonic()
-        try:
-            self.log.parent.mkdir(parents=True, exist_ok=True)
-            opened = append(self.log)
-        except (OSError, ValueError) as error:
-            self.refused, self.why = True, sentence_of(error)
-            return
-        with opened as log:
+        self.log.parent.mkdir(parents=True, exist_ok=True)
+        with append(self.log) as log:
             try:
                 arguments = self.arguments()
-            except (OSError, ValueError, ArithmeticError) as error:  # what it reads is damaged
+            except (OSError, ValueError) as error:  # what it reads is damaged
                 log.write(f"heedful: {sentence_of(error)}\n".encode("utf-8", "backslashreplace"))
                 self.refused = True
                 return
+            # A session of its own: the terminal's Ctrl-C must reach it once, through us, not twice (twice = at once).
             self.process = subprocess.Popen(
                 heedful_command(arguments),
                 stdin=subprocess.DEVNULL,
@@ -112,10 +101,10 @@ class Child:
             self.process.send_signal(signal.SIGINT)
 
     def last_words(self, lines: int) -> list[str]:
-        """The end of its log, or why there is none."""
-        if self.why or not self.log.exists():
-            return [self.why] if self.why else []
-        with open_file(self.log) as stream:
+        """The end of its log."""
+        if not self.log.exists():
+            return []
+        with self.log.open("rb") as stream:
             stream.seek(max(0, stream.seek(0, os.SEEK_END) - LAST_BYTES))
             end = stream.read(LAST_BYTES)
         return end.decode("utf-8", "replace").splitlines()[-lines:]

@@ -5,9 +5,9 @@ Promise: only the ends of the runs' files are read, so watching costs next to no
 
 from __future__ import annotations
 
+import json
 import time
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -17,7 +17,6 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
-from heedful.boundary.jsontext import parse_json
 from heedful.boundary.open_files import open_file
 from heedful.console import SafeConsole
 from heedful.diagnostics.catalogue import LIVE_COLUMNS
@@ -64,9 +63,10 @@ class RunRow:
             trained = TRAINED in metrics
             self.step = max(self.step, min(step + 1 if trained else step, self.steps))
             for column, name in (*COLUMNS.items(), (HELD_OUT, self.evaluated)):
-                value = number(metrics.get(name))
-                if value is not None:
-                    self.values[column] = value
+                stored = metrics.get(name)
+                value = stored.get("value") if isinstance(stored, dict) else stored  # with an interval, or without
+                if isinstance(value, int | float):
+                    self.values[column] = float(value)
 
     def cells(self) -> tuple[str, ...]:
         found = [self.values.get(column) for column in (*COLUMNS, HELD_OUT)]
@@ -84,22 +84,8 @@ def tail(path: Path) -> list[tuple[int, Mapping[str, Any]]]:
         return []
     lines = content.split(b"\n")
     # The first line may be cut by the seek, the last one still be in writing.
-    whole = lines[1 if size > TAIL_BYTES else 0 : -1]
-    found: list[tuple[int, Mapping[str, Any]]] = []
-    for line in whole:
-        # A damaged line is named by the reader of the whole file.
-        with suppress(ValueError, KeyError, TypeError, OverflowError):
-            row = parse_json(line)
-            found.append((int(row["step"]), dict(row["metrics"])))
-    return found
-
-
-def number(stored: object) -> float | None:
-    """The number of one stored metric, in either of the two forms of the file."""
-    value = stored.get("value") if isinstance(stored, dict) else stored
-    with suppress(OverflowError):
-        return float(value) if isinstance(value, int | float) else None
-    return None
+    whole = map(json.loads, lines[1 if size > TAIL_BYTES else 0 : -1])
+    return [(row["step"], row["metrics"]) for row in whole]
 
 
 def wide_console() -> Console:

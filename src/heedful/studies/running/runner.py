@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import shlex
 import shutil
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -79,15 +79,6 @@ class _Session:
         stopped = self.known.get(run.label, {}).get("state") == "stopped" and has_begun(run.folder)
         return stopped or self.study.arm(run.arm).job.done(run.folder)
 
-    def note_ended(self, over: Iterable[StudyRun]) -> None:
-        """Note the runs that ended after their study was killed, with nobody to watch them."""
-        known = [self.known[run.label] for run in over if run.label in self.known]
-        unwatched = [state for state in known if state.get("state") not in OVER]
-        for state in unwatched:
-            state["state"] = "done"
-        if unwatched:
-            self.folder.write_states(self.known)
-
 
 def run_study(request: Request, console: Console) -> int:
     """Run what is left of a study, then write its results and its page.
@@ -103,7 +94,10 @@ def run_study(request: Request, console: Console) -> int:
         folder.claim(narrowed(request.study, steps=request.steps), request.overrides, request.remeasure)
         session = _Session(selected, folder, folder.runs(selected), console, folder.read_states())
         pending = [run for run in session.runs if not session.is_over(run)]
-        session.note_ended(run for run in session.runs if run not in pending)
+        for run in session.runs:  # some ended after their study was killed, with nobody to watch them
+            if run not in pending and session.known.get(run.label, {}).get("state", "done") not in OVER:
+                session.known[run.label]["state"] = "done"
+                folder.write_states(session.known)
         workers = request.processes or _workers(selected)
         kept = len(session.runs) - len(pending)
         already = f", {kept} of them over already" if kept else ""
@@ -114,7 +108,10 @@ def run_study(request: Request, console: Console) -> int:
             soft_wrap=True,
         )
         interrupted, failed = _run_pending(session, pending, workers, lock, request.take_over)
-        _remove_checkpoints(session)
+        for run in session.runs:  # of a finished run they are kept where the study says so
+            trained = isinstance(selected.arm(run.arm).job, TrainingJob)
+            if trained and session.is_over(run) and not selected.keep_checkpoints:
+                shutil.rmtree(run.folder.path / "checkpoints", ignore_errors=True)
         unread = _conclude(session)
     return _end(session, failed, interrupted) or (1 if unread else 0)
 
@@ -166,7 +163,11 @@ def _run_pending(
     if not interrupted:  # nobody asked this growth to end, and runs wait for it
         failed += [child for child in grown.children if child.state == "interrupted"]
     for child in failed:
-        _show_failure(child, session.console)
+        session.console.print(
+            f"{child.label} failed (exit code {child.exit_code}); the end of {child.log}:", style="red", soft_wrap=True
+        )
+        for line in child.last_words(LAST_LINES):
+            session.console.print(f"  {line}", markup=False, soft_wrap=True)
     return interrupted, failed
 
 
@@ -185,7 +186,11 @@ def _child(session: _Session, run: StudyRun, lock: int, take_over: bool, grown: 
 
 def _watch(session: _Session, children: Sequence[Child], workers: int, grown: Growths) -> int:
     """Run the children; note every state as it changes, so that a killed study knows what it knew."""
-    rows = [_row(session.study, run) for run in session.runs]
+    rows = []
+    for run in session.runs:
+        job = session.study.arm(run.arm).job
+        evaluated = f"eval/{job.seeded(run.seed).evaluation.split}/sampled/success"
+        rows.append(RunRow(run.label, run.folder.metrics, job.steps, evaluated))
     over = {run.label: "done" for run in session.runs} | {child.label: "waiting" for child in children}
     over |= {label: "stopped" for label, known in session.known.items() if known.get("state") == "stopped"}
     before = {label: known.get("seconds", 0.0) for label, known in session.known.items()}
@@ -207,20 +212,6 @@ def _watch(session: _Session, children: Sequence[Child], workers: int, grown: Gr
         return run_children([*grown.children, *children], workers, show)
 
 
-def _row(study: Study, run: StudyRun) -> RunRow:
-    job = study.arm(run.arm).job
-    evaluated = f"eval/{job.seeded(run.seed).evaluation.split}/sampled/success"
-    return RunRow(run.label, run.folder.metrics, job.steps, evaluated)
-
-
-def _show_failure(child: Child, console: Console) -> None:
-    console.print(
-        f"{child.label} failed (exit code {child.exit_code}); the end of {child.log}:", style="red", soft_wrap=True
-    )
-    for line in child.last_words(LAST_LINES):
-        console.print(f"  {line}", markup=False, soft_wrap=True)
-
-
 def _end(session: _Session, failed: Sequence[Child], interrupted: int) -> int:
     """Say how to go on with what is not done; returns the exit code."""
     console, path, flat = session.console, session.folder.path, session.study.flat
@@ -230,8 +221,9 @@ def _end(session: _Session, failed: Sequence[Child], interrupted: int) -> int:
         again = resume if flat else f"the same command, which finds {path}"
         console.print(f"interrupted; go on with {again}", style="bold", soft_wrap=True)
     if failed:
-        if not interrupted:
-            _show_waiting(session)
+        waiting = [label for label, known in session.known.items() if known["state"] == "waiting"]
+        if waiting and not interrupted:
+            console.print(f"not begun, since what failed is needed for them: {', '.join(waiting)}", soft_wrap=True)
         runs = [child.label for child in failed if child.label in session.known]
         if runs:
             console.print(
@@ -239,14 +231,6 @@ def _end(session: _Session, failed: Sequence[Child], interrupted: int) -> int:
             )
     stopped = flat and _show_stopped(session)
     return 1 if failed else exit_code(interrupted) if interrupted else 3 if stopped else 0
-
-
-def _show_waiting(session: _Session) -> None:
-    """Name the runs that were never begun, because their model or what they read failed."""
-    waiting = [label for label, known in session.known.items() if known["state"] == "waiting"]
-    if waiting:
-        names = ", ".join(waiting)
-        session.console.print(f"not begun, since what failed is needed for them: {names}", soft_wrap=True)
 
 
 def _show_stopped(session: _Session) -> bool:
@@ -269,14 +253,6 @@ def _show_stopped(session: _Session) -> bool:
     return bool(stopped)
 
 
-def _remove_checkpoints(session: _Session) -> None:
-    """Free the disk space of finished runs, unless the study keeps their checkpoints."""
-    for run in session.runs:
-        trained = isinstance(session.study.arm(run.arm).job, TrainingJob)
-        if trained and session.is_over(run) and not session.study.keep_checkpoints:
-            shutil.rmtree(run.folder.path / "checkpoints", ignore_errors=True)
-
-
 def _conclude(session: _Session) -> tuple[str, ...]:
     """Write and print what the runs that are over say. Returns those that cannot be read."""
     from heedful.studies.outcomes import read_outcomes
@@ -291,7 +267,11 @@ def _conclude(session: _Session) -> tuple[str, ...]:
     study = narrowed(session.study, tuple(arm.name for arm in session.study.arms if arm.name in begun))
     outcomes = read_outcomes(study, over)
     if study.flat:
-        _print_table(run_rows(study, outcomes), session.console)
+        header, *rows = run_rows(study, outcomes)
+        table = Table(*header, box=None, header_style="bold", pad_edge=False)
+        for row in rows:
+            table.add_row(*row)
+        session.console.print(table)
     for sentence in write_results(session.folder, study, outcomes, len(session.runs)):
         session.console.print(f"  - {sentence}", markup=False, soft_wrap=True)
     session.console.print(f"Table: {session.folder.table}\nPage:  {session.folder.page}", soft_wrap=True)
@@ -299,10 +279,3 @@ def _conclude(session: _Session) -> tuple[str, ...]:
         for run in over:
             session.console.print(f"Report of seed {run.seed}: {run.folder.report}", soft_wrap=True)
     return outcomes.unread
-
-
-def _print_table(rows: list[list[str]], console: Console) -> None:
-    table = Table(*rows[0], box=None, header_style="bold", pad_edge=False)
-    for row in rows[1:]:
-        table.add_row(*row)
-    console.print(table)
