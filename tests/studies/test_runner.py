@@ -19,7 +19,6 @@ from heedful.studies.declaration import Arm, Measure, Pair, Study, settings, tra
 from heedful.studies.jobs import TrainingJob
 from heedful.studies.running import processes
 from heedful.studies.running.processes import Child
-from heedful.studies.running.progress import HELD_OUT, RunRow
 from heedful.studies.running.runner import Request, estimate, run_study
 from heedful.studies.study_folder import StudyFolder
 from patience import comes
@@ -394,19 +393,3 @@ def test_the_last_words_of_a_log_of_any_size_are_read_from_its_end(tmp_path: Pat
         stream.write(b"\nits last words\n")
     assert Child("s0", log, list).last_words(1) == ["its last words"]
     assert Child("s0", tmp_path / "none.log", list).last_words(1) == []
-
-
-def test_the_live_table_goes_on_past_measurements_that_it_cannot_read(tmp_path: Path) -> None:
-    path = tmp_path / "metrics.jsonl"
-    os.mkfifo(path)
-    row = RunRow("a/s0", path, 9, "eval/val/sampled/success")
-    row.refresh()
-    path.unlink()
-    lines = [
-        '{"step": 1e999, "metrics": {}}',
-        f'{{"step": 1, "metrics": {{"eval/val/sampled/success": 1{"0" * 400}}}}}',
-        '{"step": 2, "metrics": {"eval/val/sampled/success": 0.5}}',
-    ]
-    path.write_text("".join(f"{line}\n" for line in lines))
-    row.refresh()
-    assert (row.step, row.values[HELD_OUT]) == (2, 0.5)

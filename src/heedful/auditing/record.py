@@ -17,8 +17,7 @@ from typing import Any
 
 from heedful.auditing.logs.files import LogFiles
 from heedful.auditing.logs.records import Faults
-from heedful.boundary.jsontext import read_json
-from heedful.boundary.open_files import open_file
+from heedful.boundary import listed, open_file, read_json
 from heedful.storage import LOCK, claim_folder, write_whole
 
 RECORD = "audit.json"
@@ -152,21 +151,15 @@ def _refuse_another(stored: AuditRecord, fresh: AuditRecord, folder: Path) -> No
     """Raise ValueError where the log or the settings are not those that the audit began with."""
     if stored.files != fresh.files:
         before, now = ({str(file["name"]): file for file in record.files} for record in (stored, fresh))
-        kinds = {
-            "changed": [name for name in now if name in before and now[name] != before[name]],
-            "new": [name for name in now if name not in before],
-            "missing": [name for name in before if name not in now],
-        }
-        found = ", ".join(f"{names[0]} {kind} ({len(names)} in all)" for kind, names in kinds.items() if names)
+        other = [name for name in before | now if before.get(name) != now.get(name)]
         raise ValueError(
-            f"Expected the log that the audit in {folder} began with, found {found or 'another order'}. Numbers of "
+            f"Expected the log that the audit in {folder} began with, found others under {listed(other)}. Numbers of "
             "two logs do not belong on one page: give another --out."
         )
-    kept = [name for name in fresh.settings if name not in _FREE]
     changed = [
-        f"--{name}: {stored.settings.get(name)} then, {fresh.settings[name]} now"
-        for name in kept
-        if stored.settings.get(name) != fresh.settings[name]
+        f"--{name}: {stored.settings.get(name)} then, {value} now"
+        for name, value in fresh.settings.items()
+        if name not in _FREE and stored.settings.get(name) != value
     ]
     if changed:
         raise ValueError(
