@@ -21,7 +21,7 @@ from heedful.storage import read_metrics
         ({"model_name": "m", "tokenizer": "t"}, "server, model_name and tokenizer belong together"),
         ({"server": "http://x", "model_name": "m", "tokenizer": "t", "model": "other"}, "and not both"),
         ({"api_key_env": "KEY"}, "api_key_env belongs to a server"),
-        ({"connections": 0}, "connections must be at least 1"),
+        ({"connections": 0}, "connections: expected a whole number of at least 1"),
     ],
 )
 def test_settings_that_do_not_belong_together_are_refused(settings: dict[str, object], sentence: str) -> None:

@@ -124,8 +124,8 @@ def test_a_study_in_a_folder_is_read_again_and_resumed_without_its_name(
         (["smoke", "--seeds", "0,a"], '--seeds: expected a whole number, found "a"'),
         (["smoke", "--seeds", "1,1"], "seeds must be distinct, found 1, 1"),
         (["smoke", "--arms", "b"], "Expected --arms among top_p, keep_all, or patterns of them, found b"),
-        (["smoke", "--processes", "0"], "processes must be at least 1, found 0"),
-        (["smoke", "--steps", "-1"], "steps must be at least 1, found -1"),
+        (["smoke", "--processes", "0"], "--processes: expected a whole number of at least 1"),
+        (["smoke", "--steps", "-1"], "--steps: expected a whole number of at least 1"),
         (["smoke", "--quick"], "--quick: unknown flag"),
         (
             ["--job", "none.json", "--out", "x", "--seed", "1"],

@@ -79,7 +79,10 @@ def test_a_file_takes_presets_partial_configurations_and_flags(tmp_path: Path) -
         ({"arms": [{"name": "results.md"}], "pairs": []}, "the name of a file of studies, found 'results.md'"),
         ({"arms": [{"name": "a"}, {"name": "A"}], "pairs": []}, "expected distinct arms, found a, A"),
         ({"pairs": [{"arm": "bonus", "control": "bonus"}]}, "found bonus as its own control"),
-        ({"measures": [{"title": "t", "metric": "m", "from_step": 9, "to_step": 8}]}, "after from_step (9), found 8"),
+        (
+            {"measures": [{"title": "t", "metric": "m", "from_step": 9, "to_step": 8}]},
+            "expected to_step at or after 9, found 8",
+        ),
         ({"pairs": [{"arm": "bonus", "control": "nothing"}]}, "nothing is compared or read, but no arm has that name"),
         ({"colour": 1}, "colour: unknown setting"),
         ({"measures": [{"title": "t", "metric": "m", "when": "first_at_least"}]}, "`level` belongs to first_at_least"),
@@ -93,9 +96,8 @@ def test_a_file_takes_presets_partial_configurations_and_flags(tmp_path: Path) -
         ({"arms": [{"name": "a", "job": {"preset": "echo", "flags": "--seeds 1,2"}}]}, "`seeds` of the study decide"),
         ({"arms": [{"name": "a", "job": {"preset": "echo", "config": {"seed": 7}}}]}, "found `seed` in its config"),
         ({"arms": [{"name": "a", "job": {"preset": "echo", "flags": "--trust m"}}]}, "command line of heedful study"),
-        ({"arms": [{"name": "a", "level": float("nan")}]}, "level must be 0, or of a size"),
-        ({"minutes": float("nan")}, "minutes must be 0, or of a size"),
-        ({"minutes": -1}, "minutes must be at least 0"),
+        ({"minutes": float("nan")}, "minutes: expected a number of at least 0"),
+        ({"minutes": -1}, "minutes: expected a number of at least 0"),
         ({"seeds": list(range(5_001))}, "expected at most 10,000 runs, found 2 x 5,001 (arms x seeds)"),
     ],
 )

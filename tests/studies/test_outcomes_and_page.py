@@ -146,7 +146,8 @@ def test_a_run_whose_evaluated_episodes_cannot_be_read_is_named_and_left_out(wri
     path.write_bytes(path.read_bytes()[:100])
     outcomes = read_outcomes(study(), written.folder.runs(study()))
     assert len(outcomes.unread) == 1
-    assert outcomes.unread[0].startswith(f"old/s2 (Expected a rollout file (parquet) at {path}, found one that cannot")
+    assert outcomes.unread[0].startswith("old/s2 (")
+    assert str(path) in outcomes.unread[0]
     assert len(outcomes.runs) == len(written.folder.runs(study())) - 1
 
 
