@@ -13,12 +13,11 @@ from typing import TYPE_CHECKING
 from heedful.exports import lazily
 
 if TYPE_CHECKING:
-    from heedful.rollout.collectors import COLLECTORS, Asynchronous, LockStep
+    from heedful.rollout.collectors import COLLECTORS, Asynchronous, Collector, LockStep, Request
     from heedful.rollout.context import FULL_HISTORY, Context
     from heedful.rollout.overlong import shape_overlong
     from heedful.rollout.player import Player, first_observation, made
     from heedful.rollout.refill import Collection, collect_until_enough
-    from heedful.rollout.request import Collector, Request
     from heedful.rollout.workers import isolated
 
 __all__ = [
@@ -47,11 +46,11 @@ __getattr__ = lazily(
         "FULL_HISTORY": "heedful.rollout.context",
         "Asynchronous": "heedful.rollout.collectors",
         "Collection": "heedful.rollout.refill",
-        "Collector": "heedful.rollout.request",
+        "Collector": "heedful.rollout.collectors",
         "Context": "heedful.rollout.context",
         "LockStep": "heedful.rollout.collectors",
         "Player": "heedful.rollout.player",
-        "Request": "heedful.rollout.request",
+        "Request": "heedful.rollout.collectors",
         "collect_until_enough": "heedful.rollout.refill",
         "isolated": "heedful.rollout.workers",
         "shape_overlong": "heedful.rollout.overlong",

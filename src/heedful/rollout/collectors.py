@@ -1,4 +1,4 @@
-"""The collectors, which play a request: in lock-step, or asynchronously for environments that are slow.
+"""The request for episodes, and the collectors that play it: in lock-step, or asynchronously for slow environments.
 
 Both play the same episodes, and return groups in the order of the tasks, members in order of their number, every
 episode ended. An environment that raises ends its own episode alone.
@@ -12,14 +12,14 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from queue import Empty, SimpleQueue
-from typing import TypeVar
+from typing import Protocol, TypeVar
 
 from heedful.boundary import Threads, settings
 from heedful.policies.sampling import Sampling
-from heedful.protocols import AnswersSubsets, ContinuousBatching, Policy
-from heedful.rollout.player import Player
-from heedful.rollout.request import Request
-from heedful.types import Conversation, Group, Reply
+from heedful.protocols import AnswersSubsets, ContinuousBatching, Episode, Policy
+from heedful.rollout.context import FULL_HISTORY, Context
+from heedful.rollout.player import Player, made
+from heedful.types import Conversation, Group, Reply, Task
 
 Argument = TypeVar("Argument")
 Result = TypeVar("Result")
@@ -27,6 +27,54 @@ Result = TypeVar("Result")
 PATIENCE = 0.2
 """The most that a batch may be delayed so that more conversations can join it, as a fraction of the last batch's
 duration. Without a delay, episodes a millisecond apart would be answered in two batches until they end."""
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """The episodes of one collection: `group_size` of every task.
+
+    The members of a group share the start state and have independent noise.
+    """
+
+    make_episode: Callable[[], Episode]
+    """Makes an episode that has not started. It is called in the caller's thread."""
+    tasks: Sequence[Task]
+    group_size: int
+    max_turns: int
+    context: Context = FULL_HISTORY
+    """How much of an episode the policy reads."""
+    first_member: int = 0
+    """Number of the first member. An environment's noise depends on the task and on this number."""
+
+    def seats(self) -> Iterator[tuple[Episode, Task, int]]:
+        """An episode, its task and its member number for each player, in order. Episodes are made on demand."""
+        members = range(self.first_member, self.first_member + self.group_size)
+        return ((made(self.make_episode), task, member) for task in self.tasks for member in members)
+
+    def player(self, seat: tuple[Episode, Task, int]) -> Player:
+        """The player of one seat. Its episode starts here."""
+        return Player(*seat, self.max_turns, self.context)
+
+    def groups(self, policy: Policy, players: Sequence[Player]) -> list[Group]:
+        """The trajectories of players that have ended, in the order of their seats, as groups."""
+        trajectories = [player.trajectory(policy.temperature, policy.version) for player in players]
+        firsts = range(0, len(trajectories), self.group_size)
+        return [
+            Group(task, tuple(trajectories[first : first + self.group_size]))
+            for task, first in zip(self.tasks, firsts, strict=True)
+        ]
+
+
+class Collector(Protocol):
+    """Plays episodes. Its implementations are frozen dataclasses."""
+
+    def sampling(self, sampling: Sampling) -> Sampling:
+        """How a policy must sample for this collector. Raises ValueError for settings that it cannot work with."""
+        ...
+
+    def __call__(self, policy: Policy, request: Request) -> list[Group]:
+        """One group per task, in the order of the tasks, members in order, every episode ended."""
+        ...
 
 
 @settings
