@@ -152,7 +152,7 @@ def test_the_tokens_of_a_step_are_counted_by_hand() -> None:
 
 @pytest.mark.parametrize("share", [0.0, -0.1, math.nan, math.inf])
 def test_a_share_that_is_no_part_is_refused(share: float) -> None:
-    with pytest.raises(ValueError, match=r"share must be above 0.*found"):
+    with pytest.raises(ValueError, match=r"share: expected a number above 0 .*found"):
         DiagnosticsConfig(share=share)
 
 

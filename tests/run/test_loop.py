@@ -477,10 +477,10 @@ def test_weights_that_find_no_room_say_so_by_the_systems_number(
 @pytest.mark.parametrize(
     ("changes", "sentence"),
     [
-        ({"steps": 0}, "steps must be at least 1, found 0"),
+        ({"steps": 0}, "steps: expected a whole number of at least 1, found 0"),
         ({"group_size": 1}, "group_size must be at least 2 .a group of one has no spread"),
         ({"tasks": 2}, "must hold at least the 4 groups of one step, found 2"),
-        ({"micro_batch_tokens": 0}, "micro_batch_tokens must be at least 1"),
+        ({"micro_batch_tokens": 0}, "micro_batch_tokens: expected a whole number of at least 1"),
         ({"loss_scale": "rho", "filter": KeepAll()}, "rho .* the chosen filter asks for none; choose the filter top_p"),
         ({"template_options": ("enable_thinking",)}, "a template option as name=value, found 'enable_thinking'"),
         ({"template_options": ("a=1", "a=2")}, "each template option once, found a twice"),

@@ -326,12 +326,12 @@ def test_the_command_explains_itself_and_refuses_in_sentences(
     (tmp_path / "token").write_text("two words\n")
     for words, sentence in (
         ([], "expected ENV after `heedful serve-env`. ENV: An environment"),
-        (["echo", "--sessions", "0"], "sessions must be at least 1"),
-        (["echo", "--env-timeout", "-1"], "env_timeout must be a number of seconds of at least 0"),
-        (["echo", "--idle", "0"], "idle must be a number of seconds above 0"),
-        (["echo", "--request-seconds", "1e18"], "request_seconds must be a number of seconds above 0 and at most"),
+        (["echo", "--sessions", "0"], "--sessions: expected a whole number of at least 1"),
+        (["echo", "--env-timeout", "-1"], "--env-timeout: expected a number of at least 0"),
+        (["echo", "--idle", "0"], "--idle: expected a number above 0"),
+        (["echo", "--request-seconds", "1e18"], "--request-seconds: expected a number above 0 and at most"),
         (["echo", "--env-timeout", "1e18"], "and at most 1,000,000, found 1e+18"),
-        (["echo", "--port", "70000"], "port must be at most 65535"),
+        (["echo", "--port", "70000"], "--port: expected a whole number of at least 0 and at most 65,535"),
         (["echo", "--token-file", str(tmp_path / "token")], "as ASCII characters without spaces"),
     ):
         assert cli.run(["serve-env", *words]) == 2

@@ -189,8 +189,8 @@ def test_the_outcome_is_a_share_of_the_full_reward(url: str) -> None:
     ("knobs", "sentence"),
     [
         ({"action_field": ""}, "action_field must name"),
-        ({"full": 0.0}, "full must be a finite number above 0"),
-        ({"timeout": 1e18}, "timeout must be seconds above 0 and at most 1,000,000, but is 1e"),
+        ({"full": 0.0}, "full: expected a number above 0"),
+        ({"timeout": 1e18}, "timeout: expected a number above 0 and at most 1,000,000, found 1e"),
         ({"words": ()}, "words must hold at least one"),
         ({"reset": "x"}, "reset is written as name=value"),
     ],

@@ -295,9 +295,9 @@ def test_log_probabilities_of_an_unknown_temperature_are_not_stored(
         (["--checkpoint", "3"], "the server's model plays"),
         (["--price-in", "nan", "--price-out", "1"], "price_in must be a number of at least 0, found nan"),
         (["--price-in", "1", "--price-out", "-1"], "price_out must be a number of at least 0, found -1"),
-        (["--timeout", "inf"], "timeout must be a number of seconds above 0 and at most 1,000,000, found inf"),
-        (["--patience", "1e18"], "patience must be a number of seconds of at least 0 and at most 1,000,000, found 1e"),
-        (["--connections", "0"], "connections must be at least 1"),
+        (["--timeout", "inf"], "--timeout: expected a number above 0 and at most 1,000,000, found"),
+        (["--patience", "1e18"], "--patience: expected a number of at least 0 and at most 1,000,000, found 1e"),
+        (["--connections", "0"], "--connections: expected a whole number of at least 1"),
         (["--template-options", "enable_thinking"], "a template option as name=value, found 'enable_thinking'"),
     ],
 )
