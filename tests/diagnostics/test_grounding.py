@@ -10,7 +10,7 @@ from first_turns import Tabular, acted, group
 from heedful.diagnostics.actions.exchanged import Exchange, exchange
 from heedful.diagnostics.actions.grounding import GROUNDING_NAMES, grounding
 from heedful.diagnostics.statistics.intervals import jackknife_interval
-from heedful.measuring.grounded import grounding_metrics, score_exchange
+from heedful.measuring.swapped import grounding_metrics, score_exchange
 from heedful.types import Metric
 
 LEFT, RIGHT = 0, 1

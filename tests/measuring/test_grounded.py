@@ -8,10 +8,10 @@ import pytest
 
 from heedful.diagnostics.actions.exchanged import Exchange
 from heedful.diagnostics.actions.grounding import grounding
-from heedful.measuring.grounded import grounding_metrics, score_exchange
+from heedful.measuring.swapped import grounding_metrics, score_exchange
 from heedful.protocols import WindowExceeded
 from heedful.scorers.hf import HFScorer
-from heedful.types import CrossScores, Ending, Group, Prompt, Reply, Span, Task, Trajectory, Turn
+from heedful.types import Ending, Group, Prompt, Reply, Span, Task, Trajectory, Turn
 from scored_pairs import METHODS, llama, naive_logprobs, qwen2, some_ids
 
 
@@ -59,17 +59,6 @@ def test_of_free_text_the_answers_of_the_own_prompt_are_read() -> None:
     scores = score_exchange(HFScorer(model), exchanged, 1.0)
     assert scores == pytest.approx(one_by_one(model, exchanged, 1.0), abs=1e-4, nan_ok=True)
     assert np.isnan(scores).any(axis=(1, 2)).tolist() == [False] * 3 + [True] * 4 + [False]
-
-
-def test_a_scorer_without_tokens_is_refused() -> None:
-    class Sums:
-        name = ""
-
-        def cross_score(self, prompts_N, thoughts_M, own_M, temperature, keep="sums"):
-            return CrossScores(np.zeros((len(thoughts_M), len(prompts_N))), [1] * len(thoughts_M), own_M)
-
-    with pytest.raises(ValueError, match="needs a scorer that keeps tokens"):
-        score_exchange(Sums(), asked(), 1.0)
 
 
 def sampled(prompts: int = 4, each: int = 3) -> list[Group]:

@@ -12,7 +12,7 @@ import torch
 from heedful.diagnostics.cross_scores.pictures import first_turn_pictures, later_pictures
 from heedful.diagnostics.cross_scores.thoughts import ThoughtTags
 from heedful.measuring.diagnostician import Diagnostician, DiagnosticsConfig
-from heedful.measuring.pictured import score_exchanged
+from heedful.measuring.swapped import score_exchanged
 from heedful.models.vision import vision_of
 from heedful.scorers.hf import HFScorer
 from heedful.seeds import stream

@@ -21,8 +21,8 @@ from heedful.diagnostics.cross_scores.thoughts import Thoughts, ThoughtTags, fir
 from heedful.measuring.budget import IMAGE, LATER_IMAGE
 from heedful.measuring.diagnostician import Diagnosis, image_metrics
 from heedful.measuring.diagnostics_config import DiagnosticsConfig
-from heedful.measuring.grounded import grounding_metrics
 from heedful.measuring.scope_reader import NO_SCORES, ScopeReader, ScoredThoughts
+from heedful.measuring.swapped import grounding_metrics
 from heedful.measuring.thought_scores import FirstTurns, ThoughtScores
 from heedful.protocols import WindowExceeded
 from heedful.storage.rollouts import pictures_of

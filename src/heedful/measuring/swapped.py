@@ -1,7 +1,7 @@
-"""Scores of thoughts under swapped observations. Each row has its own history, so its contexts are its own too.
+"""Scores of thoughts under observations, pictures or texts of others, and of actions after the thoughts of others.
 
-The scores equal those of scoring every thought under `SwappedObservations.context`, pair by pair, up to the scorer's
-rounding. Each history is read once.
+The scores equal those of scoring every thought, or action, in each of its contexts alone, up to the scorer's rounding.
+What contexts share is read once. A scorer meets pictures in prompts alone.
 """
 
 from __future__ import annotations
@@ -11,10 +11,17 @@ from dataclasses import dataclass
 from typing import Literal, Protocol, cast
 
 import numpy as np
+import numpy.typing as npt
 
-from heedful.diagnostics.cross_scores.thoughts import Ids, SwappedObservations
-from heedful.protocols import Scorer
-from heedful.types import CrossScores
+from heedful.diagnostics.actions.exchanged import Exchange, exchange
+from heedful.diagnostics.actions.grounding import grounding
+from heedful.diagnostics.cross_scores.image_metrics import image_share
+from heedful.diagnostics.cross_scores.pictures import Exchanged, Pictured
+from heedful.diagnostics.cross_scores.score_matrix import take_rows
+from heedful.diagnostics.cross_scores.thoughts import Ids, SwappedObservations, Thoughts
+from heedful.measuring.scope_reader import ScoredThoughts
+from heedful.protocols import Scorer, WindowExceeded
+from heedful.types import CrossScores, Group, Metric
 
 
 class TokenScorer(Scorer, Protocol):
@@ -45,7 +52,7 @@ def score_swapped(
     for asked in requests(swapped):
         scored = scorer.cross_score(asked.prompts, asked.thoughts, asked.own, temperature, keep="tokens")
         noise = max(noise, scored.noise)
-        kept = _tokens(scored)
+        kept = [np.asarray(logprobs_NT, dtype=np.float32) for logprobs_NT in scored.tokens or ()]
         for place, row in enumerate(asked.rows):
             if asked.after_history:
                 for column in range(columns):
@@ -105,7 +112,106 @@ def requests(swapped: SwappedObservations) -> Iterator[Request]:
         yield Request(members, True, [history], continued, [0] * len(continued))
 
 
-def _tokens(scored: CrossScores) -> list[np.ndarray]:
-    if scored.tokens is None:
-        raise ValueError("score_swapped needs a scorer that keeps tokens, but this one returned sums only.")
-    return [np.asarray(logprobs_NT, dtype=np.float32) for logprobs_NT in scored.tokens]
+@dataclass(frozen=True, slots=True)
+class ImageScores:
+    """First turns whose pictures are exchanged, and first turns whose texts are."""
+
+    image: ScoredThoughts
+    text: ScoredThoughts
+    rows_M: tuple[Pictured, ...] = ()
+    """The thoughts of `image`. Empty: they are those of first turns, since all prompts have one text."""
+
+    def share(self, first: CrossScores, thoughts: Thoughts, place: str, scorer: str) -> Metric:
+        """`grounding/image_share`, from the scores of all first turns as well."""
+        both = first
+        if self.rows_M and not self.image.why:
+            asked = zip((thoughts.prompts_N[own] for own in thoughts.own_M), thoughts.thoughts_M, strict=True)
+            number = {pair: row for row, pair in enumerate(asked)}  # equal pairs have equal scores
+            both = take_rows(first, [number[one.context, one.thought] for one in self.rows_M])
+        return image_share(self.image.scores, both, place, scorer, self.image.why)
+
+
+def requests_of_pictures(exchanged: Exchanged) -> Iterator[Request]:
+    """What the scorer is asked: the rows that keep the same side, under all columns."""
+    together: dict[object, list[int]] = {}
+    for row in range(len(exchanged.rows_M)):
+        together.setdefault(exchanged.kept(row), []).append(row)
+    for members in together.values():
+        prompts = [exchanged.context(members[0], column) for column in range(exchanged.columns)]
+        thoughts = [exchanged.rows_M[row].thought for row in members]
+        yield Request(members, False, prompts, thoughts, [exchanged.own_M[row] for row in members])
+
+
+def score_exchanged(scorer: Scorer, exchanged: Exchanged, temperature: float) -> CrossScores:
+    """M x N scores: thought i where column j stands in for its own pictures, or its own text."""
+    shape = len(exchanged.rows_M), exchanged.columns
+    whole_MN, heads, noise = np.zeros(shape), dict[int, np.ndarray](), 0.0
+    for asked in requests_of_pictures(exchanged):
+        scored = scorer.cross_score(asked.prompts, asked.thoughts, asked.own, temperature)
+        whole_MN[list(asked.rows)] = scored.scores_MN
+        for k, head_MN in scored.heads.items():
+            heads.setdefault(k, np.zeros(shape))[list(asked.rows)] = head_MN
+        noise = max(noise, scored.noise)
+    return CrossScores(
+        scores_MN=whole_MN,  # type: ignore[arg-type]
+        lengths_M=[len(one.thought) for one in exchanged.rows_M],
+        own_M=list(exchanged.own_M),
+        heads=cast(dict[int, list[list[float]]], heads),
+        noise=noise,
+    )
+
+
+def grounding_metrics(
+    scorer: TokenScorer,
+    groups: Sequence[Group],
+    temperature: float,
+    rows: int = 16,
+    columns: int = 8,
+    place: str = "",
+) -> list[Metric]:
+    """The model-based `grounding/...` of first turns: `rows` thoughts of the first `columns` prompts.
+
+    The metrics are named after the scorer, unless it is the policy that sampled (its name is then empty). The groups
+    must be of one environment. `place` is `/<environment>` in a batch that mixes several. If a text exceeds the model's
+    window, the metrics have a reason instead of numbers.
+    """
+    asked = exchange(groups, rows, columns)
+    try:
+        logprobs_MNS = score_exchange(scorer, asked, temperature)
+    except WindowExceeded as error:
+        return not_grounded(str(error), place, scorer.name)
+    return grounding(asked, logprobs_MNS, place, scorer.name)
+
+
+def not_grounded(why: str, place: str, scorer: str) -> list[Metric]:
+    """The same metrics, all of them missing."""
+    return grounding(Exchange(why=why), np.zeros((0, 0, 0)), place, scorer)
+
+
+def score_exchange(scorer: TokenScorer, asked: Exchange, temperature: float) -> npt.NDArray[np.float64]:
+    """M x N x S: log p(spelling s | prompt j, thought i), summed over the spelling's tokens, in nats.
+
+    NaN where spelling s was not requested after thought i. Thought and spelling are scored together under a prompt, and
+    only the spelling's tokens are summed. Each prompt is read once. If the scorer shares beginnings, each thought is
+    read once under each prompt.
+    """
+    pairs = _pairs(asked)
+    logprobs_MNS = np.full((len(asked.thoughts_M), len(asked.prompts_N), len(asked.spellings_S)), np.nan)
+    if not pairs:
+        return logprobs_MNS
+    own = [asked.own_M[row] for row, _ in pairs]
+    scored = scorer.cross_score(asked.prompts_N, continued(asked), own, temperature, keep="tokens")
+    for (row, spelling), logprobs_NT in zip(pairs, scored.tokens or (), strict=True):
+        behind = len(asked.thoughts_M[row])
+        logprobs_MNS[row, :, spelling] = np.asarray(logprobs_NT, dtype=np.float64)[:, behind:].sum(axis=1)
+    return logprobs_MNS
+
+
+def continued(asked: Exchange) -> list[Ids]:
+    """The thoughts that the scorer is asked about: each one with each of its spellings behind it."""
+    return [(*asked.thoughts_M[row], *asked.spellings_S[spelling]) for row, spelling in _pairs(asked)]
+
+
+def _pairs(asked: Exchange) -> list[tuple[int, int]]:
+    """Row and spelling of each scored continuation."""
+    return [(row, spelling) for row in range(len(asked.thoughts_M)) for spelling in asked.asked(row)]

@@ -27,10 +27,19 @@ from heedful.diagnostics.cross_scores.thoughts import (
 from heedful.diagnostics.names import scope_name
 from heedful.measuring.budget import ANY_TURN, GROUNDING, IMAGE, LATER_IMAGE, OBSERVATION, Sizes
 from heedful.measuring.diagnostics_config import DiagnosticsConfig
-from heedful.measuring.grounded import continued, grounding_metrics, not_grounded
-from heedful.measuring.pictured import ImageScores, requests_of_pictures, score_exchanged
 from heedful.measuring.scope_reader import NO_SCORES, ScoredThoughts
-from heedful.measuring.swapped import Request, TokenScorer, requests, score_swapped
+from heedful.measuring.swapped import (
+    ImageScores,
+    Request,
+    TokenScorer,
+    continued,
+    grounding_metrics,
+    not_grounded,
+    requests,
+    requests_of_pictures,
+    score_exchanged,
+    score_swapped,
+)
 from heedful.protocols import PlansReading
 from heedful.seeds import stream
 from heedful.storage import TokenValues
