@@ -179,7 +179,9 @@ def _filled(
 ) -> tuple[Array, Array, Array]:
     """Starts, rows and weights. `make`: an array of a name, a size and a type."""
     terms, documents = len(counted.numbers), counted.documents
-    held_FV = sum(np.array([np.bincount(term, minlength=terms) for term, _, _ in block]) for block in blocks)
+    held_FV = np.zeros((len(formula.weights), terms), np.int64)
+    for block in blocks:
+        held_FV += [np.bincount(term, minlength=terms) for term, _, _ in block]
     idf_FV = np.log1p((documents - held_FV + 0.5) / (held_FV + 0.5))
     starts = np.zeros(terms + 1, np.int64)
     np.cumsum(held_FV.sum(0), out=starts[1:])

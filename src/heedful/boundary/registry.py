@@ -54,7 +54,8 @@ class Registry(Mapping[str, Any]):
         point = None if name in self._own else self._added[name]
         if point is None or not point.extras or point.dist is None:
             return ""
-        return f'pip install "{point.dist.name}[{",".join(point.extras)}]"'
+        extras = point.value.partition("[")[2].rstrip("] ")  # `extras` would cut `reasoning-gym` in two
+        return f'pip install "{point.dist.name}[{extras}]"'
 
     def get_class(self, name: str) -> Any:
         """The class of a name. Raises ValueError, with the known names, for any other name."""

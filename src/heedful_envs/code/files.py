@@ -172,11 +172,11 @@ def _tests(tests: Any, row: Mapping[str, Any]) -> Tests:
         return "", tuple(_run(test["input"], test["output"]) for test in tests)
     own = _loaded(tests[0].get("metadata")) or {}
     beside = _loaded(row.get("metadata")) or {}
-    entry = tests[0].get("fn_name") or own.get("func_name") or beside.get("func_name")
-    if not entry:
+    named = tests[0].get("fn_name") or own.get("func_name") or beside.get("func_name")
+    if not named:
         raise Faulty("its tests call a function that it does not name")
     read = _called if kind == "function_call" else _called_by_lines
-    return text_of(entry), tuple(read(test["input"], test["output"]) for test in tests)
+    return text_of(named), tuple(read(test["input"], test["output"]) for test in tests)
 
 
 def _run(given: Any, expected: Any) -> Case:
@@ -235,7 +235,7 @@ def _private(tests: Any) -> list[Any]:
     for instruction, argument, _ in pickletools.genops(unpacked):
         if instruction.name not in _OF_A_TEXT:
             raise Faulty(f"its private tests are a pickle with {instruction.name}, which is no text")
-        texts += [argument] if instruction.name in _TEXTS else []
+        texts += [str(argument)] if instruction.name in _TEXTS else []
     return list(parse_json("".join(texts)))
 
 

@@ -275,7 +275,6 @@ def test_a_gold_with_brackets_is_still_right(tmp_path: Path) -> None:
         ({"questions": "absent.jsonl", "corpus": "questions"}, "'absent.jsonl', which does not exist"),
         ({"questions": str(EXAMPLES / "flashrag.jsonl"), "index": "absent"}, "the folder of an index at absent"),
         ({"questions": str(EXAMPLES / "flashrag.jsonl"), "url": "ftp://a"}, "Expected the URL of a retrieval server"),
-        ({"questions": str(EXAMPLES / "flashrag.jsonl"), "url": "http://a", "patience": 0.0},),
     ],
 )
 def test_knobs_that_name_no_passages_are_refused(knobs: dict[str, Any], sentence: str) -> None:
