@@ -19,7 +19,6 @@ from heedful_verl.play.episodes import outputs_of
 from heedful_verl.play.playing import (
     Aborted,
     Limits,
-    PlayConfig,
     Played,
     Sampled,
     environment_of,
@@ -204,8 +203,3 @@ def test_an_environment_is_read_from_its_json_and_code_needs_trust() -> None:
         environment_of('{"type": "my_verl_game:Maze"}')
     with pytest.raises(ConfigurationError, match="my_verl_game"):
         environment_of('{"type": "my_verl_game:Maze"}', ("my_verl_game",))  # trusted, and not there
-
-
-def test_settings_of_play_that_make_no_sense_are_refused() -> None:
-    with pytest.raises(ValueError, match="tokens_per_turn: expected a whole number of at least 1"):
-        PlayConfig(tokens_per_turn=0)

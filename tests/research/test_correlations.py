@@ -286,11 +286,6 @@ def test_runs_that_cannot_be_read_are_named_and_the_others_are_read(
     assert len(json.loads(Path("out/correlations.json").read_text())["unreadable"]) == 2
 
 
-def test_seeds_may_be_of_any_size() -> None:
-    runs = [RunSeries("a", "lake", {SUCCESS: {0: 0.1}, MI: {0: 1.0}}, seed) for seed in (2**70, 2**70, -1)]
-    assert read_correlations(runs, SUCCESS)
-
-
 def test_a_single_run_a_success_that_no_run_has_and_a_file_for_a_folder_are_refused(
     written: WrittenRuns, capsys: pytest.CaptureFixture[str]
 ) -> None:
