@@ -200,11 +200,6 @@ def test_the_loss_scale_multiplies_the_gradient_and_the_kl_term_with_it(
     assert_equal(found, factor * kept)
 
 
-def test_a_loss_scale_that_the_filter_cannot_give_is_a_sentence(tiny_model: Path, tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match="choose the filter top_p"):
-        gradients(tiny_model, tmp_path, TASKS, filtering(loss_scale="rho"), per_device_train_batch_size=12)
-
-
 def test_bnpo_cut_into_micro_batches_warns_and_is_the_mean_over_them(tiny_model: Path, tmp_path: Path) -> None:
     # With one row to a micro-batch bnpo is the mean over rows, as grpo is; 6 of its 12 micro-batches are idle and
     # count in the mean, so it is half of grpo's gradient.

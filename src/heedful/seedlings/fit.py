@@ -20,7 +20,6 @@ import torch
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 
-from heedful.boundary.open_files import refuse_pipes
 from heedful.models.forward.token_logits import keeps_prompts, token_logits
 from heedful.models.writing import errors_of_the_disk
 from heedful.stopping import StoppedBySignal, StopRequest, finish_the_step_first
@@ -148,7 +147,6 @@ class Fit:
     @torch.no_grad()
     def load(self, path: Path) -> None:
         """Go on after the step at which `path` was written. Raises SafetensorError for a damaged file."""
-        refuse_pipes(path)
         with safe_open(path, framework="pt") as file:
             tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 (it is no mapping)
             self.step = int(file.metadata()["step"])
