@@ -13,9 +13,9 @@ import numpy as np
 
 from heedful.diagnostics.catalogue import OVER_SEEDS
 from heedful.storage import write_whole
-from heedful.studies.outcomes import within_range
+from heedful.studies.outcomes import Rows, within_range
 from heedful.studies.paired import mean_over
-from heedful.studies.tables import Rows, markdown_page, markdown_rows, shown, signed
+from heedful.studies.tables import markdown_page, markdown_rows, shown, signed
 from heedful.types import Metric
 from research.correlations.clustered import METHODS, Correlation, Kind, Method, Readings, correlation
 from research.correlations.runs import STEP, FoundRuns, RunSeries

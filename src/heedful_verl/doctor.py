@@ -208,7 +208,8 @@ def findings_of(tree: Mapping[str, Any]) -> Iterator[Finding]:
     except ConfigurationError as error:
         yield from (Finding("wrong", str(problem)) for problem in error.problems)
         return
-    place, forwarded = f"ray_kwargs.ray_init.runtime_env.env_vars.{VARIABLE}", config
+    place = f"ray_kwargs.ray_init.runtime_env.env_vars.{VARIABLE}"
+    forwarded: Any = config
     for name in place.split("."):
         forwarded = getattr(forwarded, name, None)
     if REGISTER in str(forwarded):

@@ -12,7 +12,8 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from heedful.boundary import Choice, Count, Natural, NotNegative, from_json, parse, settings, to_json
+from heedful.boundary import Choice, Count, Natural, NotNegative, from_json, parse, to_json
+from heedful.boundary import settings as declared_settings
 from heedful.boundary.command_line import split
 from heedful.boundary.jsontext import read_json
 from heedful.boundary.trust import untrusted
@@ -27,7 +28,7 @@ MOST_RUNS = 10_000
 """Runs of a study, at most: arms x seeds."""
 
 
-@settings
+@declared_settings
 class Arm:
     """One way to run: a name and what is done for each seed."""
 
@@ -48,7 +49,7 @@ class Arm:
         return getattr(self.job, "after", None)
 
 
-@settings
+@declared_settings
 class Measure:
     """One number per run: a metric, and at what point it is read."""
 
@@ -80,7 +81,7 @@ class Measure:
             raise ValueError(f"{self.title!r}: expected to_step at or after {self.from_step}, found {self.to_step}")
 
 
-@settings
+@declared_settings
 class Pool:
     """Several arms as one: of each measure the mean over the arms, seed by seed. Pairs name it like an arm."""
 
@@ -93,7 +94,7 @@ class Pool:
             raise ValueError(f"pool {self.name}: expected distinct arms, found {', '.join(self.arms) or 'none'}")
 
 
-@settings
+@declared_settings
 class Pair:
     """A comparison, seed by seed: an arm, or a pool of arms, against its control."""
 
@@ -112,7 +113,7 @@ class Pair:
         return f"{self.arm} against {self.control}"
 
 
-@settings
+@declared_settings
 class Interaction:
     """Whether a comparison comes out otherwise in another setting: a pair's difference minus that of a base pair."""
 
@@ -131,7 +132,7 @@ class Interaction:
         return f"({self.pair.names}) less ({self.base.names})"
 
 
-@settings
+@declared_settings
 class Study:
     """A declared study: everything that decides its numbers."""
 

@@ -83,7 +83,7 @@ def growths(configs: Mapping[str, TrainConfig], place: Path, lock: int, console:
     if missing:
         models = "1 model" if len(missing) == 1 else f"{len(missing)} models"
         console.print(f"growing {models}, while runs that begin with another one go on", soft_wrap=True)
-    of_run = {}
+    of_run: dict[str, Child] = {}
     for number, labels in enumerate(missing, 1):
         config = configs[labels[0]]
         job, log = place / f"{number}.json", place / f"{number}.log"
