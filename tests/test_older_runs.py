@@ -67,7 +67,7 @@ def test_an_older_run_is_resumed_from_its_checkpoint(run: heedful.Run) -> None:
     assert (resumed.outcome.version, resumed.outcome.interrupted) == (3, False)
     after = values(resumed.folder.metrics)
     assert after[:2] == before[:2]
-    assert [line.keys() - YOUNGER for line in after] == [line.keys() for line in before]
+    assert after[2].keys() - YOUNGER <= before[2].keys()
     assert after[2].keys() >= YOUNGER
 
 
@@ -77,12 +77,13 @@ def test_an_older_checkpoint_is_evaluated(run: heedful.Run) -> None:
     assert found["eval/val/sampled/success"].n == 12
 
 
-def unrepaired(lines: list[dict[str, object]]) -> list[dict[str, object]]:
-    return [{name: value for name, value in line.items() if name not in REPAIRED} for line in lines]
-
-
 def test_an_audit_of_older_rollouts_gives_the_same_numbers_unless_repaired(run: heedful.Run, tmp_path: Path) -> None:
     audit = heedful.audit(run.path, out=tmp_path / "audit", show=False)
     now, then = values(audit.path / "metrics.jsonl"), values(OLD / "audit" / "metrics.jsonl")
-    assert [line.keys() for line in now] == [line.keys() for line in then]
-    assert unrepaired(now) == unrepaired(then)
+    assert len(now) == len(then)
+    for line, old in zip(now, then, strict=True):
+        assert line.keys() <= old.keys()  # readings that are given up since are missing
+        assert len(line) > 0.8 * len(old)
+        assert {name: old[name] for name in line if name not in REPAIRED} == {
+            name: value for name, value in line.items() if name not in REPAIRED
+        }

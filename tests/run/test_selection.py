@@ -215,10 +215,7 @@ def test_surplus_groups_of_starved_tasks_may_come_back_too() -> None:
     ("changes", "sentence"),
     [
         ({"coverage": {"rate": 0.1}}, "every step draws fresh tasks; give a pool with --tasks N"),
-        ({"coverage": {"rate": 1.1}}, "expected 0 to 1, found 1.1"),
         ({"coverage": {"patience": 0}}, "patience: expected a whole number of at least 1"),
-        ({"algorithm": {"sampling_batches": 0}}, "sampling_batches of at least 1"),
-        ({"algorithm": {"overlong_buffer": 1.5}}, "a share of the token limit"),
         ({"algorithm": {"overlong_penalty": -1.0}}, "overlong_penalty: expected a number of at least 0"),
     ],
 )
