@@ -104,15 +104,19 @@ class SeparationOutcome:
 
 def read_separation(spec: Separation, records: Records) -> SeparationOutcome:
     """Areas of every metric that both sides report."""
-    areas = _areas(spec, records)
+    found = {name: _read(spec, records, name, direction_of(name)) for name in _names(spec, records)}
+    areas = {name: one for name, one in found.items() if one is not None}
     if not areas:
         return SeparationOutcome(spec, {}, "", None, {}, {}, "no metric has values on both sides")
-    choosing, confirming = _halves(records)
-    found = {name: one for name in areas if (one := _read(spec, choosing, name, direction_of(name)))}
-    chosen = {name: (one.value, _distance(*_values(spec, choosing, name))) for name, one in found.items()}
+    # Every other run of each arm, and the others. Where arms share their seeds, the halves have different ones.
+    choosing, confirming = (
+        {arm: dict(list(runs.items())[first::2]) for arm, runs in records.items()} for first in (0, 1)
+    )
+    half = {name: one for name in areas if (one := _read(spec, choosing, name, direction_of(name)))}
+    chosen = {name: (one.value, _distance(*_values(spec, choosing, name))) for name, one in half.items()}
     # Several separate the one half completely, as a rule: the one whose sides are furthest apart there is the best.
     best = max(chosen, key=lambda name: chosen[name], default="")
-    confirmed = _read(spec, confirming, best, found[best].direction) if best else None
+    confirmed = _read(spec, confirming, best, half[best].direction) if best else None
     runs = 0 if confirmed is None else min(confirmed.collapsed_runs, confirmed.healthy_runs)
     why = ""
     if runs < FEWEST_RUNS:
@@ -126,14 +130,9 @@ def read_separation(spec: Separation, records: Records) -> SeparationOutcome:
         best,
         confirmed,
         {name: _by_arm(spec, records, name, areas[name]) for name in shown},
-        {name: _curve(spec, records, name, areas[name]) for name in shown},
+        {name: roc_curve(*_values(spec, records, name), areas[name].direction) for name in shown},
         why,
     )
-
-
-def _areas(spec: Separation, records: Records) -> dict[str, Area]:
-    found = {name: _read(spec, records, name, direction_of(name)) for name in _names(spec, records)}
-    return {name: one for name, one in found.items() if one is not None}
 
 
 def _read(spec: Separation, records: Records, metric: str, direction: Trend | None) -> Area | None:
@@ -145,14 +144,6 @@ def _read(spec: Separation, records: Records, metric: str, direction: Trend | No
 def _values(spec: Separation, records: Records, metric: str) -> tuple[Sequence[float], Sequence[float]]:
     collapsed, healthy = (_sample(spec, records, arms, metric).values for arms in (spec.collapsed, spec.healthy))
     return collapsed, healthy
-
-
-def _halves(records: Records) -> tuple[Records, Records]:
-    """Every other run of each arm, and the others. Where arms share their seeds, the halves have different ones."""
-    choosing, confirming = (
-        {arm: dict(list(runs.items())[first::2]) for arm, runs in records.items()} for first in (0, 1)
-    )
-    return choosing, confirming
 
 
 def _names(spec: Separation, records: Records) -> list[str]:
@@ -203,10 +194,6 @@ def _by_arm(spec: Separation, records: Records, metric: str, whole: Area) -> dic
     healthy = _sample(spec, records, spec.healthy, metric)
     sides = {arm: _sample(spec, records, (arm,), metric) for arm in records if arm not in spec.healthy}
     return {arm: area(side, healthy, whole.direction) for arm, side in sides.items() if side.values}
-
-
-def _curve(spec: Separation, records: Records, metric: str, whole: Area) -> list[tuple[float, float]]:
-    return roc_curve(*_values(spec, records, metric), whole.direction)
 
 
 def _area_rows(outcome: SeparationOutcome) -> Rows:
