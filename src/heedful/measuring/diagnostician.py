@@ -21,9 +21,10 @@ from heedful.diagnostics.cross_scores.thoughts import Thoughts, ThoughtTags, by_
 from heedful.diagnostics.names import unavailable
 from heedful.diagnostics.signal import rollout_metrics
 from heedful.diagnostics.text import text_metrics, text_thoughts
-from heedful.measuring.budget import Spending, step_tokens
+from heedful.measuring.budget import step_tokens
 from heedful.measuring.diagnostics_config import DiagnosticsConfig
 from heedful.measuring.scope_reader import ScopeReader, ScoredThoughts
+from heedful.measuring.spending import Spending
 from heedful.measuring.swapped import TokenScorer
 from heedful.measuring.thought_scores import FirstTurns, ThoughtScores
 from heedful.protocols import WindowExceeded
