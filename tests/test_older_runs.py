@@ -54,6 +54,13 @@ def test_an_older_run_is_opened_with_its_configuration_metrics_rollouts_and_verd
     assert read_gradients(run.folder.gradients(3)).step == 3
 
 
+def test_settings_that_are_given_up_since_are_passed_over(run: heedful.Run) -> None:
+    written = json.loads(run.folder.config.read_text())
+    written["diagnostics"]["alarms"]["sampler"] = 0.01
+    run.folder.config.write_text(json.dumps(written))
+    assert heedful.Run.open(run.path).config == run.config
+
+
 def test_the_page_of_an_older_run_is_written_again(run: heedful.Run) -> None:
     page = write_report(run.folder).read_text(encoding="utf-8")
     assert run.verdict[0] in page

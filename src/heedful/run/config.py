@@ -5,6 +5,8 @@ Torch-free. A run's resolved configuration, written as JSON, can be read back an
 
 from __future__ import annotations
 
+import copy
+import functools
 from collections.abc import Iterator
 from dataclasses import field, replace
 from typing import Annotated, Any, Literal
@@ -251,6 +253,20 @@ class TrainConfig:
         return read_options(self.template_options)
 
 
+RETIRED = (("diagnostics", "alarms", "sampler"),)
+"""Settings that earlier versions wrote and that change nothing any more."""
+
+
+def from_written(tree: Any) -> TrainConfig:
+    """The configuration that a run wrote, perhaps an earlier version's. Raises ValueError if it is none of a run."""
+    tree = copy.deepcopy(tree)
+    for *path, name in RETIRED:
+        place = functools.reduce(lambda found, key: found.get(key, {}) if isinstance(found, dict) else {}, path, tree)
+        if isinstance(place, dict):
+            place.pop(name, None)
+    return from_json(TrainConfig, tree)
+
+
 def read_config(folder: RunFolder) -> TrainConfig:
     """The configuration of a run. Raises ValueError, a sentence that names the file, if it is none of a run."""
     try:
@@ -262,6 +278,6 @@ def read_config(folder: RunFolder) -> TrainConfig:
                 "this folder. Its weights are the trainer's: resume the training there, or name the folder of a model "
                 "and an environment"
             )
-        return from_json(TrainConfig, tree)
+        return from_written(tree)
     except (OSError, ValueError) as error:
         raise ValueError(f"Expected the configuration of a run in {folder.config}, found {error}") from error

@@ -11,8 +11,8 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
 from typing import Any
 
-from heedful.boundary import from_json, to_json, trust_flags
-from heedful.run.config import TrainConfig
+from heedful.boundary import to_json, trust_flags
+from heedful.run.config import TrainConfig, from_written
 from heedful.storage import RunFolder
 from heedful.version import __version__
 
@@ -40,7 +40,7 @@ def refuse_edits(
     if written is None:
         return
     with suppress(ValueError):  # a setting is gone: the comparison names it
-        written = to_json(from_json(TrainConfig, written))  # with the defaults of settings that are younger
+        written = to_json(from_written(written))  # with the defaults of settings that are younger
     before, now = dict(_flat(written)), dict(_flat(to_json(config)))
     free = (*FREE, *typed)
     edits = [name for name in _different(before, now) if not any(f"{name}.".startswith(f"{each}.") for each in free)]
