@@ -36,7 +36,7 @@ def compiled(model: PreTrainedModel) -> Decode:
     `TORCHINDUCTOR_CACHE_DIR` is set: torch's own place in /tmp, from which it loads code, is open to all users.
     """
     os.environ.setdefault("TORCHINDUCTOR_CACHE_DIR", str(cache_root() / "compiled"))
-    return cast(Decode, torch.compile(model, dynamic=True))
+    return torch.compile(model, dynamic=True)
 
 
 def cached_logits(model: Decode, batch: KVBatch, ids_BT: Tensor, filled_BT: Tensor) -> Tensor:
