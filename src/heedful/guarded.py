@@ -82,6 +82,8 @@ def request_to_end(error: BaseException | None) -> KeyboardInterrupt | PassesThr
     Python 3.11 wraps what a handler of signals raises inside of `__set_name__` into a RuntimeError. Libraries wrap that
     in turn when they import their modules.
     """
+    seen: set[int] = set()  # errors can cause each other in a circle
     while error is not None and not isinstance(error, KeyboardInterrupt | PassesThrough):
-        error = error.__cause__
+        seen.add(id(error))
+        error = None if id(error.__cause__) in seen else error.__cause__
     return error

@@ -136,8 +136,7 @@ class HttpServer:
         with self._lock:
             self._closed = True
             for stream in self._streams:
-                with contextlib.suppress(OSError):
-                    stream.get_extra_info("socket").shutdown(socket.SHUT_RDWR)
+                _end(stream)
         if self._client is not None:
             self._client.close()
 
@@ -157,11 +156,14 @@ class HttpServer:
             return self._client
 
     def _traced(self, event: str, found: Mapping[str, Any], fresh: list[Any]) -> None:
-        """Remember each connection that is opened."""
+        """Remember each connection that is opened, and end one that was opened while `close` was called."""
         if event in ("connection.connect_tcp.complete", "connection.start_tls.complete"):
-            fresh.append(found["return_value"])
+            stream = found["return_value"]
+            fresh.append(stream)
             with self._lock:
-                self._streams.add(found["return_value"])
+                self._streams.add(stream)
+                if self._closed:
+                    _end(stream)
 
     def _failure(self, error: BaseException, connecting: bool) -> Exception:
         cause = error
@@ -184,6 +186,11 @@ class HttpServer:
             )
         kind, said = ("absent", "was not reached") if connecting else ("broken", "broke off the connection")
         return NoAnswer(kind, f"the server at {self.url} {said}: {reason}", reason)  # type: ignore[arg-type]
+
+
+def _end(stream: Any) -> None:
+    with contextlib.suppress(OSError):
+        stream.get_extra_info("socket").shutdown(socket.SHUT_RDWR)
 
 
 def parts_of(url: str, of: str, instead: str) -> SplitResult:

@@ -15,8 +15,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
 
+from annotated_types import Interval
+
 from heedful import envs
-from heedful.boundary import Choice, CommandLine, ConfigurationError, Positional, tell
+from heedful.boundary import Choice, CommandLine, ConfigurationError, Positional, Seconds, tell
+from heedful.boundary.limits import MOST_EPISODES
 from heedful.boundary.trust import import_advice, import_named, trust_typed
 from heedful.envs.checking.check import QUICK, RULES, Effort, check
 from heedful.envs.checking.report import Finding, Report
@@ -62,11 +65,11 @@ class CheckSettings:
 
     quick: bool = False
     """Fewer seeds and episodes: for a first look, and for test suites."""
-    seeds: int | None = None
+    seeds: Annotated[int, Interval(ge=20, le=MOST_EPISODES)] | None = None
     """Tasks that are drawn. none = the number above."""
-    episodes: int | None = None
+    episodes: Annotated[int, Interval(ge=4, le=MOST_EPISODES)] | None = None
     """Episodes of well-formed replies. none = the number above."""
-    patience: float = 30.0
+    patience: Seconds = 30.0
     """Seconds after which a call counts as hanging."""
     skip: tuple[str, ...] = ()
     """Rules to leave out."""
