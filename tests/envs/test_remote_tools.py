@@ -31,7 +31,5 @@ def test_a_client_has_the_tools_of_the_server():
 def test_strange_tools_are_refused(tools):
     tree = {"protocol": 1, "name": "x", "summary": "", "digest": "d", "turns": 1, "actions": [], "offers": []}
     assert checked_description(tree, "url")["tools"] == []
-    with pytest.raises(
-        WireError, match="'tools' of the environment server at .* as a list of names, descriptions and schemas"
-    ):
+    with pytest.raises(WireError, match=r"'tools' of the environment server at .* as a list of names"):
         checked_description(tree | {"tools": tools}, "url")
