@@ -32,7 +32,7 @@ from heedful.diagnostics.statistics.group_statistics import sample_variance
 from heedful.filters import Ranking, TopK, TopP, Visit
 from heedful.filters.shrinkage import Prior, expected_variances
 from heedful.rollout.refill import refill_size
-from heedful.run.prompts.coverage import readmit
+from heedful.run.selection import readmit
 
 HERE = Path(__file__).parent
 PAGE = HERE.parent / "docs" / "results" / "choosing.md"

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).parents[3]
+ROOT = Path(__file__).parents[2]
 
 FOUND = find_spec("verl")
 INSTALLED = FOUND is not None and FOUND.origin is not None
