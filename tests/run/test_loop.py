@@ -25,12 +25,12 @@ from heedful.algorithms.table import Cispo, DrGrpo, Grpo  # noqa: E402
 from heedful.boundary import to_json  # noqa: E402
 from heedful.filters import KeepAll, RandomSubset, TopP  # noqa: E402
 from heedful.models.load import load_model  # noqa: E402
-from heedful.run import checkpoint, loop  # noqa: E402
+from heedful.run import checkpoint, loop, parts  # noqa: E402
 from heedful.run.config import DiagnosticsConfig, EvaluationConfig, TrainConfig  # noqa: E402
 from heedful.run.loop import Outcome, train_steps  # noqa: E402
 from heedful.run.parts import Parts, assemble  # noqa: E402
 from heedful.run.terminal import TerminalView  # noqa: E402
-from heedful.run.train import train  # noqa: E402
+from heedful.run.train import Run, fork, train  # noqa: E402
 from heedful.storage import DiskFull, RunFolder, read_metrics, read_rollouts  # noqa: E402
 from heedful.storage.trackers import JsonlTracker  # noqa: E402
 from heedful.training.settings import OptimizerConfig  # noqa: E402
@@ -202,6 +202,46 @@ def test_a_run_goes_on_from_a_checkpoint_as_if_nothing_had_been(
     assert same(whole.weights, rest.weights)
     assert without_time(whole.folder.path)[2:] == without_time(rest.folder.path)
     assert rest.watch.first == []
+
+
+def test_a_fork_goes_on_from_an_earlier_checkpoint_and_leaves_its_run_as_it_is(
+    echo_run: TrainConfig, tmp_path: Path
+) -> None:
+    """Optimizer, order of tasks and alarms go on: without a change a fork has the bytes of its run."""
+    run, other = tmp_path / "run", tmp_path / "fork"
+    train(replace(echo_run, steps=4, keep_checkpoints="all"), out=run, show=False)
+    before = {path: path.read_bytes() for path in run.rglob("*") if path.is_file()}
+    assert cli.run(["train", "--resume", str(run), "--checkpoint", "2", "--out", str(other)]) == 0
+    assert {path: path.read_bytes() for path in run.rglob("*") if path.is_file()} == before
+    assert_the_same_run(run, other)
+    assert (run / "config.json").read_bytes() == (other / "config.json").read_bytes()
+    assert Run.open(other).verdict[0] == Run.open(run).verdict[0]
+    changed = fork(run, 2, out=tmp_path / "changed")
+    assert cli.run(["train", "--resume", str(changed.path), "--algorithm.kl", "0.5"]) == 0
+    assert without_time(changed.path)[:2] == without_time(run)[:2]
+    assert without_time(changed.path)[3] != without_time(run)[3]
+
+
+def test_knobs_typed_beside_a_resume_or_a_fork_leave_the_reference_and_the_seedling_as_they_were(
+    echo_run: TrainConfig, tmp_path: Path, shared_cache: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run, other = tmp_path / "run", tmp_path / "fork"
+    first = replace(echo_run, steps=2, algorithm=Grpo(kl=0.05), evaluation=NO_EVALUATION)
+    train(first, out=run, show=False)
+    grown = set((shared_cache / "seedlings").iterdir())
+    knobs = ["--env.turns", "2", "--tags.no-force", "--context.turns", "0"]
+    words = ["--resume", str(run), "--checkpoint", "last", "--out", str(other), "--steps", "4"]
+    assert cli.run(["train", *words, *knobs]) == 0
+    assert cli.run(["train", "--resume", str(other), "--steps", "6"]) == 0  # again, now from a changed checkpoint
+    assert set((shared_cache / "seedlings").iterdir()) == grown
+    references, learner = [], parts.Learner
+    with monkeypatch.context() as patch:
+        patch.setattr(
+            parts, "Learner", lambda *given, **named: references.append(named["reference"]) or learner(*given, **named)
+        )
+        went_on = assemble(Run.open(other).config, silent, checkpoint.checkpoints(other / "checkpoints")[-1])
+    assert (went_on.env.turns, went_on.version) == (2, 6)
+    assert same(references[0].state_dict(), seedling_weights(first))
 
 
 # Ctrl-C ---------------------------------------------------------------------------------------------------------------

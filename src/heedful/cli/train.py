@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated
 from heedful.boundary import CommandLine, Positional, Shown
 from heedful.run.config import TrainConfig
 from heedful.run.presets import preset, starting_points
-from heedful.run.train import Run, algorithm_name, resume, train
+from heedful.run.train import Run, algorithm_name, config_at, fork, resume, train
 from heedful.stopping import exit_code
 from heedful.storage import claim_folder
 from heedful.training.ranks.parallel import ProcessRank
@@ -31,6 +31,7 @@ class TrainWords:
       heedful train frozen_lake
       heedful train frozen_lake --filter top_k --filter.k 4 --seeds 0,1,2
       heedful train --resume runs/frozen_lake-grpo-s0-1
+      heedful train --resume runs/frozen_lake-grpo-s0-1 --checkpoint 40 --algorithm.kl 0.01
       torchrun --nproc-per-node 2 -m heedful train frozen_lake
 
     The settings below show the defaults of ENV, or of frozen_lake without ENV. They can be kept in a file (--config
@@ -40,12 +41,15 @@ class TrainWords:
     env: Annotated[str | None, Positional("ENV")] = None
     """A preset or an environment (heedful envs lists them), or an environment of your own as module:Class."""
     out: Annotated[Path | None, Shown("DIR")] = None
-    """The run's folder. Default: runs/<env>-<algorithm>-s<seed>-<n>."""
+    """The new run's folder. Default: runs/<env>-<algorithm>-s<seed>-<n>."""
     seeds: Annotated[tuple[int, ...], Shown("0,1,2")] = ()
     """Train one run per seed, as processes that share one warm start, and print a table with intervals."""
     resume: Annotated[Path | None, Shown("RUN")] = None
     """Continue an interrupted run from its last checkpoint, or a folder of several seeds. Settings of a run that are
     typed beside it hold from there on."""
+    checkpoint: Annotated[str | None, Shown("WHICH")] = None
+    """With --resume RUN: go back to this checkpoint (a step, last or best), and on from there in a new folder, which
+    --out may name. RUN stays as it is."""
     take_over: bool = False
     """Take over the folder from a process on another host that has ended without releasing it."""
 
@@ -83,6 +87,8 @@ def _resume(line: CommandLine[TrainWords], path: Path) -> int:
     words, typed = line.words, line.typed_settings()
     several = (path / "study.json").is_file()
     own = {"--resume", "--take-over", *(() if several else (f"--{name}" for name in typed))}
+    if words.checkpoint is not None and not several:
+        own |= {"--checkpoint", "--out"}
     others = [word for word in line.besides("resume") if word.replace("_", "-") not in own]
     if others:
         advice = "Give --resume RUN alone or with settings to change, or begin a new run."
@@ -94,7 +100,11 @@ def _resume(line: CommandLine[TrainWords], path: Path) -> int:
 
         _refuse_torchrun(f"--resume {path}, the folder of several runs,")
         return _run_seeds(StudyFolder(path).read_study(), path, words.take_over)
-    config = line.settings(TrainConfig, Run.open(path).config) if typed else None
+    run = Run.open(path)
+    before = run.config if words.checkpoint is None else config_at(run, words.checkpoint)[0]
+    config = line.settings(TrainConfig, before) if typed else None
+    if words.checkpoint is not None:
+        path = fork(path, words.checkpoint, out=words.out).path
     return _code(resume(path, take_over=words.take_over, changed=config, typed=typed))
 
 

@@ -20,6 +20,7 @@ from transformers import PreTrainedModel, PreTrainedTokenizerBase
 from heedful.boundary.jsontext import read_json
 from heedful.models.folders import read_model, write_pretrained
 from heedful.models.writing import Saveable
+from heedful.run.config import TrainConfig, from_written
 from heedful.storage import create, demand_unchanged, naming_a_full_disk, write_checksums, write_whole
 
 SETTINGS = "settings.json"
@@ -51,6 +52,14 @@ class Checkpoint:
         """The configuration under which it was written, as JSON; `None` in checkpoints of older versions."""
         path = self.path / SETTINGS
         return dict(read_json(path)) if path.exists() else None
+
+    def began(self) -> TrainConfig | None:
+        """The configuration with which the run began, which settings typed beside a resume do not change.
+
+        Older versions did not write it: there it is that of the checkpoint, `None` in those without one.
+        """
+        tree = self.state().get("began") or self.settings()
+        return None if tree is None else from_written(tree)
 
     def learner_state(self) -> dict[str, Any]:
         """The optimizer's state."""

@@ -20,6 +20,8 @@ FREE = ("trackers", "keep_checkpoints", "keep_rollouts")
 """Settings that change no number of a run."""
 OWN = ("threads", "device")
 """Settings that each rank may have of its own: machines differ."""
+LEARNED = ("seedling", "warm_start")
+"""Settings that act before the first step alone."""
 MOST_EDITS = 6
 
 
@@ -42,6 +44,13 @@ def refuse_edits(
     with suppress(ValueError):  # a setting is gone: the comparison names it
         written = to_json(from_written(written))  # with the defaults of settings that are younger
     before, now = dict(_flat(written)), dict(_flat(to_json(config)))
+    for name in _different(before, now):
+        if name.partition(".")[0] in LEARNED:
+            raise ValueError(
+                f"Expected the {name} with which {folder.path} began ({_shown(before.get(name))}), found "
+                f"{_shown(now.get(name))}: the model learned from demonstrations before the first step. Leave out "
+                f"--{name.replace('_', '-')}, or begin a new run."
+            )
     free = (*FREE, *typed)
     edits = [name for name in _different(before, now) if not any(f"{name}.".startswith(f"{each}.") for each in free)]
     if edits:

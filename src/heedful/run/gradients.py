@@ -52,7 +52,7 @@ def measure_gradients(
 ) -> None:
     """Play, measure and store at one checkpoint."""
     from heedful.diagnostics.gradient.metrics import gradient_metrics
-    from heedful.run.checkpoint import Checkpoint
+    from heedful.run.checkpoint import Checkpoint, checkpoints
     from heedful.run.evaluation.held_out import success_metric
     from heedful.run.parts import assemble
     from heedful.run.terminal import GrowthBar
@@ -62,10 +62,11 @@ def measure_gradients(
     asked = replace(config, gradients=gradients, diagnostics=replace(config.diagnostics, enabled=False))
     refuse_unwritable(folder.gradients(step))
     checkpoint = Checkpoint(folder.checkpoint(step), step) if step else None
+    began = next((each.began() for each in checkpoints(folder.path / "checkpoints")), None)
     if checkpoint is not None:
         checkpoint.check("Restore it, or choose another checkpoint.")
     with GrowthBar(console) as bar:
-        parts = assemble(asked, bar, checkpoint)
+        parts = assemble(asked, bar, checkpoint, began=began)
     assert parts.gradient_meter is not None
     began = time.perf_counter()
     total = settings.groups * settings.group_size

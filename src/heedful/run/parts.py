@@ -61,10 +61,12 @@ class Parts:
     learner: Learner
     diagnostician: Diagnostician
     selection: Selection
-    gradient_meter: GradientMeter | None = None
+    gradient_meter: GradientMeter | None
     """`None` where gradients are not measured."""
-    adapters: Adapters | None = None
+    adapters: Adapters | None
     """LoRA's additions to the model, where only they are trained."""
+    began: TrainConfig
+    """The configuration with which the run began: it decides the model before the first step."""
     version: int = 0
     scores: dict[int, float] = field(default_factory=dict)
     """Sampled success at each evaluated version."""
@@ -87,6 +89,7 @@ class Parts:
             "tasks": self.tasks.cursor,
             "memory": None if self.selection.memory is None else self.selection.memory.state(),
             "diagnostics": self.diagnostician.state(),
+            "began": to_json(self.began),
             "scores": {str(version): score for version, score in self.scores.items()},
         }
 
@@ -109,12 +112,18 @@ def assemble(
     progress: Callable[[int, int, float], None],
     start: Checkpoint | None,
     world: World | None = None,
+    began: TrainConfig | None = None,
 ) -> Parts:
-    """Everything a run needs, from its configuration and a checkpoint to resume from. Called on each rank."""
-    torch.set_num_threads(config.threads)
+    """Everything a run needs, from its configuration and a checkpoint to resume from. Called on each rank.
+
+    `began`: the configuration with which the run began. By default that of the checkpoint, or `config`.
+    """
+    began = began or (start and start.began()) or config
+    torch.set_num_threads(began.threads)  # on which a seedling depends
     world = world or World(device=pick_device(config.device))
     with world.local_rank_0_first():
-        model, tokenizer = load_policy(config, world.device, progress)
+        model, tokenizer = load_policy(config, world.device, progress, began)
+    torch.set_num_threads(config.threads)
     world.broadcast_weights(cast(torch.nn.Module, model))
     for applies, sentence in _contradictions(config, model):
         if applies:
@@ -179,6 +188,7 @@ def assemble(
         selection=Selection(config.filter, config.coverage, None if config.pool is None else TaskMemory()),
         gradient_meter=gradient_meter,
         adapters=adapters,
+        began=began,
     )
     if start is not None:
         state = start.state()
@@ -215,9 +225,16 @@ def is_stored(config: TrainConfig, device: torch.device) -> bool:
 
 
 def load_policy(
-    config: TrainConfig, device: torch.device, progress: Callable[[int, int, float], None]
+    config: TrainConfig,
+    device: torch.device,
+    progress: Callable[[int, int, float], None],
+    began: TrainConfig | None = None,
 ) -> tuple[PreTrainedModel, PreTrainedTokenizerBase]:
-    """The model to train: a seedling, or a loaded one after its warm start. What is not in the cache is learned now."""
+    """The model to train: a seedling, or a loaded one after its warm start. What is not in the cache is learned now.
+
+    `began`: the configuration whose demonstrations it learned from, if that is another one.
+    """
+    began = began or config
     if config.model == "seedling":
         if tools_of(config.env):
             raise ValueError(
@@ -226,15 +243,16 @@ def load_policy(
                 "actions (--env.actions plain)."
             )
         model, tokenizer, _ = load_seedling(
-            config.seedling, config.env, to_json(config.env), config.tags, progress, config.context
+            began.seedling, began.env, to_json(began.env), began.tags, progress, began.context
         )
         cast(torch.nn.Module, model).to(device)
         if (vision := vision_of(model)) is not None:
             vision.freeze(config.vision.tower == "frozen")
         return model, tokenizer
     model_name = config.model
-    if config.warm_start.steps:
-        model_name = str(warm_started(config.warm_start, beginner_of(config, device), progress))
+    if began.warm_start.steps:
+        beginner = replace(beginner_of(began, device), model=config.model)
+        model_name = str(warm_started(began.warm_start, beginner, progress))
     check_model(model_name)
     return load_model(model_name, device, config.dtype, config.vision)
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shlex
 import shutil
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -18,7 +19,7 @@ from typing import TYPE_CHECKING
 from heedful.boundary import tell, to_json, trust_flags, trust_needed, trusting
 from heedful.console import SafeConsole
 from heedful.report.record import stored_sentences
-from heedful.run.config import TrainConfig, read_config
+from heedful.run.config import TrainConfig, from_written, read_config
 from heedful.run.edits import (
     refuse_edits,
     refuse_fewer_steps,
@@ -26,6 +27,7 @@ from heedful.run.edits import (
     refuse_to_begin_anew,
     settings_of_rank,
 )
+from heedful.run.evaluation.subjects import choose_checkpoint
 from heedful.run.presets import preset
 from heedful.storage import (
     DiskFull,
@@ -139,14 +141,8 @@ def train(
             files are left behind.
     """
     chosen = preset(config) if isinstance(config, str) else config
-
-    def new_folder() -> RunFolder:
-        if out not in (None, ""):
-            return RunFolder.open(out)
-        return RunFolder.create("runs", chosen.env.name, algorithm_name(chosen), chosen.seed)
-
     with trusting(trust):
-        return _run(chosen, new_folder, _Reporting(on_step, show, take_over), resumed=False)
+        return _run(chosen, lambda: _new_folder(chosen, out), _Reporting(on_step, show, take_over), resumed=False)
 
 
 def resume(
@@ -170,8 +166,48 @@ def resume(
     """
     with trusting(trust):
         run = Run.open(path)
-        told = _Reporting(on_step, show, take_over, frozenset(name.replace("-", "_") for name in typed))
+        names = (
+            re.sub(r"(^|\.)no_", r"\1", name.replace("-", "_")) for name in typed
+        )  # --tags.no-force sets tags.force
+        told = _Reporting(on_step, show, take_over, frozenset(names))
         return _run(changed or run.config, lambda: run.folder, told, resumed=True)
+
+
+def fork(
+    path: Path | str, checkpoint: int | str = "last", *, out: Path | str | None = None, trust: Iterable[str] = ()
+) -> Run:
+    """Copy a run as it was at one of its checkpoints into a new folder, where `resume` goes on. The run stays as it is.
+
+    Args:
+        checkpoint: a step, `last` or `best`.
+        out: the new folder. By default `runs/<environment>-<algorithm>-s<seed>-<n>`.
+        trust: see `resume`.
+    """
+    from heedful.run.checkpoint import Checkpoint
+
+    with trusting(trust):
+        run = Run.open(path)
+        config, step = config_at(run, checkpoint)
+        Checkpoint(run.folder.checkpoint(step), step).check("Restore it, or choose another checkpoint.")
+        folder = _new_folder(config, out)
+        run.folder.copy_until(step, folder.path)
+        write_whole(folder.config, json.dumps(to_json(config), indent=2) + "\n")
+        return Run(folder.path, config)
+
+
+def config_at(run: Run, checkpoint: int | str) -> tuple[TrainConfig, int]:
+    """The configuration under which a checkpoint of a run was written, and the checkpoint's step."""
+    from heedful.run.checkpoint import Checkpoint
+
+    step, _ = choose_checkpoint(run.folder, run.config, str(checkpoint))
+    written = Checkpoint(run.folder.checkpoint(step), step).settings()
+    return run.config if written is None else from_written(written), step
+
+
+def _new_folder(config: TrainConfig, out: Path | str | None) -> RunFolder:
+    if out not in (None, ""):
+        return RunFolder.open(out)
+    return RunFolder.create("runs", config.env.name, algorithm_name(config), config.seed)
 
 
 def algorithm_name(config: TrainConfig) -> str:

@@ -58,7 +58,7 @@ def read_metrics(path: Path | str) -> list[StepMetrics]:
             row = parse_json(line)
             readings = {name: metric_from_json(name, reading) for name, reading in row["metrics"].items()}
             read.append(StepMetrics(int(row["step"]), row.get("time"), readings))
-        except (ValueError, TypeError, KeyError, AttributeError) as error:
+        except (ValueError, TypeError, KeyError, AttributeError, OverflowError) as error:
             if number == lines[-1][0] and not content.endswith(b"\n"):
                 break
             raise ValueError(

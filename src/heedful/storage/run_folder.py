@@ -10,6 +10,7 @@ import json
 import os
 import platform
 import re
+import shutil
 import subprocess
 import sys
 from contextlib import suppress
@@ -22,6 +23,7 @@ from heedful.storage.files import claim_folder, write_whole
 from heedful.storage.locks import LOCK
 
 _STEP_FILE = re.compile(r"step_(\d+)(?:_\w+)?\.(?:parquet|npz)")
+_OF_THE_END = ("report.html", "verdict.json", "gradients.html", "tensorboard", "wandb")
 _PACKAGES = (
     "numpy",
     "scipy",
@@ -160,6 +162,21 @@ class RunFolder:
         parent = self.path / folder
         names = (re.fullmatch(pattern, entry.name) for entry in parent.iterdir()) if parent.is_dir() else ()
         return sorted(int(name[1]) for name in names if name and _step_name(int(name[1])) == f"step_{name[1]}")
+
+    def copy_until(self, step: int, folder: Path) -> None:
+        """Copy the run to another folder as it was at the checkpoint of `step`, the files of its end left out.
+
+        Lines of `metrics.jsonl` after that step are copied, too: `truncate_after` removes them.
+        """
+
+        def later(parent: str, names: list[str]) -> list[str]:
+            steps = {name: re.search(r"_(\d{6})", name) for name in names}
+            others = [name for name in names if name in (LOCK, *_OF_THE_END)]
+            if Path(parent).name == "checkpoints":
+                return [*others, *(name for name in names if name != _step_name(step))]
+            return [*others, *(name for name, found in steps.items() if found and int(found[1]) > step)]
+
+        shutil.copytree(self.path, folder, ignore=later, dirs_exist_ok=True)
 
     def truncate_after(self, step: int) -> None:
         """Remove everything later than `step`: rollouts, cross-scores, measurements and the report.

@@ -206,6 +206,22 @@ def test_an_evaluation_at_the_end_alone_makes_no_gain(folder: Folder) -> None:
     assert sentences[1].startswith("Without reading the input a random policy reaches")
 
 
+@pytest.mark.parametrize("lost", [[0], [0, 3], [0, 3, 6], [6]], ids=str)
+def test_success_before_and_after_is_that_of_the_gain_where_measurements_are_lost(
+    folder: Folder, lost: list[int]
+) -> None:
+    for version, solved in ((0, 10), (3, 16), (6, 12)):
+        folder.evaluated(version, sampled=solved, greedy=solved)
+    lines = folder.run.metrics.read_text().splitlines(keepends=True)
+    folder.run.metrics.write_text("".join(line for line in lines if json.loads(line)["step"] not in lost))
+    sentences = folder.conclude().sentences
+    assert "0.500 [" in sentences[0].partition(" before, 0.600 [")[0]
+    assert "after; gain +0.100 [" in sentences[0]
+    first = min({0, 3, 6} - set(lost), default=0)
+    told = [sentence for sentence in sentences if "are lost" in sentence]
+    assert [f"The measurements of the first {first} steps" in sentence for sentence in told] == [True] * bool(first)
+
+
 def test_evaluations_whose_rollouts_are_gone_leave_the_gain_unknown(folder: Folder) -> None:
     folder.evaluated(0, sampled=4, greedy=6)
     folder.evaluated(6, sampled=16, greedy=18)

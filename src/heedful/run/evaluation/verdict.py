@@ -13,13 +13,14 @@ from pathlib import Path
 from heedful.diagnostics.catalogue import legend_of, mark_of
 from heedful.diagnostics.names import CPU
 from heedful.run.config import TrainConfig
-from heedful.run.evaluation.held_out import paired_gain
+from heedful.run.evaluation.held_out import paired_gain, success_metric
 from heedful.storage import RunFolder, StepMetrics, read_metrics, read_rollouts, write_whole
 from heedful.storage.measurements import FIELDS
 from heedful.types import Metric
 
 _SCOPE = "information/first_turn"
 _ACCURACY = "retrieval/first_turn/accuracy"
+_NOT_BOTH = "the run was not evaluated both before and after training"
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,9 +39,10 @@ def conclude(folder: RunFolder, config: TrainConfig) -> Conclusion:
     gains = {kind: _gain(folder, config, kind) for kind in ("sampled", "greedy")}
     regime = _last(lines, "regime/first_turn")
     sentences = [
-        *_success(lines, config, gains),
+        *_success(folder, lines, config, gains),
         *_sharpening(lines, config, gains),
         *_baselines(lines, config),
+        _lost(lines),
         *_heeding(lines, regime),
         *_alarms(lines),
         _filtering(lines, config),
@@ -64,9 +66,9 @@ def _gain(folder: RunFolder, config: TrainConfig, kind: str) -> Metric:
     if config.keep_rollouts == "none":
         return Metric(f"gain/{kind}", None, why="the run kept no rollouts to pair by task (--keep-rollouts none)")
     if not (Path(before).exists() and Path(after).exists()):
-        return Metric(f"gain/{kind}", None, why="the run was not evaluated both before and after training")
+        return Metric(f"gain/{kind}", None, why=_NOT_BOTH)
     try:
-        return paired_gain(f"gain/{kind}", read_rollouts(before).groups, read_rollouts(after).groups)
+        return paired_gain(f"gain/{kind}", *(read_rollouts(path, replies=False).groups for path in (before, after)))
     except ValueError as error:
         return Metric(f"gain/{kind}", None, why=str(error))
 
@@ -104,16 +106,32 @@ def shown(metric: Metric, signed: bool = False) -> str:
     return f"{text} [{metric.low:{form}}, {metric.high:{form}}]{mark_of(metric)}"
 
 
-def _success(lines: Sequence[StepMetrics], config: TrainConfig, gains: dict[str, Metric]) -> list[str]:
+def _evaluated(folder: RunFolder, lines: Sequence[StepMetrics], split: str, kind: str, version: int) -> Metric:
+    """Success after `version` steps: as it was measured, or of the stored episodes where that line is lost."""
+    name, stored = f"eval/{split}/{kind}/success", folder.rollouts(version, f"{split}_{kind}")
+    readings = [line.metrics[name] for line in lines if line.step == version and name in line.metrics]
+    if not readings and stored.exists():
+        return success_metric(name, read_rollouts(stored, replies=False).groups)
+    return readings[-1] if readings else Metric(name, None, why=_NOT_BOTH)
+
+
+def _lost(lines: Sequence[StepMetrics]) -> str:
+    first = min((line.step for line in lines), default=0)
+    if not first:
+        return ""
+    return f"The measurements of the first {first} steps are lost: what follows is said of the steps after them."
+
+
+def _success(
+    folder: RunFolder, lines: Sequence[StepMetrics], config: TrainConfig, gains: dict[str, Metric]
+) -> list[str]:
     sentences = []
-    for kind in ("sampled", "greedy"):
-        name = f"eval/{config.evaluation.split}/{kind}/success"
-        readings = _readings(lines, name)
-        if len(readings) < 2:
-            reasons = [line.metrics[name].why for line in lines if name in line.metrics]
-            why = next(filter(None, reasons), "the run was not evaluated both before and after training")
-            return [f"Success on held-out tasks is unknown: {why}."]
-        before, after, gain = readings[0][1], readings[-1][1], gains[kind]
+    for kind, gain in gains.items():
+        before, after = (
+            _evaluated(folder, lines, config.evaluation.split, kind, version) for version in (0, config.steps)
+        )
+        if before.value is None or after.value is None:
+            return [f"Success on held-out tasks is unknown: {before.why or after.why}."]
         tasks = f"{gain.n} held-out tasks" if gain.n else "held-out tasks"
         clear = gain.low is not None and gain.high is not None and (gain.low > 0 or gain.high < 0)
         doubt = "" if gain.value is None or clear else _doubt(gain)
