@@ -116,11 +116,11 @@ def without_time(folder: Path) -> list[dict[str, Any]]:
 def assert_the_same_run(one: Path, other: Path) -> None:
     """Weights, optimizer, state, rollouts and cross-scores to the byte, metrics but for durations."""
     assert without_time(one) == without_time(other)
-    for parts in ("rollouts", "scores"):
-        names = [sorted(file.name for file in (run / parts).iterdir()) for run in (one, other)]
+    for kind in ("rollouts", "scores"):
+        names = [sorted(file.name for file in (run / kind).iterdir()) for run in (one, other)]
         assert names[0] == names[1]
         for name in names[0]:
-            assert (one / parts / name).read_bytes() == (other / parts / name).read_bytes(), f"{parts}/{name}"
+            assert (one / kind / name).read_bytes() == (other / kind / name).read_bytes(), f"{kind}/{name}"
     found = [checkpoint.checkpoints(run / "checkpoints") for run in (one, other)]
     assert [entry.version for entry in found[0]] == [entry.version for entry in found[1]]
     for first, second in zip(*found, strict=True):
