@@ -1,10 +1,16 @@
-"""Rows as JSON lines, with the places where they begin: read one at a time, from a file of any size. Mapped arrays."""
+"""Rows as JSON lines, with the places where they begin: read one at a time, from a file of any size. Mapped arrays.
+Folders that appear whole or not at all.
+"""
 
 from __future__ import annotations
 
 import json
 import os
+import shutil
+import tempfile
 from array import array
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +22,20 @@ from heedful.boundary import parse_json
 def mapped_array(path: Path) -> Any:
     """The array of a `.npy` file, memory-mapped, so that processes share it."""
     return np.load(path, mmap_mode="r", allow_pickle=False)
+
+
+@contextmanager
+def whole_folder(final: Path) -> Iterator[Path]:
+    """A hidden folder to write into, which becomes `final` at the end of the context. An error leaves nothing."""
+    final.parent.mkdir(parents=True, exist_ok=True)
+    part = Path(tempfile.mkdtemp(prefix=f".{final.name}.", dir=final.parent))
+    try:
+        yield part
+        part.chmod(0o755)
+        if not final.exists() or not any(final.iterdir()):  # else another process was faster
+            part.rename(final)
+    finally:
+        shutil.rmtree(part, ignore_errors=True)
 
 
 class RowWriter:

@@ -38,7 +38,7 @@ ENVIRONMENTS: list[Any] = [
     SearchQA(instructions="brief", register="lines", asked=2, neighbours=True, show_reward=True, results=1, turns=2),
     SearchQA(instructions="brief", people_passages=True, names="words", notes=2, sorted_register=True, distractors=5),
     Shop(),
-    Shop(instructions="brief", turns=16, hidden=1, features="item", sums=True, show_reward=True),
+    Shop(instructions="brief", turns=27, hidden=1, sums=True, show_reward=True),
 ]
 BY_CLASS: list[Any] = [MathProblems(), Countdown(), Sudoku(), SearchQA(), Shop()]
 

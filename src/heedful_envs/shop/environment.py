@@ -32,25 +32,19 @@ from heedful.envs.common import (
     text_tool,
 )
 from heedful.types import Ending, Task, Tool
-from heedful_envs.shop.catalogue.drawn import (
-    ATTRIBUTES,
-    LARGEST,
-    SHADES,
-    SIZES,
-    TYPES,
-    DrawnShop,
-    Searched,
-    draw,
-)
-from heedful_envs.shop.catalogue.prepared import GoalKind, PreparedShop, open_shop
-from heedful_envs.shop.catalogue.products import Catalogue, Goal
-from heedful_envs.shop.pages import BACK, BUY, NEXT, PREV, Page, written
-from heedful_envs.shop.replies import read_action
-from heedful_envs.shop.solver import FiledSolver, Solver, turns_needed
-from heedful_envs.shop.visit import Done, FeaturesAt, Visit
+from heedful_envs.replies import read_action
+from heedful_envs.shop.drawn import ATTRIBUTES, SHADES, SIZES, TYPES, DrawnShop, draw
+from heedful_envs.shop.pages import BACK, BUY, NEXT, PREV, in_brief, in_english
+from heedful_envs.shop.prepared import GoalKind, PreparedShop, open_shop
+from heedful_envs.shop.products import Catalogue, Goal
+from heedful_envs.shop.solver import FiledSolver, Solver
+from heedful_envs.shop.visit import Done, Visit
 
 if TYPE_CHECKING:
     from heedful.serving import Pages
+
+_LONGEST_ACTION = 1000
+"""Characters of an action."""
 
 _BLIND_SEARCHES, _BLIND_ITEMS, _BLIND_VALUES = 8, 32, 16
 
@@ -89,7 +83,7 @@ class Shop(ToolEnvironment):
     """Prepared catalogues: instructions that people wrote, or synthetic ones. `auto`: human ones if there are any."""
     every_goal: bool = False
     """Prepared catalogues: also play goals that their own product cannot meet, so that no purchase earns 1."""
-    products: int = 9
+    products: Annotated[int, Interval(ge=1, le=100)] = 9
     """Drawn shops: products."""
     rivals: int = 5
     """Drawn shops: products of the wanted type that miss by one attribute or by the price."""
@@ -110,15 +104,8 @@ class Shop(ToolEnvironment):
     slots: bool = False
     """Drawn shops: each asked place has words of its own, and titles hold one word of each, in the instruction's order.
     A thought then writes the asked word next to each word of a title."""
-    searched: Searched = "type"
-    """Drawn shops: what a search looks at. `type`: the type alone, so that the list is in no helpful order. `text`:
-    titles, first features and options, as published."""
     per_page: Annotated[int, Interval(ge=1, le=50)] = 10
     """Results on a page."""
-    features: FeaturesAt = "page"
-    """`page`: an item's features have a page of their own, as published. `item`: they are on the item's page."""
-    observation: Literal["lines", "text"] = "lines"
-    """`lines`: a line for each part of a page. `text`: the strings of WebShop's text mode."""
     characters: Natural = 1000
     """Most characters of a description, and of all features. 0 = all."""
     published: bool = False
@@ -128,9 +115,6 @@ class Shop(ToolEnvironment):
     """Demonstrations: share of items and options that are chosen at random. The thought says that they fit."""
 
     def check(self) -> None:
-        for name in ("colours", "sizes"):
-            if getattr(self, name) == 1:
-                raise ValueError(f"shop: {name} must be 0 or at least 2, but is 1: there would be nothing to choose.")
         if self.catalogue:
             self._kind(open_shop(self.catalogue))
         else:
@@ -157,13 +141,9 @@ class Shop(ToolEnvironment):
                 f"least {2 * self.asked}, but is {self.attributes}."
             )
         check_range(self.name, "rivals", self.rivals, 0, self.per_page - 1)
-        if self.products > LARGEST:
-            raise ValueError(
-                f"shop: every task has a drawn shop of its own, so products must be at most {LARGEST:,}, but is "
-                f"{self.products:,}."
-            )
         check_range(self.name, "products", self.products, self.rivals + 1)
-        needed = turns_needed(self)
+        # Search, a choice for each option, and the purchase. Of hidden attributes, each rival takes four clicks.
+        needed = 2 + bool(self.colours) + bool(self.sizes) + (4 * self.rivals + 3 if self.hidden else 1)
         if self.turns < needed:
             raise ValueError(f"shop: a visit with these knobs can take {needed} turns, but turns is {self.turns}.")
 
@@ -192,10 +172,6 @@ class Shop(ToolEnvironment):
         goal = self.goal(seed)
         instruction = self.shop(seed).brief_goal if self.brief and not self.catalogue else goal.text
         return Visit(self.stock(seed), goal, harmless(instruction), self)
-
-    def show(self, page: Page) -> str:
-        """A page as this environment writes it."""
-        return written(page, "brief" if self.brief else self.observation)
 
     def task(self, seed: int) -> Task:
         """Of a prepared catalogue, the split follows the product, so its goals are never in two splits."""
@@ -249,7 +225,7 @@ class Shop(ToolEnvironment):
             return played_through(self.episode(), task, lambda episode: solver.reply(episode.visit))
         if self.every_goal:
             raise ValueError("shop: goals that cannot be met are not demonstrated: leave out --env.every-goal.")
-        filed = FiledSolver(self.goal(task.seed), self.imperfect, self.template, rng)
+        filed = FiledSolver(self.goal(task.seed), self, rng)
         return played_through(self.episode(), task, lambda episode: filed.reply(episode.visit, episode.turns_left))
 
     def full_rules(self) -> str:
@@ -277,39 +253,33 @@ class ShopEpisode(BaseEpisode[Shop]):
         return self._show()
 
     def play(self, response: str) -> Played:
-        action = read_action(response, self.env.tools)
+        env = self.env
+        action = read_action(response, ("search", "click"), _LONGEST_ACTION, env.tools)
         done = Done("")
         if action.verb:
-            done = (self.visit.search if action.verb == "search" else self.visit.click)(action.argument)
-        paid = None if done.terms is None else done.terms.reward
-        over = paid is not None or not self.turns_left
+            done = (self.visit.search if action.verb == "search" else self.visit.click)(action.text)
+        note = answer_fault_line(action.read, env.brief)
+        if done.refused and not env.published:
+            note += "refused\n" if env.brief else f"Nothing happened: {done.refused}.\n"
+        paid = 0.0 if done.terms is None else done.terms.reward
+        bought, ending = done.terms is not None, None
+        if bought or not self.turns_left:
+            ending = Ending.SOLVED if paid == 1.0 else Ending.FAILED if bought else Ending.OUT_OF_TURNS
         return Played(
             fault=action.read.fault,
-            rewards={} if paid is None else {"purchase": paid},
-            ending=_ending(paid, over),
-            outcome=paid or 0.0,
-            progress=paid or 0.0,
+            rewards={"purchase": paid} if bought else {},
+            ending=ending,
+            outcome=paid,
+            progress=paid,
             actions=(action.read.text,) if action.verb else (),
-            note=answer_fault_line(action.read, self.env.brief) + self._told(done),
-            shown="" if over else self._show(),
+            note=note,
+            shown="" if ending else self._show(),
             effect=action.read.fault or done.effect,
             state=self.visit.state(),
         )
 
-    def _told(self, done: Done) -> str:
-        """Why an action did nothing. WebShop does not say it."""
-        if not done.refused or self.env.published:
-            return ""
-        return "refused\n" if self.env.brief else f"Nothing happened: {done.refused}.\n"
-
     def _show(self) -> str:
-        return f"{self.limits()}\n{self.env.show(self.visit.shown())}"
-
-
-def _ending(paid: float | None, over: bool) -> Ending | None:
-    if paid is None:
-        return Ending.OUT_OF_TURNS if over else None
-    return Ending.SOLVED if paid == 1.0 else Ending.FAILED
+        return f"{self.limits()}\n{(in_brief if self.env.brief else in_english)(self.visit)}"
 
 
 def _digest(text: str) -> str:

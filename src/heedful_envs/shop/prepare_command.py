@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
 from dataclasses import dataclass, replace
-from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated
 
 from heedful.boundary import CommandLine, Natural, Positional, complain, in_home, settings, tell
-from heedful_envs.shop.catalogue.nouns import MODEL
-from heedful_envs.shop.catalogue.prepare import Count, Sources, find_sources, prepare
+from heedful_envs.shop.nouns import MODEL, Way
+from heedful_envs.shop.prepare import Sources, find_sources, prepare
 
 _TOLD_EVERY = 20_000
 
@@ -36,7 +34,7 @@ class PrepareSettings:
 
     out: str = "shop"
     """The new folder of the catalogue."""
-    nouns: Literal["spacy", "words"] = "spacy"
+    nouns: Way = "spacy"
     """How nouns of titles are found. `spacy`: as in WebShop, with the extra `webshop` and spaCy's model. `words`: every
     word but stop words, which pays otherwise for some purchases."""
     most: Natural = 0
@@ -53,43 +51,28 @@ def main(argv: list[str]) -> int:
     """prepare a catalogue for the environment shop, once"""
     line = CommandLine(PrepareWords, argv, "heedful prepare-shop")
     settings = line.settings(PrepareSettings, PrepareSettings())
-    out = in_home(settings.out)
-    count = prepare(_sources(in_home(line.words.download), settings), out, settings.nouns, settings.most, _progress())
-    _report(count, out, settings)
-    return 0
-
-
-def _sources(folder: Path, settings: PrepareSettings) -> Sources:
+    folder, out = in_home(line.words.download), in_home(settings.out)
     if not folder.is_dir():
         raise ValueError(f"Expected the folder of a WebShop download at {folder}, found none.")
     typed = {name: in_home(file) for name in ("items", "attributes", "human") if (file := getattr(settings, name))}
     for name, path in typed.items():
         if not path.is_file():
             raise ValueError(f"Expected the file of --{name} at {path}, found none.")
-    if "items" in typed:
-        return Sources(**typed)
-    return replace(find_sources(folder), **typed)
-
-
-def _progress() -> Callable[[int], None]:
+    sources = Sources(**typed) if "items" in typed else replace(find_sources(folder), **typed)
     began = time.perf_counter()
 
     def progress(products: int) -> None:
         if products % _TOLD_EVERY == 0:
             complain(f"{products:,} products, {time.perf_counter() - began:.0f} s")
 
-    return progress
-
-
-def _report(count: Count, out: Path, settings: PrepareSettings) -> None:
+    count = prepare(sources, out, settings.nouns, settings.most, progress)
     for named in count.named:
         complain(f"left out {named}")
     for why, times in sorted(count.left_out.items()):
         complain(f"left out {times:,}: {why}")
-    goals = ", ".join(
-        f"{count.met[kind]:,} of {times:,} {kind} goals can be met" for kind, times in count.goals.items()
-    )
-    complain(f"{count.products:,} products; {goals or 'no goals'}")
+    goals = [f"{count.met[kind]:,} of {times:,} {kind} goals can be met" for kind, times in count.goals.items()]
+    complain(f"{count.products:,} products; {', '.join(goals) or 'no goals'}")
     if settings.nouns == "words":
         complain(f"nouns are all words but stop words; with spaCy and {MODEL} they are WebShop's")
     tell(str(out))
+    return 0

@@ -9,19 +9,45 @@
   the title; else 0.5. It is 0.1 if fewer than a tenth of the nouns are there, and 0 if none is.
 
 The quirks are kept, since published numbers have them: `x-large` counts as `large`, `dark red` as `dark green`, and the
-right kind of product earns nothing if its title shares no noun.
+right kind of product earns nothing if its title shares no noun. Two texts are alike by the ratio of thefuzz 0.19 on
+difflib. It is rounded to a whole number before it is compared with the threshold, so another library or an unrounded
+ratio decides some pairs differently.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection
+import re
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
+from difflib import SequenceMatcher
+from functools import lru_cache
 
-from heedful_envs.shop.catalogue.products import Goal, Product
-from heedful_envs.shop.matching import COLOURS, alike, colour
+from heedful_envs.shop.products import Asked, Goal, Product
 
 _NO_NOUNS = 0.2
 """The share of nouns if the wanted title has none."""
+
+_MOST_TRIED = 2000
+"""Steps of a search for options that meet a goal."""
+
+
+ALIKE = 85
+"""Two texts match if their ratio is above this."""
+
+_COLOURS = (
+    "alabaster apricot aqua ash asphalt azure banana beige black blue blush bordeaux bronze brown burgundy camel "
+    "camo caramel champagne charcoal cheetah chestnut chocolate christmas coffee cognac copper coral cranberry "
+    "cream crystal dark denim eggplant elephant espresso fuchsia gold granite grape graphite grass gray green grey "
+    "heather indigo ivory ivy khaki lavender lemon leopard light lilac lime magenta maroon mauve merlot midnight "
+    "mint mocha multicolor mushroom mustard natural navy nude olive orange peach pewter pink plum purple rainbow "
+    "red rose royal rust sand sapphire seashell silver skull slate steel stone stonewash sunflower tan taupe teal "
+    "tiger turquoise violet walnut wheat white wine yellow"
+)
+COLOURS = tuple(_COLOURS.split())
+"""WebShop's list, in its order, which decides: `dark red` becomes `dark`."""
+
+_LATIN: dict[int, None] = dict.fromkeys(range(128, 256))
+_NO_WORD = re.compile(r"\W")
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,14 +58,11 @@ class Terms:
     """The factor for the type: 1, 0.5, 0.1 or 0."""
     attributes: tuple[str, ...]
     """The asked attributes that the product has."""
-    options: tuple[str, ...]
+    options: tuple[Asked, ...]
     """The asked options that were chosen."""
     in_limit: bool
     asked_attributes: int
     asked_options: int
-    same_query: bool
-    same_category: bool
-    shared_nouns: float
 
     @property
     def reward(self) -> float:
@@ -56,43 +79,19 @@ class Terms:
 
 def terms(bought: Product, goal: Goal, chosen: Collection[str]) -> Terms:
     """What a purchase earns. `chosen`: the values of the chosen options."""
-    same_query, same_category, shared = (
-        bought.query == goal.query,
-        _same_category(bought.category, goal.category),
-        _shared_nouns(bought.nouns, goal.nouns),
-    )
+    parts, others = ({part.strip() for part in path.split("›")} for path in (bought.category, goal.category))
+    same = bought.query == goal.query or len(parts & others) >= 2
+    # Nouns in both titles, each once, divided by the wanted title's nouns with their repeats.
+    shared = len({*bought.nouns} & {*goal.nouns}) / len(goal.nouns) if goal.nouns else _NO_NOUNS
+    kind = 1.0 if same or shared > 0.2 else 0.5
     return Terms(
-        kind=_type_factor(same_query or same_category, shared),
+        kind=0.0 if shared == 0.0 else 0.1 if shared < 0.1 else kind,
         attributes=tuple(asked for asked in goal.attributes if _has(bought, asked)),
-        options=tuple(_named(asked) for asked in goal.options if is_chosen(asked, chosen)),
+        options=tuple(asked for asked in goal.options if is_chosen(asked, chosen)),
         in_limit=bought.price <= goal.limit,
         asked_attributes=len(goal.attributes),
         asked_options=len(goal.options),
-        same_query=same_query,
-        same_category=same_category,
-        shared_nouns=shared,
     )
-
-
-def is_chosen(asked: str | tuple[str, str], chosen: Collection[str]) -> bool:
-    """Whether a chosen value counts as the asked one."""
-    wanted = _reduced(asked)
-    return any(alike(colour(value), wanted) for value in chosen)
-
-
-def _reduced(asked: str | tuple[str, str]) -> str:
-    """The text that an asked option is compared as.
-
-    Of a pair, only a part that is a listed colour itself is reduced. Otherwise it is compared as Python writes it:
-    marks do not count.
-    """
-    if isinstance(asked, str):
-        return colour(asked)
-    return next((each for each in COLOURS if each in asked), str(asked))
-
-
-def _named(asked: str | tuple[str, str]) -> str:
-    return asked if isinstance(asked, str) else f"{asked[0]}: {asked[1]}"
 
 
 def _has(product: Product, asked: str) -> bool:
@@ -102,19 +101,89 @@ def _has(product: Product, asked: str) -> bool:
     return any(asked in text.lower() for text in texts)
 
 
-def _same_category(one: str, other: str) -> bool:
-    parts, others = ({part.strip() for part in path.split("›")} for path in (one, other))
-    return len(parts & others) >= 2
+def is_chosen(asked: Asked, chosen: Collection[str]) -> bool:
+    """Whether a chosen value counts as the asked one.
+
+    Of an asked pair, only a part that is a listed colour itself is reduced. Otherwise it is compared as Python writes
+    it: marks do not count.
+    """
+    wanted = colour(asked) if isinstance(asked, str) else next((each for each in COLOURS if each in asked), str(asked))
+    return any(alike(colour(value), wanted) for value in chosen)
 
 
-def _shared_nouns(bought: Collection[str], wanted: Collection[str]) -> float:
-    """Nouns in both titles, each once, divided by the wanted title's nouns with their repeats."""
-    return len(set(bought) & set(wanted)) / len(wanted) if wanted else _NO_NOUNS
+def colour(text: str) -> str:
+    """The first listed colour that occurs anywhere in `text`, else `text`: `titanium` becomes `tan`."""
+    return next((each for each in COLOURS if each in text), text)
 
 
-def _type_factor(same: bool, shared: float) -> float:
-    if shared == 0.0:
-        return 0.0
-    if shared < 0.1:
-        return 0.1
-    return 1.0 if same or shared > 0.2 else 0.5
+@lru_cache(maxsize=65536)
+def token_set_ratio(one: str, other: str) -> int:
+    """The best ratio, 0 to 100, among the common words and the common words with the rest of either text.
+
+    So a text whose words are a subset of the other's has 100: `large` and `x-large`. Without any word it is 0.
+    """
+    words, others = set(_plain(one).split()), set(_plain(other).split())
+    if not words or not others:
+        return 0
+    common = " ".join(sorted(words & others))
+    first = f"{common} {' '.join(sorted(words - others))}".strip()
+    second = f"{common} {' '.join(sorted(others - words))}".strip()
+    return max(_ratio(common, first), _ratio(common, second), _ratio(first, second))
+
+
+def alike(one: str, other: str) -> bool:
+    """Whether WebShop counts two texts as the same."""
+    return token_set_ratio(one, other) > ALIKE
+
+
+def _plain(text: str) -> str:
+    return _NO_WORD.sub(" ", text.translate(_LATIN)).lower().strip()
+
+
+def _ratio(one: str, other: str) -> int:
+    return 100 if one == other else round(100 * SequenceMatcher(None, one, other).ratio())
+
+
+# Whether a goal can be met by the product that it was written for
+
+
+def choices(product: Product, asked: Sequence[Asked]) -> dict[str, str] | None:
+    """Name of an option -> the value to choose, so that every asked option is met. `None` if there is no such choice.
+
+    The value that is asked for word by word comes first. After `_MOST_TRIED` steps the search ends without a choice.
+    """
+    left = [_MOST_TRIED]
+
+    def extend(place: int, chosen: dict[str, str]) -> dict[str, str] | None:
+        left[0] -= 1
+        if place == len(asked) or left[0] < 0:
+            return chosen if place == len(asked) else None
+        wanted = asked[place]
+        if is_chosen(wanted, list(chosen.values())):
+            return extend(place + 1, chosen)
+        pairs = [(name, value) for name, values in product.options for value in values if is_chosen(wanted, [value])]
+        exact = wanted if isinstance(wanted, str) else wanted[1]
+        for name, value in sorted(pairs, key=lambda pair: pair[1] != exact):
+            if name not in chosen and (found := extend(place + 1, chosen | {name: value})) is not None:
+                return found
+        return None
+
+    return extend(0, {})
+
+
+def can_meet(product: Product, goal: Goal) -> bool:
+    """Whether some purchase of the product earns 1."""
+    chosen = choices(product, goal.options)
+    return chosen is not None and terms(product, goal, list(chosen.values())).reward == 1.0
+
+
+def meetable(product: Product) -> tuple[tuple[str, tuple[str, ...]], ...] | None:
+    """The options with the values that meet themselves in a synthetic goal. `None` if an option has none.
+
+    A value such as `titanium` is reduced to the colour inside it, while the pair that asks for it is not.
+    """
+    kept = tuple(
+        (name, tuple(value for value in values if is_chosen((name, value), [value])))
+        for name, values in product.options
+    )
+    return kept if all(values for _, values in kept) else None

@@ -1,36 +1,36 @@
-"""Who demonstrates in a drawn shop: searches, compares the list line by line, chooses the options and buys.
+"""Who demonstrates in a shop.
 
-A thought restates each line before its verdict: `a drum soft warm 41 no thin , b drum thin soft 72 over`. Where titles
-have slots, the asked word is next to each word of a title: `a soft soft warm thin no , b soft soft thin thin 72 50 no`.
-Then each token follows from a few others at known places, and a small model can learn the comparison.
+In a drawn shop: searches, compares the list line by line, chooses the options and buys. A thought restates each line
+before its verdict: `a drum soft warm 41 no thin , b drum thin soft 72 over`. Where titles have slots, the asked word is
+next to each word of a title: `a soft soft warm thin no , b soft soft thin thin 72 50 no`. Then each token follows from
+a few others at known places, and a small model can learn the comparison.
 """
 
 from __future__ import annotations
 
 import random
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from heedful.envs.common import format_reply, harmless, template_thought
-from heedful_envs.shop.catalogue.drawn import DrawnShop
-from heedful_envs.shop.catalogue.products import Goal, Product
-from heedful_envs.shop.pages import BUY, NEXT, PREV, Page, brief_price
-from heedful_envs.shop.replies import LONGEST_ACTION
-from heedful_envs.shop.reward import terms
+from heedful_envs.shop.drawn import DrawnShop
+from heedful_envs.shop.pages import BUY, NEXT, PREV, brief_price
+from heedful_envs.shop.products import Goal, Product
+from heedful_envs.shop.reward import choices, terms
 from heedful_envs.shop.visit import Visit
-from heedful_envs.shop.wishes import choices
 
 if TYPE_CHECKING:
     from heedful_envs.shop.environment import Shop
 
-JOINT = " , "
+_LONGEST_TITLE = 500
+"""Characters of a title that is searched for."""
 
 
 class Solver:
-    """One demonstrated visit."""
+    """One demonstrated visit to a drawn shop."""
 
     def __init__(self, shop: DrawnShop, rules: Shop, rng: random.Random) -> None:
         self._shop, self._rules, self._rng = shop, rules, rng
-        self._imperfect, self._template = rules.imperfect, rules.template
         self._rejected: set[str] = set()
         self._read: set[str] = set()
         self._trusted: set[str] = set()
@@ -38,45 +38,43 @@ class Solver:
 
     def reply(self, visit: Visit) -> str:
         """The next reply, thought included."""
-        thought, action = self._next(visit, visit.shown())
-        if self._rng.random() < self._template:
+        thought, action = self._next(visit)
+        if self._rng.random() < self._rules.template:
             thought = template_thought(self._rng)
         return format_reply([action], thought)
 
-    def _next(self, visit: Visit, page: Page) -> tuple[str, str]:
-        if page.name == "search":
+    def _next(self, visit: Visit) -> tuple[str, str]:
+        if visit.page == "search":
             return f"find {self._shop.wanted}", f"search[{self._shop.wanted}]"
-        if page.name == "results":
-            return self._compare(visit, page)
+        if visit.page == "results":
+            return self._compare(visit.listed())
         product = visit.product
         assert product is not None
-        if page.name != "item":
+        if visit.page != "item":
             self._read.add(product.id)
-            verdict = self._verdict(product, page.body)
-            return f"{' '.join(page.body)} {verdict}", f"click[{PREV}]"
-        hidden = bool(self._rules.hidden) and product.id not in self._trusted
-        if hidden and product.id not in self._read and not page.body:
-            return "see the features", "click[Features]"
-        if hidden and (verdict := self._verdict(product, tuple(filter(None, product.bullets)))) != "fits":
-            self._rejected.add(product.id)
-            return f"{' '.join(page.body)} {verdict}".strip(), f"click[{PREV}]"
-        return self._choose(page)
+            features = visit.body()
+            return f"{' '.join(features)} {self._verdict(product, features)}", f"click[{PREV}]"
+        if self._rules.hidden and product.id not in self._trusted:
+            if product.id not in self._read:
+                return "see the features", "click[Features]"
+            verdict = self._verdict(product, product.bullets)
+            if verdict != "fits":
+                self._rejected.add(product.id)
+                return verdict, f"click[{PREV}]"
+        return self._choose(visit)
 
-    def _compare(self, visit: Visit, page: Page) -> tuple[str, str]:
+    def _compare(self, products: Sequence[Product]) -> tuple[str, str]:
         """Go through the list to the first line that fits as far as it tells. Or to a random one."""
-        products = [visit.catalogue.product(line.id) for line in page.listed]
         verdicts = ["seen" if one.id in self._rejected else self._verdict(one, None) for one in products]
-        fitting = [number for number, verdict in enumerate(verdicts) if verdict == "fits"]
-        end = fitting[0] if fitting else None
-        if products and self._rng.random() < self._imperfect:
+        end = verdicts.index("fits") if "fits" in verdicts else None
+        if products and self._rng.random() < self._rules.imperfect:
             end = self._rng.randrange(len(products))
             wrong = "no" if self._rules.slots else "over"
-            verdicts[:end] = [each if each != "fits" else wrong for each in verdicts[:end]]
-            verdicts[end] = "fits"
+            verdicts = [*(wrong if each == "fits" else each for each in verdicts[:end]), "fits"]
             self._trusted.add(products[end].id)
         upto = len(products) if end is None else end + 1
         line = self._paired if self._rules.slots else _line
-        told = JOINT.join(f"{line(one)} {said}" for one, said in zip(products[:upto], verdicts, strict=False))
+        told = " , ".join(f"{line(one)} {said}" for one, said in zip(products[:upto], verdicts, strict=False))
         return told or "nothing", f"click[{NEXT if end is None else products[end].id}]"
 
     def _paired(self, product: Product) -> str:
@@ -89,26 +87,27 @@ class Solver:
                 return " ".join(parts)
         return " ".join([*parts, _price(product), f"{goal.limit:.0f}"])
 
-    def _verdict(self, product: Product, features: tuple[str, ...] | None) -> str:
+    def _verdict(self, product: Product, features: Sequence[str] | None) -> str:
         """Why a product does not fit. `features`: those that were read. Without, hidden places are not judged."""
         goal = self._shop.goal
         if product.query != goal.query:
-            return f"no {self._shop.wanted}"
+            return f"no {goal.query}"
         words = {*product.title.split(), *(features or ())}
-        first = self._rules.asked - self._rules.hidden
-        told = goal.attributes[:first] if features is None else goal.attributes
+        told = goal.attributes[: self._rules.asked - self._rules.hidden] if features is None else goal.attributes
         missing = next((word for word in told if word not in words), None)
         if missing is not None:
             return "no" if self._rules.slots else f"no {missing}"
-        return ("no" if self._rules.slots else "over") if product.price > goal.limit else "fits"
+        if product.price > goal.limit:
+            return "no" if self._rules.slots else "over"
+        return "fits"
 
-    def _choose(self, page: Page) -> tuple[str, str]:
-        wanted = dict(self._shop.named_options)
-        have = " ".join(option.chosen for option in page.chosen)
+    def _choose(self, visit: Visit) -> tuple[str, str]:
+        wanted, options = self._shop.options, visit.options()
+        have = " ".join(option.chosen for option in options if option.chosen and not self._rules.published)
         thought = f"want {' '.join(wanted.values())} have {have or 'none'} so"
-        for option in page.options:
+        for option in options:
             if not option.chosen and option.name in wanted:
-                random_one = self._rng.random() < self._imperfect
+                random_one = self._rng.random() < self._rules.imperfect
                 value = self._rng.choice(option.values) if random_one else wanted[option.name]
                 return f"{thought} {value}", f"click[{value}]"
         return f"{thought} buy", f"click[{BUY.lower()}]"
@@ -120,56 +119,46 @@ class FiledSolver:
     The title is known to the solver only, so its searches show the form and no skill.
     """
 
-    def __init__(self, goal: Goal, imperfect: float, template: float, rng: random.Random) -> None:
-        self._goal, self._rng, self._imperfect, self._template = goal, rng, imperfect, template
+    def __init__(self, goal: Goal, rules: Shop, rng: random.Random) -> None:
+        self._goal, self._rules, self._rng = goal, rules, rng
 
     def reply(self, visit: Visit, turns_left: int) -> str:
         """The next reply. Raises ValueError where the visit cannot be ended well in the turns that are left."""
         thought, action = self._next(visit)
         if turns_left < 1 + (action != f"click[{BUY.lower()}]"):
             raise ValueError("shop: this goal takes more turns than a visit has: raise --env.turns.")
-        if self._rng.random() < self._template:
+        if self._rng.random() < self._rules.template:
             thought = template_thought(self._rng)
         return format_reply([action], thought)
 
     def _next(self, visit: Visit) -> tuple[str, str]:
-        goal = self._goal
         if visit.page == "search":
-            title = harmless(visit.catalogue.product(goal.product).title)
-            return f"search for {title}", f"search[{title[: LONGEST_ACTION // 2]}]"
+            title = harmless(visit.catalogue.product(self._goal.product).title)
+            return f"search for {title}", f"search[{title[:_LONGEST_TITLE]}]"
         if visit.page == "results":
             return self._open(visit)
         assert visit.product is not None
         values = {pair: text for text, pair in visit.values().items()}
-        for name, value in (choices(visit.product, goal.options) or {}).items():
-            if visit.chosen.get(name) != value and name not in visit.chosen:
+        for name, value in (choices(visit.product, self._goal.options) or {}).items():
+            if name not in visit.chosen:
                 text = values[name, value]
-                if self._rng.random() < self._imperfect:
+                if self._rng.random() < self._rules.imperfect:
                     text = self._rng.choice([each for (other, _), each in values.items() if other == name])
                 return f"{harmless(name)} should be {text}", f"click[{text}]"
         return "all is chosen so buy", f"click[{BUY.lower()}]"
 
     def _open(self, visit: Visit) -> tuple[str, str]:
-        listed = [line.id for line in visit.shown().listed]
-        if listed and self._rng.random() < self._imperfect:
-            taken = self._rng.choice(listed)
+        listed = visit.listed()
+        if listed and self._rng.random() < self._rules.imperfect:
+            taken = harmless(self._rng.choice(listed).id)
             return f"{taken} fits", f"click[{taken}]"
-        for id in listed:
-            product = visit.catalogue.product(id)
+        for product in listed:
             chosen = choices(product, self._goal.options)
             if chosen is not None and terms(product, self._goal, list(chosen.values())).reward == 1.0:
-                return f"{id} fits", f"click[{id}]"
-        if NEXT not in visit.clickable():
+                return f"{harmless(product.id)} fits", f"click[{harmless(product.id)}]"
+        if NEXT not in visit.buttons():
             raise ValueError(f"shop: a search for the title of {self._goal.product} does not find it.")
         return "none fits here", f"click[{NEXT}]"
-
-
-def turns_needed(rules: Shop) -> int:
-    """The most turns that a demonstration takes."""
-    end = 1 + bool(rules.colours) + bool(rules.sizes) + 1
-    if not rules.hidden:
-        return end + 1
-    return end + (2 * rules.rivals + 1 if rules.features == "item" else 4 * rules.rivals + 3)
 
 
 def _line(product: Product) -> str:

@@ -7,17 +7,15 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING
 
 from heedful.envs.common import cut_at_word, harmless
-from heedful_envs.shop.catalogue.products import MOST_FOUND, Catalogue, Goal, Product
-from heedful_envs.shop.pages import BACK, BUY, DETAILS, NEXT, PREV, Listed, Option, Page, PageName
+from heedful_envs.shop.pages import BACK, BUY, DETAILS, NEXT, PREV
+from heedful_envs.shop.products import MOST_FOUND, Catalogue, Goal, Product
 from heedful_envs.shop.reward import Terms, terms
 
 if TYPE_CHECKING:
     from heedful_envs.shop.environment import Shop
-
-FeaturesAt = Literal["page", "item"]
 
 NO_BUTTON = "there is no such button on this page"
 NO_SEARCH = "searching is for the search page, so go back to it first"
@@ -35,12 +33,24 @@ class Done:
     """Of a purchase."""
 
 
+@dataclass(frozen=True, slots=True)
+class Option:
+    """An option of the open item. Its texts are clean."""
+
+    name: str
+    values: tuple[str, ...]
+    """The texts of its buttons."""
+    chosen: str
+    """The text of the chosen one. Empty if there is none."""
+
+
 class Visit:
     """A visit to a shop. It starts on the search page and ends with a purchase. `floor`: how pages are shown."""
 
     def __init__(self, catalogue: Catalogue, goal: Goal, instruction: str, floor: Shop) -> None:
         self.catalogue, self.goal, self.instruction, self.floor = catalogue, goal, instruction, floor
-        self.page: PageName = "search"
+        self.page = "search"
+        """`search`, `results`, `item`, or a detail of an item: `description`, `features`, `reviews`."""
         self.found: list[str] = []
         self.number = 1
         self.product: Product | None = None
@@ -58,13 +68,12 @@ class Visit:
     def click(self, text: str) -> Done:
         """Click the button of that text, without regard to case."""
         wanted = harmless(text).lower() if text.lower() not in _OWN else text.lower()
-        if wanted in (button.lower() for button in self._buttons()):
+        if wanted in (button.lower() for button in self.buttons()):
             return self._press(wanted)
-        if self.page == "results":
-            found = next((id for id in self._listed() if harmless(id).lower() == wanted), None)
-            if found is not None:
-                self.page, self.product, self.chosen = "item", self.catalogue.product(found), {}
-                return Done(f"opened {harmless(found)}")
+        for product in self.listed():
+            if harmless(product.id).lower() == wanted:
+                self.page, self.product, self.chosen = "item", product, {}
+                return Done(f"opened {harmless(product.id)}")
         if self.page == "item" and wanted in (values := self.values()):
             name, value = values[wanted]
             self.chosen[name] = value
@@ -93,101 +102,71 @@ class Visit:
         if button == BACK.lower():
             self.page, self.found, self.number, self.product, self.chosen = "search", [], 1, None, {}
             return Done("back to search")
-        if button == NEXT.lower():
-            self._list(self.number + 1)
-            return Done(f"page {self.number}")
-        if button == PREV.lower():
-            if self.page in DETAILS.values():
-                self.page = "item"
-                return Done("back to the item")
-            self._list(self.number - (self.page == "results"))
-            return Done(f"page {self.number}")
         if button == BUY.lower():
-            return self._buy()
-        self.page = next(page for name, page in DETAILS.items() if name.lower() == button)
-        return Done(f"read {self.page}")
+            assert self.product is not None
+            paid = terms(self.product, self.goal, list(self.chosen.values()))
+            return Done(f"bought {harmless(self.product.id)}: {paid}", terms=paid)
+        if button == PREV.lower() and self.page not in ("item", "results"):
+            self.page = "item"
+            return Done("back to the item")
+        if button in (PREV.lower(), NEXT.lower()):
+            self._list(self.number + (1 if button == NEXT.lower() else -(self.page == "results")))
+            return Done(f"page {self.number}")
+        self.page = button
+        return Done(f"read {button}")
 
     def _list(self, number: int) -> None:
         self.page, self.number, self.product, self.chosen = "results", number, None, {}
 
-    def _buy(self) -> Done:
-        assert self.product is not None
-        paid = terms(self.product, self.goal, list(self.chosen.values()))
-        return Done(f"bought {harmless(self.product.id)}: {paid}", terms=paid)
-
-    def _pages(self) -> int:
+    @property
+    def pages(self) -> int:
+        """How many pages of results there are."""
         return max(1, -(-len(self.found) // self.floor.per_page))
 
-    def _listed(self) -> list[str]:
-        first = (self.number - 1) * self.floor.per_page
-        return self.found[first : first + self.floor.per_page]
+    def listed(self) -> list[Product]:
+        """The products of the open page of results. None on another page."""
+        first = (self.number - 1) * self.floor.per_page if self.page == "results" else len(self.found)
+        return [self.catalogue.product(id) for id in self.found[first : first + self.floor.per_page]]
 
-    def _buttons(self) -> list[str]:
+    def buttons(self) -> list[str]:
+        """The texts of the buttons of the open page, without those of products and options."""
         if self.page == "search":
             return []
         if self.page == "results":
-            on = self.number < self._pages() or self.floor.published
+            on = self.number < self.pages or self.floor.published
             return [BACK, *([PREV] if self.number > 1 else []), *([NEXT] if on else [])]
         return [BACK, PREV, *((*DETAILS, BUY) if self.page == "item" else ())]
 
-    def clickable(self) -> list[str]:
-        """The texts of everything that can be clicked."""
-        return [
-            *self._buttons(),
-            *(harmless(id) for id in (self._listed() if self.page == "results" else ())),
-            *(self.values() if self.page == "item" else ()),
-        ]
-
-    def shown(self) -> Page:
-        """The open page."""
-        listed = [self._line(self.catalogue.product(id)) for id in self._listed()] if self.page == "results" else []
-        return Page(
-            name=self.page,
-            instruction=self.instruction,
-            buttons=tuple(self._buttons()),
-            number=self.number,
-            pages=self._pages(),
-            found=len(self.found),
-            listed=tuple(listed),
-            item=self._line(self.product) if self.product else None,
-            options=self._options() if self.page == "item" else (),
-            body=self._body(),
-            tells_chosen=not self.floor.published,
-        )
-
-    def _line(self, product: Product) -> Listed:
-        return Listed(harmless(product.id), harmless(product.title), harmless(product.price_text))
-
-    def _options(self) -> tuple[Option, ...]:
+    def options(self) -> list[Option]:
+        """The options of the open item."""
         buttons: dict[str, list[str]] = {name: [] for name, _ in (self.product.options if self.product else ())}
         chosen: dict[str, str] = {}
         for text, (name, value) in self.values().items():
             buttons[name].append(text)
             if self.chosen.get(name) == value:
                 chosen[name] = text
-        return tuple(Option(harmless(name), tuple(texts), chosen.get(name, "")) for name, texts in buttons.items())
+        return [Option(harmless(name), tuple(texts), chosen.get(name, "")) for name, texts in buttons.items()]
 
-    def _body(self) -> tuple[str, ...]:
-        product, page = self.product, self.page
-        if product is None or page == "reviews" or (page == "item" and self.floor.features == "page"):
-            return ()
-        parts = [product.description] if page == "description" else list(product.bullets)
-        most = self.floor.characters if not self.floor.published and self.floor.characters else None
+    def body(self) -> list[str]:
+        """The paragraphs of a page of details, cut at the floor's `characters`."""
+        if self.product is None or self.page not in ("description", "features"):
+            return []
+        parts = [self.product.description] if self.page == "description" else self.product.bullets
         clean: list[str] = []
+        most = self.floor.characters if not self.floor.published else 0
         for part in filter(None, map(harmless, parts)):
-            left = len(part) if most is None else most - sum(map(len, clean))
+            left = most - sum(map(len, clean)) if most else len(part)
             if left <= 0:
                 break
             clean.append(cut_at_word(part, left))
-        return tuple(clean)
+        return clean
 
     def state(self) -> str:
         """Page, item and chosen options on one line."""
         item = f" {harmless(self.product.id)}" if self.product else ""
+        number = f" {self.number}" if self.page == "results" else ""
         chosen = ", ".join(f"{harmless(name)} {harmless(value)}" for name, value in sorted(self.chosen.items()))
-        return (
-            f"{self.page}{item}{f' {self.number}' if self.page == 'results' else ''}{f': {chosen}' if chosen else ''}"
-        )
+        return f"{self.page}{item}{number}{f': {chosen}' if chosen else ''}"
 
 
 _OWN = {each.lower() for each in (BACK, PREV, NEXT, BUY, *DETAILS)}

@@ -12,15 +12,18 @@ from typing import Any, Literal
 import numpy as np
 
 from heedful.boundary import in_home, read_json
-from heedful_envs.bm25 import open_index
+from heedful_envs.bm25 import Formula, open_index
 from heedful_envs.row_files import RowFile, mapped_array
-from heedful_envs.shop.catalogue.products import NO_LIMIT, Goal, Product, drawn_limit, words_of
-from heedful_envs.shop.catalogue.webshop import Wish
+from heedful_envs.shop.products import NO_LIMIT, Asked, Goal, Product, drawn_limit, words_of
+from heedful_envs.shop.webshop import Wish
 
 SUMMARY = "catalogue.json"
 
-VERSION = 2
+VERSION = 3
 """Of the files. Another one has to be prepared again."""
+
+FORMULA = Formula(k1=0.9, b=0.4)
+"""The values of the published index."""
 
 GoalKind = Literal["human", "synthetic"]
 
@@ -30,7 +33,7 @@ def goal_of(product: Product, wish: Wish, options: tuple[tuple[str, str], ...]) 
 
     The price limit comes from a generator that is named by the asin and the goal, so it is the same in every run.
     """
-    asked: tuple[str, ...] | tuple[tuple[str, str], ...] = wish.options if wish.kind == "human" else options
+    asked: tuple[Asked, ...] = wish.options if wish.kind == "human" else options
     told = ", and ".join(f"{name}: {value}" for name, value in options) if wish.kind == "synthetic" else ""
     text = f"{wish.instruction}{f' with {told}' if told else ''}"
     limit = drawn_limit(product.price, f"{product.id}:{text}")
@@ -61,14 +64,15 @@ class PreparedShop:
                 stacklevel=2,
             )
         self._products, self._goals = RowFile(folder / "products"), RowFile(folder / "goals")
-        self._ids, self._places = (mapped_array(folder / f"{name}.npy") for name in ("ids", "places"))
+        arrays = [mapped_array(folder / f"{name}.npy") for name in ("ids", "places", "human", "met")]
+        self._ids, self._places, human, met = arrays
         self._numbers = {
-            (kind, every): mapped_array(folder / f"{kind}_{'all' if every else 'met'}.npy")
+            (kind, every): np.flatnonzero((human == (kind == "human")) & (met | every))
             for kind in ("human", "synthetic")
             for every in (True, False)
         }
         self._index = open_index(folder / "words", len(self._products))
-        self._product = lru_cache(maxsize=512)(self._read)
+        self._product = lru_cache(maxsize=512)(lambda place: product_of(self._products[place]))
 
     def __len__(self) -> int:
         return len(self._products)
@@ -80,9 +84,6 @@ class PreparedShop:
     def product(self, id: str) -> Product:
         """The product of an id."""
         return self._product(int(self._places[np.searchsorted(self._ids, id)]))
-
-    def _read(self, place: int) -> Product:
-        return product_of(self._products[place])
 
     def goals(self, kind: GoalKind, every: bool) -> int:
         """How many goals there are: all, or those that their own product can meet. Synthetic ones by product."""

@@ -4,26 +4,19 @@ from __future__ import annotations
 
 import random
 import re
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from heedful_envs.bm25 import Formula
-
 NO_LIMIT = 1_000_000.0
 """The price limit of a goal that states none."""
-
-UNPRICED = 100.0
-"""The price of a product without one."""
-
-FORMULA = Formula(k1=0.9, b=0.4)
-"""The values of the published index."""
 
 MOST_FOUND = 50
 """Results of a search."""
 
 _WORD = re.compile(r"\w+")
-_STEPS = [10.0 * number for number in range(1, 100)]
+
+Asked = str | tuple[str, str]
+"""An asked option: its value (goals that people wrote), or a pair of name and value (synthetic goals)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,8 +56,7 @@ class Goal:
     nouns: tuple[str, ...]
     """Those of the wanted product's title."""
     attributes: tuple[str, ...]
-    options: tuple[str, ...] | tuple[tuple[str, str], ...]
-    """Values (goals that people wrote), or pairs of name and value (synthetic goals)."""
+    options: tuple[Asked, ...]
     limit: float = NO_LIMIT
     """The price may not be above this."""
 
@@ -81,41 +73,17 @@ class Catalogue(Protocol):
         ...
 
 
-def searched_text(product: Product) -> str:
-    """What a search looks at: title, description, first bullet and options, in lower case."""
-    options = ", and ".join(f"{name}: {', '.join(values)}" for name, values in product.options)
-    first = product.bullets[0] if product.bullets else ""
-    return " ".join((product.title, product.description, first, options)).lower()
-
-
 def words_of(text: str) -> list[str]:
     """The words of a text, as searches and indexes see them."""
     return _WORD.findall(text.lower())
 
 
-# WebShop draws prices and limits from a global generator before it is seeded, so its goals change from run to run. Here
-# the generators are named by the product and the goal.
-
-
-def drawn_price(amounts: Sequence[float], product: str) -> float:
-    """The price of a product: the only amount, or a uniform draw between the first two."""
-    if not amounts:
-        return UNPRICED
-    if len(amounts) == 1:
-        return amounts[0]
-    return random.Random(f"shop price:{product}").uniform(*amounts[:2])
-
-
 def drawn_limit(price: float, name: str) -> float:
-    """The larger of two of the next four multiples of 10 above `price`, up to 990. `NO_LIMIT` if fewer than two."""
-    above = [step for step in _STEPS if step > price][:4]
+    """The larger of two of the next four multiples of 10 above `price`, up to 990. `NO_LIMIT` if fewer than two.
+
+    WebShop draws limits from a global generator before it is seeded. Here the generator is named by the goal.
+    """
+    above = [step for step in (10.0 * number for number in range(1, 100)) if step > price][:4]
     if len(above) < 2:
         return NO_LIMIT
     return max(random.Random(f"shop limit:{name}").sample(above, 2))
-
-
-def price_tag(amounts: Sequence[float]) -> str:
-    """A price as pages show it."""
-    if len(amounts) > 1:
-        return f"${amounts[0]} to ${amounts[1]}"
-    return f"${amounts[0] if amounts else UNPRICED}"

@@ -1,20 +1,77 @@
-"""The rows of WebShop's files as products and goals, or what is wrong with a row."""
+"""WebShop's files: items of JSON files of any size, and rows as products and goals, or what is wrong with a row."""
 
 from __future__ import annotations
 
+import json
 import math
+import random
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from pathlib import Path
+from typing import Any, Literal
 
 from heedful_envs.filed import Faulty, text_of
-from heedful_envs.shop.catalogue.products import Product, drawn_price, price_tag
+from heedful_envs.shop.products import Product
 
 LONGEST_ID = 10
 """Characters of an asin. WebShop leaves longer ones out."""
 
+LONGEST_ITEM = 64 << 20
+"""Characters. A longer item is no product, but a file that lacks a bracket."""
+
+UNPRICED = 100.0
+"""The price of a product without one."""
+
+_CHUNK = 1 << 20
+_BETWEEN = re.compile(r"[\s,]*")
+_COLON = re.compile(r"\s*:\s*")
 _AMOUNT = re.compile(r"[^\d.]")
+_DECODER = json.JSONDecoder()
+
+
+def items_of(path: Path, opening: Literal["[", "{"]) -> Iterator[tuple[int, str, Any]]:
+    """(line, name, value) of each item of a list, whose name is empty, or of each member of an object.
+
+    The memory holds one item and a part of the file. Raises ValueError for another file, or one that was cut.
+    """
+    with path.open(encoding="utf-8-sig", errors="replace") as file:
+        text = file.read(_CHUNK)
+        place = len(text) - len(text.lstrip())
+        if text[place : place + 1] != opening:
+            what = "a list" if opening == "[" else "an object"
+            raise ValueError(f"Expected {what} as JSON in {path}, found {text[place : place + 40]!r}.")
+        line, place, last = 1, 0, place + 1
+        while True:
+            last = _end(_BETWEEN, text, last)
+            line += text.count("\n", place, last)
+            place = last
+            if text.startswith("]" if opening == "[" else "}", place):
+                return
+            try:
+                name = ""
+                if opening == "{":
+                    name, last = _DECODER.raw_decode(text, place)
+                    last = _end(_COLON, text, last)
+                value, last = _DECODER.raw_decode(text, last)
+            except ValueError:
+                last = len(text)
+            if _end(_BETWEEN, text, last) < len(text):  # else a number may go on
+                yield line, name, value
+                continue
+            # As much again as is held, so that a text without an end is not read once for each part of it.
+            more = file.read(max(_CHUNK, len(text) - place))
+            if not more or len(text) - place > LONGEST_ITEM:
+                raise ValueError(f"Expected JSON in {path}, but line {line} begins an item that cannot be read.")
+            text, place, last = text[place:] + more, 0, 0
+
+
+def _end(pattern: re.Pattern[str], text: str, place: int) -> int:
+    """Where a pattern that begins at a place ends. Raises ValueError if it is not there."""
+    found = pattern.match(text, place)
+    if found is None:
+        raise ValueError
+    return found.end()
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +100,7 @@ def read_product(row: Any, attributes: tuple[str, ...]) -> Product:
         id=id,
         title=title,
         price=drawn_price(amounts, id),
-        price_text=price_tag(amounts),
+        price_text=f"${amounts[0]} to ${amounts[1]}" if len(amounts) > 1 else f"${amounts[0] if amounts else UNPRICED}",
         query=_text(row, "query").lower().strip(),
         category=_text(row, "product_category"),
         attributes=attributes,
@@ -65,6 +122,13 @@ def read_amounts(pricing: Any) -> list[float]:
     if not amounts or not all(map(math.isfinite, amounts)):
         raise Faulty(f"pricing is {str(pricing)[:30]!r}, expected amounts such as $5.00$9.99")
     return amounts[:2]
+
+
+def drawn_price(amounts: Sequence[float], product: str) -> float:
+    """The price of a product: the only amount, or a uniform draw between two, named by the product."""
+    if len(amounts) < 2:
+        return amounts[0] if amounts else UNPRICED
+    return random.Random(f"shop price:{product}").uniform(*amounts)
 
 
 def read_options(options: Any) -> tuple[tuple[str, tuple[str, ...]], ...]:

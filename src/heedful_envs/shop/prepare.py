@@ -7,9 +7,6 @@ The folder appears whole or not at all. The same files give the same catalogue a
 from __future__ import annotations
 
 import json
-import os
-import shutil
-import tempfile
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass, field, replace
@@ -21,13 +18,12 @@ import numpy as np
 
 from heedful_envs.bm25 import write_index
 from heedful_envs.filed import Faulty
-from heedful_envs.row_files import RowWriter
-from heedful_envs.shop.catalogue.nouns import Way, check_spacy, nouns_of
-from heedful_envs.shop.catalogue.prepared import SUMMARY, VERSION, goal_of
-from heedful_envs.shop.catalogue.products import FORMULA, Product, searched_text, words_of
-from heedful_envs.shop.catalogue.stream import listed, named
-from heedful_envs.shop.catalogue.webshop import Wish, read_human, read_product, read_synthetic
-from heedful_envs.shop.wishes import meetable, why_unmet
+from heedful_envs.row_files import RowWriter, whole_folder
+from heedful_envs.shop.nouns import Way, check_spacy, nouns_of
+from heedful_envs.shop.prepared import FORMULA, SUMMARY, VERSION, goal_of
+from heedful_envs.shop.products import Product, words_of
+from heedful_envs.shop.reward import can_meet, meetable
+from heedful_envs.shop.webshop import Wish, items_of, read_human, read_product, read_synthetic
 
 _ROWS_NAMED = 5
 _AT_ONCE = 1000
@@ -68,24 +64,17 @@ class Count:
 def find_sources(folder: Path) -> Sources:
     """The files of a folder by their names. Raises ValueError unless there is one of items, and one at most of each."""
     found = {
-        kind: sorted(path for path in folder.glob(pattern) if fits(path.name))
-        for kind, pattern, fits in (
-            ("items", "items_*.json", lambda name: "_ins" not in name),
-            ("attributes", "items_ins*.json", lambda name: True),
-            ("human", "items_human_ins*.json", lambda name: True),
-        )
+        "items": [path for path in folder.glob("items_*.json") if "_ins" not in path.name],
+        "attributes": list(folder.glob("items_ins*.json")),
+        "human": list(folder.glob("items_human_ins*.json")),
     }
     if not found["items"]:
         raise ValueError(f"Expected a file of products such as items_shuffle.json in {folder}, found none.")
-    several = [kind for kind, paths in found.items() if len(paths) > 1]
-    if several:
-        names = ", ".join(path.name for path in found[several[0]])
-        raise ValueError(f"Expected one file of {several[0]} in {folder}, found {names}; name one with --{several[0]}.")
+    for kind, paths in found.items():
+        if len(paths) > 1:
+            names = ", ".join(sorted(path.name for path in paths))
+            raise ValueError(f"Expected one file of {kind} in {folder}, found {names}; name one with --{kind}.")
     return Sources(**{kind: paths[0] for kind, paths in found.items() if paths})
-
-
-Instructions = dict[str, list[tuple[str, int, Any]]]
-"""Asin -> (kind, line, row) of what is said about it."""
 
 
 def prepare(
@@ -97,42 +86,39 @@ def prepare(
     if out.exists() and any(out.iterdir()):
         raise ValueError(f"Expected a new folder for the catalogue, but {out} is not empty: name another one.")
     count = Count()
-    instructions = _instructions(sources)
-    out.parent.mkdir(parents=True, exist_ok=True)
-    part = Path(tempfile.mkdtemp(prefix=f".{out.name}.", dir=out.parent))
-    try:
+    told = _instructions(sources)
+    with whole_folder(out) as part:
         (part / "words").mkdir()
-        with _Shelf(part, count) as shelf:
-            rows = _products(sources, instructions, most, count)
-            write_index(part / "words", _shelved(rows, shelf, nouns, progress), FORMULA)
-        count.left_out["instructions of products that are not there"] = len(instructions.keys() - set(shelf.ids))
-        count.left_out = +count.left_out
+        rows = islice(items_of(sources.items, "["), most or None)
+        with RowWriter(part / "products") as products, RowWriter(part / "goals") as goals:
+            shelf = _Shelf(products, goals, count)
+            words = _shelved(_products(sources, rows, told, count), shelf, nouns, progress)
+            write_index(part / "words", words, FORMULA)
         if not count.products:
-            named_rows = "; ".join(count.named)
-            raise ValueError(
-                f"Expected products, found none that can be used{f': {named_rows}' if named_rows else ''}."
-            )
+            named = f": {'; '.join(count.named)}" if count.named else ""
+            raise ValueError(f"Expected products, found none that can be used{named}.")
+        count.left_out["instructions of products that are not there"] = len(told.keys() - set(shelf.ids))
+        count.left_out = +count.left_out
+        order = np.argsort(np.array(shelf.ids, str))
+        arrays = {"ids": np.array(shelf.ids, str)[order], "places": order}
+        for name, array in (arrays | {"human": np.array(shelf.human, bool), "met": np.array(shelf.met, bool)}).items():
+            np.save(part / f"{name}.npy", array)
         summary = {"version": VERSION, "items": sources.items.name, "nouns": nouns, "products": count.products}
         summary |= {"goals": dict(count.goals), "met": dict(count.met), "left_out": dict(count.left_out)}
         (part / SUMMARY).write_text(json.dumps(summary, indent=1), encoding="utf-8")
-        part.chmod(0o755)
-        if out.exists():
-            out.rmdir()
-        os.replace(part, out)
-    finally:
-        shutil.rmtree(part, ignore_errors=True)
     return count
 
 
 class _Shelf:
-    """The files of products and goals while they are written. Use it as a context."""
+    """Products and goals while they are written."""
 
-    def __init__(self, folder: Path, count: Count) -> None:
+    def __init__(self, products: RowWriter, goals: RowWriter, count: Count) -> None:
+        self._products, self._goals, self._count = products, goals, count
         self.ids: list[str] = []
-        self._folder, self._count = folder, count
-        self._products, self._goals = RowWriter(folder / "products"), RowWriter(folder / "goals")
-        self._numbers: dict[str, list[int]] = defaultdict(list)
-        """Kind, and whether all goals or those that can be met -> numbers of goals."""
+        self.human: list[bool] = []
+        """Of each goal: whether people wrote it."""
+        self.met: list[bool] = []
+        """Of each goal: whether its own product meets it."""
 
     def add(self, product: Product, wishes: list[Wish]) -> None:
         place = len(self.ids)
@@ -140,35 +126,14 @@ class _Shelf:
         self._products.add(asdict(product))
         self._count.products += 1
         for wish in wishes:
-            kept = meetable(product) if wish.kind == "synthetic" else None
-            if wish.kind == "synthetic" and kept is None:
-                why = "an option has no value that meets itself"
-            else:
-                why = why_unmet(
-                    product, goal_of(product, wish, tuple((name, values[0]) for name, values in kept or ()))
-                )
-            self._numbers[f"{wish.kind}_all"].append(len(self._goals))
+            kept = meetable(product) if wish.kind == "synthetic" else ()
+            goal = goal_of(product, wish, tuple((name, values[0]) for name, values in kept or ()))
+            met = kept is not None and can_meet(product, goal)
+            self.human.append(wish.kind == "human")
+            self.met.append(met)
             self._count.goals[wish.kind] += 1
-            if why:
-                self._count.left_out[f"{wish.kind} goals: {why}"] += 1
-            else:
-                self._numbers[f"{wish.kind}_met"].append(len(self._goals))
-                self._count.met[wish.kind] += 1
+            self._count.met[wish.kind] += met
             self._goals.add({"place": place, **asdict(wish), "met": kept or ()})
-
-    def __enter__(self) -> _Shelf:
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        self._products.__exit__()
-        self._goals.__exit__()
-        ids = np.array(self.ids, str)
-        order = np.argsort(ids)
-        arrays = {"ids": ids[order], "places": order}
-        for name in ("human_all", "human_met", "synthetic_all", "synthetic_met"):
-            arrays[name] = np.array(self._numbers[name], np.int64)
-        for name, array in arrays.items():
-            np.save(self._folder / f"{name}.npy", array)
 
 
 def _shelved(
@@ -179,8 +144,14 @@ def _shelved(
         found = nouns_of((product.title for product, _ in batch), nouns)
         for (product, wishes), each in zip(batch, found, strict=True):
             shelf.add(replace(product, nouns=each), wishes)
-            yield (words_of(searched_text(product)),)
+            options = ", and ".join(f"{name}: {', '.join(values)}" for name, values in product.options)
+            first = product.bullets[0] if product.bullets else ""
+            yield (words_of(" ".join((product.title, product.description, first, options))),)
         progress(len(shelf.ids))
+
+
+Instructions = dict[str, list[tuple[str, int, Any]]]
+"""Asin -> (kind, line, row) of what is said about it."""
 
 
 def _instructions(sources: Sources) -> Instructions:
@@ -188,20 +159,18 @@ def _instructions(sources: Sources) -> Instructions:
     found: Instructions = defaultdict(list)
     for kind, path in (("human", sources.human), ("synthetic", sources.attributes)):
         if path is not None:
-            for line, id, row in named(path):
+            for line, id, row in items_of(path, "{"):
                 found[id].append((kind, line, row))
     return found
 
 
 def _products(
-    sources: Sources, instructions: Instructions, most: int, count: Count
+    sources: Sources, rows: Iterator[tuple[int, str, Any]], told: Instructions, count: Count
 ) -> Iterator[tuple[Product, list[Wish]]]:
     seen: set[str] = set()
-    for number, (line, row) in enumerate(listed(sources.items)):
-        if most and number == most:
-            return
+    for line, _, row in rows:
         id = str(row.get("asin")) if isinstance(row, dict) else ""
-        attributes, wishes = _wishes(sources, instructions.get(id, []), count)
+        attributes, wishes = _wishes(sources, told.get(id, []), count)
         try:
             product = read_product(row, attributes)
         except Faulty as fault:

@@ -1,1 +1,0 @@
-"""What a shop sells: products and goals, drawn or prepared from files, and the search over them."""
