@@ -130,6 +130,8 @@ class FakeServer(ThreadingHTTPServer):
         """Name -> window, in place of the models that are there."""
         self.names: list[str] = []
         """The names of models in its answers, in turn. Empty: the one that was asked for."""
+        self.refuses: dict[str, str] = {}
+        """Field of a chat request -> the sentence with which it is refused (status 400)."""
         self.tokens: list[int] | None = None
         """The answer of /tokenize, which is not there without."""
         self.info: dict[str, Any] = {
@@ -378,14 +380,16 @@ class _Handler(BaseHTTPRequestHandler):
         return 200, {"choices": [choice], "usage": _usage(body["prompt"], ids), "model": self._name(body)}
 
     def _chat(self, body: Any) -> tuple[int, Any]:
-        """A script on texts: `brain.text(messages)` if there is one, else the last message, shouted."""
+        """A script: `brain.text(messages)` if there is one, else the last message, shouted. It may be a whole choice."""
+        for name in filter(body.__contains__, self.server.refuses):
+            return 400, {"error": {"message": self.server.refuses[name]}}
         write = getattr(self.server.brain, "text", lambda messages: messages[-1]["content"].upper())
         text = write(body["messages"])
-        message = {"role": "assistant", "content": text}
+        choice = text if isinstance(text, dict) else {"message": {"content": text}, "finish_reason": "stop"}
         words = [word for each in body["messages"] for word in each["content"].split()]
         return 200, {
-            "choices": [{"index": 0, "message": message, "finish_reason": "stop"}],
-            "usage": _usage(words, text.split()),
+            "choices": [{"index": 0, **choice}],
+            "usage": _usage(words, str(text).split()),
             "model": self._name(body),
         }
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import warnings
 from pathlib import Path
 from typing import Any
@@ -135,10 +136,27 @@ def test_a_difference_in_merges_or_in_the_decoder_is_found(tmp_path: Path) -> No
     folder = folder_of(tmp_path, bytes_tokenizer(), "llama")
     merged = bytes_tokenizer()
     merged.backend_tokenizer.decoder = decoders.Fuse()
-    assert "are" in difference_from_folder(merged, folder)
+    assert "the file writes" in difference_from_folder(merged, folder)
     split = bytes_tokenizer()
     split.backend_tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=True)
     assert difference_from_folder(split, folder) != ""
+
+
+@pytest.mark.parametrize(
+    "late",
+    [
+        {"normalizer": normalizers.Replace("dog", "cat")},
+        {"decoder": decoders.Sequence([decoders.ByteLevel(), decoders.Replace("?", "!")])},
+    ],
+    ids=["ids", "text"],
+)
+def test_what_a_difference_shows_differs_however_late_it_begins(late: dict[str, Any], tmp_path: Path) -> None:
+    folder, other = folder_of(tmp_path, bytes_tokenizer(), "llama"), bytes_tokenizer()
+    for name, value in late.items():
+        setattr(other.backend_tokenizer, name, value)
+    found = difference_from_folder(other, folder)
+    one, two = re.findall(r"\[.*?\]", found) or re.findall(r"'[^']{20,}'|\"[^\"]{20,}\"", found)
+    assert one != two
 
 
 def test_a_file_that_cannot_be_read_is_a_sentence(tmp_path: Path) -> None:

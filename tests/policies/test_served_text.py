@@ -12,25 +12,28 @@ from fake_server import FakeServer, Fault, fake_server
 from heedful.models.chat.replies import Tags
 from heedful.policies.sampling import Sampling
 from heedful.policies.served_text import TextPolicy, text_alone
-from heedful.policies.servers import Client, Limits, ServerRefused
+from heedful.policies.servers import Client, Limits, ServerRefused, ServerUnreachable
 from heedful.types import Conversation, Ending, Group, Message, Reply, Span, Task, Trajectory, Turn
 
 CHAT = "/v1/chat/completions"
 
 
 class Writes:
-    def __init__(self, text: str) -> None:
+    def __init__(self, text: Any) -> None:
         self._text = text
 
-    def text(self, messages: list[dict[str, str]]) -> str:
+    def text(self, messages: list[dict[str, str]]) -> Any:
         return self._text
 
 
 @contextmanager
-def policy_of(text: str, sampling: Sampling | None = None, seed: int = 3) -> Iterator[tuple[TextPolicy, FakeServer]]:
+def policy_of(
+    text: Any, sampling: Sampling | None = None, note: Any = print
+) -> Iterator[tuple[TextPolicy, FakeServer]]:
+    """A policy whose server answers with this text, or with this choice."""
     with fake_server(Writes(text)) as server:
-        client = Client([server.url], Limits(connections=4, pause=0.01))
-        yield TextPolicy(client, "policy", sampling or Sampling(tokens_per_turn=9), Tags(), seed), server
+        client = Client([server.url], Limits(connections=4, pause=0.01), note=note)
+        yield TextPolicy(client, "policy", sampling or Sampling(tokens_per_turn=9), Tags(), 3), server
         client.close()
 
 
@@ -83,27 +86,113 @@ def test_the_prompt_is_what_is_new_since_the_last_reply() -> None:
     assert (window.text, window.restarts) == ("a\nb\nc\n", True)
 
 
-def test_a_thought_that_the_server_gives_apart_is_put_before_the_text() -> None:
-    with policy_of("<answer>Up</answer>") as (policy, _):
-        policy._dialect = Apart()  # type: ignore[assignment]
+APART = {"content": "<answer>Up</answer>"}
+CONTENT = [{"type": "text", "text": "<answer>"}, {"type": "text", "text": "Up</answer>"}]
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        APART | {"reasoning_content": "it is up"},
+        APART | {"reasoning": "it is up", "reasoning_details": [{"type": "reasoning.text", "text": "it is up"}]},
+        APART | {"thinking": "it is up"},
+        APART | {"reasoning_details": [{"type": "reasoning.summary", "summary": "it is up"}]},
+        {"content": [{"type": "thinking", "thinking": "it is up"}, *CONTENT]},
+        {"content": [{"type": "thinking", "thinking": [{"type": "text", "text": "it is up"}]}, *CONTENT]},
+        {"content": [{"type": "reasoning", "text": "it is up"}, *CONTENT]},
+        {"content": CONTENT, "reasoning_content": "it is up"},
+        {"content": ["<answer>Up", "</answer>"], "reasoning": "it is up"},
+    ],
+)
+def test_a_thought_that_the_server_gives_apart_is_put_before_the_text(message: dict[str, Any]) -> None:
+    with policy_of({"message": message, "finish_reason": "stop"}) as (policy, _):
         (reply,) = policy.respond([asked("a")])
     assert reply.text == "<think>it is up</think><answer>Up</answer>"
     assert text_in(reply, reply.thought) == "it is up</think>"
-    assert reply.closed
+    assert (reply.closed, reply.cut) == (True, False)
 
 
-class Apart:
-    """A dialect whose answers have a thought of their own."""
+@pytest.mark.parametrize("reason", ["length", "max_tokens"])
+@pytest.mark.parametrize(
+    ("message", "text", "closed"),
+    [
+        ({"content": None, "reasoning_content": "it is"}, "<think>it is", False),
+        ({"content": "", "reasoning": "it is"}, "<think>it is", False),
+        ({"content": [{"type": "thinking", "thinking": "it is"}]}, "<think>it is", False),
+        ({"content": "<think>it is"}, "<think>it is", False),
+        ({"content": "<ans", "reasoning": "it is"}, "<think>it is</think><ans", True),
+    ],
+)
+def test_a_thought_that_the_server_cut_stays_cut(message: Any, text: str, closed: bool, reason: str) -> None:
+    with policy_of({"message": message, "finish_reason": reason}) as (policy, _):
+        (reply,) = policy.respond([asked("a")])
+    assert (reply.text, reply.closed, reply.cut) == (text, closed, True)
+    assert text_in(reply, reply.thought) == text.removeprefix("<think>").removesuffix("<ans")
 
-    def draw(self, *given: Any) -> Any:
-        from heedful.policies.servers import OpenAIText
 
-        return OpenAIText().draw(*given)
+@pytest.mark.parametrize("reason", ["error", "content_filter", "abort", "sensitive", "SAFETY", "network_error"])
+def test_a_reply_that_the_server_could_not_end_is_its_fault_and_no_empty_reply(reason: str) -> None:
+    with policy_of({"message": {"content": ""}, "finish_reason": reason}) as (policy, server):
+        with pytest.raises(ServerUnreachable, match=f"a whole reply, found one that ended with '{reason}'"):
+            policy.respond([asked("a")])
+        assert len(server.bodies(CHAT)) == 3
 
-    def written(self, tree: Any) -> Any:
-        from heedful.policies.servers import Written
 
-        return Written(tree["choices"][0]["message"]["content"], "it is up", cut=False)
+def test_a_refusal_of_the_model_is_what_it_said() -> None:
+    with policy_of({"message": {"content": None, "refusal": "I cannot."}, "finish_reason": "stop"}) as (policy, _):
+        assert policy.respond([asked("a")])[0].text == "I cannot."
+
+
+@pytest.mark.parametrize(
+    ("refused", "field", "instead"),
+    [
+        ("Unsupported parameter: 'presence_penalty' is not supported with this model.", "presence_penalty", {}),
+        ("Argument not supported on this model: frequencyPenalty", "frequency_penalty", {}),
+        ('Invalid JSON payload received. Unknown name "seed": Cannot find field.', "seed", {}),
+        ("`top_p` must be > 0.0 and < 1.0", "top_p", {}),
+        (
+            "Unsupported parameter: 'max_tokens' is not supported with this model. Use 'max_completion_tokens' instead.",
+            "max_tokens",
+            {"max_completion_tokens": 9},
+        ),
+        ("Unsupported value: 'temperature' does not support 1.0 with this model.", "temperature", {}),
+    ],
+)
+def test_a_field_that_the_server_refuses_is_left_out_from_then_on_and_said(
+    refused: str, field: str, instead: dict[str, Any]
+) -> None:
+    told: list[str] = []
+    with policy_of("Up", note=told.append) as (policy, server):
+        server.refuses = {field: refused}
+        assert [reply.text for reply in policy.respond([asked("a"), asked("b")])] == ["Up", "Up"]
+        first, second, third = server.bodies(CHAT)
+    assert second == {name: value for name, value in first.items() if name != field} | instead
+    assert field not in third
+    (sentence,) = told
+    assert f"refuses `{field}`" in sentence
+
+
+def test_several_refused_fields_are_left_out_one_after_the_other() -> None:
+    with policy_of("Up") as (policy, server):
+        server.refuses = dict.fromkeys(("presence_penalty", "frequency_penalty", "seed"), "Extra inputs")
+        server.refuses = {name: f"Extra inputs are not permitted: {name}" for name in server.refuses}
+        assert policy.respond([asked("a")])[0].text == "Up"
+
+
+@pytest.mark.parametrize(
+    ("sampling", "field", "refused"),
+    [
+        (Sampling(greedy=True), "temperature", "'temperature' does not support 0.0 with this model"),
+        (Sampling(), "max_tokens", "max_tokens is too large: 64"),
+        (Sampling(), "model", "model: not supported"),
+    ],
+)
+def test_a_field_that_decides_the_reply_is_never_left_out(sampling: Sampling, field: str, refused: str) -> None:
+    with policy_of("Up", sampling) as (policy, server):
+        server.refuses = {field: refused}
+        with pytest.raises(ServerRefused, match=refused):
+            policy.respond([asked("a")])
+        assert len(server.bodies(CHAT)) == 1
 
 
 def test_a_conversation_that_fills_the_window_gets_an_empty_cut_reply() -> None:
@@ -111,8 +200,8 @@ def test_a_conversation_that_fills_the_window_gets_an_empty_cut_reply() -> None:
         server.faults.append(Fault("status", CHAT, 400, "This model's maximum context length is 1024 tokens."))
         (reply,) = policy.respond([asked("a")])
         assert (reply.ids, reply.cut) == ((), True)
-        server.faults.append(Fault("status", CHAT, 400, "temperature must be at most 2"))
-        with pytest.raises(ServerRefused, match="temperature must be at most 2"):
+        server.faults.append(Fault("status", CHAT, 400, "max_tokens must be at most 8"))
+        with pytest.raises(ServerRefused, match="max_tokens must be at most 8"):
             policy.respond([asked("a")])
 
 

@@ -24,8 +24,8 @@ from heedful.models.chat.render import Renderer  # noqa: E402
 from heedful.models.load import load_model  # noqa: E402
 from heedful.policies import Local, Sampling, Vllm, Weights  # noqa: E402
 from heedful.policies.servers import Client, Server  # noqa: E402
+from heedful.policies.servers.examination import ServerFacts  # noqa: E402
 from heedful.policies.vllm import WrongWeights, weights_out  # noqa: E402
-from heedful.policies.vllm.handshake import Facts  # noqa: E402
 from heedful.policies.vllm.source import OpenVllm  # noqa: E402
 from heedful.run.config import DiagnosticsConfig, EvaluationConfig, TrainConfig  # noqa: E402
 from heedful.run.train import train  # noqa: E402
@@ -79,7 +79,7 @@ def test_a_broadcast_to_a_server_that_has_forgotten_the_group_begins_with_a_new_
 def test_a_tied_output_layer_that_keeps_its_old_weights_is_caught(
     vllm: RealVllm, loaded: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(OpenVllm, "_met", lambda self, server, weights: Facts("policy", 1024, extended=False))
+    monkeypatch.setattr(OpenVllm, "_met", lambda self, server, weights: ServerFacts("", "", {"policy": 1024}))
     with opened(vllm) as source, pytest.raises(WrongWeights, match="a tied output layer"):
         source.weights_changed(Weights(changed(loaded[0], 8), 1))  # as stock vLLM reloads on a CPU
 

@@ -10,10 +10,10 @@ from __future__ import annotations
 import re
 import sys
 import unicodedata
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from itertools import islice
-from typing import TextIO
+from typing import Any, TextIO
 
 LONGEST_MESSAGE = 4000
 """Characters of a message of error."""
@@ -92,6 +92,18 @@ def listed(names: Iterable[object], most: int = MOST_NAMES) -> str:
 def cut(text: str, most: int = LONGEST_MESSAGE) -> str:
     """`text`, or its beginning with the number of all characters."""
     return text if len(text) <= most else f"{text[:most]} ... ({len(text):,} characters in all)"
+
+
+def where_apart(one: Sequence[Any], other: Sequence[Any], most: int = 8) -> tuple[Sequence[Any], Sequence[Any]]:
+    """At most so many items of both, around the first one in which they differ.
+
+    >>> where_apart([1, 2, 3, 4, 5], [1, 2, 3, 9], most=4)
+    ([2, 3, 4, 5], [2, 3, 9])
+    """
+    pairs = enumerate(zip(one, other, strict=False))
+    first = next((place for place, (mine, theirs) in pairs if mine != theirs), min(len(one), len(other)))
+    start = max(0, first - most // 2)
+    return one[start : start + most], other[start : start + most]
 
 
 def shown(text: str) -> str:

@@ -14,6 +14,8 @@ from tokenizers import Tokenizer
 from transformers import PreTrainedTokenizerBase, PreTrainedTokenizerFast
 from transformers.utils.hub import cached_file
 
+from heedful.boundary.foreign_text import where_apart
+
 _FILE = "tokenizer.json"
 
 _TEXTS = (
@@ -50,13 +52,11 @@ def own_tokenizer(loaded: PreTrainedTokenizerBase, source: str | Path) -> Tokeni
     Raises:
         ValueError: the folder's own cannot be had either.
     """
-    own = _own(source)
-    found = "" if own is None else _difference(loaded, own)
-    if own is None or not found:
+    found = difference_from_folder(loaded, source)
+    if not found:
         return TokenizerRead(loaded)
     faithful = PreTrainedTokenizerFast.from_pretrained(source, trust_remote_code=False)
-    still = _difference(faithful, own)
-    if still:
+    if still := difference_from_folder(faithful, source):
         raise ValueError(f"transformers reads its {_FILE} otherwise than it is written ({still})")
     return TokenizerRead(
         faithful,
@@ -66,25 +66,18 @@ def own_tokenizer(loaded: PreTrainedTokenizerBase, source: str | Path) -> Tokeni
 
 
 def difference_from_folder(loaded: Any, source: str | Path) -> str:
-    """How a loaded tokenizer differs from the `tokenizer.json` of its folder. Empty: it does not, or there is none."""
-    own = _own(source)
-    return "" if own is None else _difference(loaded, own)
+    """How a loaded tokenizer differs from the `tokenizer.json` of its folder, with an example.
 
-
-def _own(source: str | Path) -> Tokenizer | None:
+    Empty: it does not, or there is no such file.
+    """
     try:
         # The tokenizer was just read, so the file of a Hugging Face name is in the cache.
         file = cached_file(str(source), _FILE, local_files_only=True)
     except OSError:
-        return None
+        return ""
     own: Tokenizer = Tokenizer.from_file(str(file))
     own.no_truncation()
     own.no_padding()
-    return own
-
-
-def _difference(loaded: Any, own: Tokenizer) -> str:
-    """What the loaded tokenizer does otherwise than the file's, with an example. Empty if nothing was found."""
     theirs, vocabulary = loaded.get_vocab(), own.get_vocab(with_added_tokens=True)
     moved = next((token for token, place in vocabulary.items() if theirs.get(token) != place), None)
     if moved is not None:
@@ -97,20 +90,19 @@ def _difference(loaded: Any, own: Tokenizer) -> str:
         ids = own.encode(text, add_special_tokens=False).ids
         here = list(loaded(text, add_special_tokens=False).input_ids)
         if here != ids:
-            return f"{text[:60]!r} is {ids[:8]} in the file, and {here[:8]} here"
+            return "in {!r} the file reads {}, and {} is read here".format(text[:60], *where_apart(ids, here))
         written = own.decode(ids, skip_special_tokens=False)
         read = loaded.decode(ids, skip_special_tokens=False, clean_up_tokenization_spaces=False)
         if read != written:
-            return f"the ids {ids[:8]} are {written[:60]!r} in the file, and {read[:60]!r} here"
+            return "the file writes {!r}, and {!r} is written here".format(*where_apart(written, read, 60))
     return ""
 
 
 def _probes(loaded: Any, own: Tokenizer, vocabulary: dict[str, int]) -> Iterator[str]:
     """Texts that show a difference: plain ones, special tokens in a sentence, and entries of the vocabulary."""
     yield from _TEXTS
-    special = [str(token.content) for token in own.get_added_tokens_decoder().values()][:64]
-    for token in special:
-        yield f"so{token}so {token} so"
+    for token in list(own.get_added_tokens_decoder().values())[:64]:
+        yield f"so{token.content}so {token.content} so"
     template = loaded.chat_template
     if isinstance(template, str):
         yield template[:2000]

@@ -12,15 +12,12 @@ from dataclasses import replace
 from heedful.models.chat.replies import ReplyParser, Tags
 from heedful.models.sight import refuse_images
 from heedful.policies.sampling import Sampling
-from heedful.policies.servers import Client, Draw, OpenAIText, ServerRefused, Usage, Written
+from heedful.policies.servers import Client, Draw, OpenAIText, Usage, WindowFull, Written
 from heedful.seeds import derive
 from heedful.types import Conversation, Group, Prompt, Reply, Span, Turn
 
 _END = 0x110000
 """One past the last code point: the placeholder of the end of a reply."""
-
-_TOO_LONG = ("context length", "context_length", "max_model_len", "too many tokens")
-"""Words of servers that refuse a conversation because it fills the model's window."""
 
 
 class TextPolicy:
@@ -56,16 +53,15 @@ class TextPolicy:
         call = self._dialect.draw(messages, draw, self._model)
         try:
             written = self._client.ask(call, self._dialect.written, conversation=conversation.key)
-        except ServerRefused as refusal:
-            if refusal.status == 400 and any(words in str(refusal).lower() for words in _TOO_LONG):
-                return Reply(prompt, (), "", (), (), Span(0, 0), Span(0, 0), closed=False, cut=True), Usage()
-            raise
+        except WindowFull:
+            return Reply(prompt, (), "", (), (), Span(0, 0), Span(0, 0), closed=False, cut=True), Usage()
         return self._reply(prompt, written), written.usage
 
     def _reply(self, prompt: Prompt, written: Written) -> Reply:
         text = written.text
         if written.thought and self._tags.open not in text:
-            text = f"{self._tags.open}{written.thought}{self._tags.close}{text}"
+            ended = text or not written.cut  # the server cut the thought where no text follows it
+            text = f"{self._tags.open}{written.thought}{self._tags.close if ended else ''}{text}"
         characters = tuple(map(ord, text))
         ids = characters if written.cut and text else (*characters, _END)
         return replace(self._parser.parse(prompt, ids, (), (), opening=""), cut=written.cut)

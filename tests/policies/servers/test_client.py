@@ -219,9 +219,7 @@ def test_a_server_that_names_no_time_is_not_said_to_have_named_one() -> None:
         assert "left alone" not in str(caught.value)
 
 
-@pytest.mark.parametrize(
-    "said", ["Mon, 01 Jan 99999999999999999999 00:00:00 GMT", "nan", "1e999", "-3", "soon", "\x1b[2J"]
-)
+@pytest.mark.parametrize("said", ["Mon, 01 Jan 2030 00:00:00 GMT", "nan", "1e999", "-3", "soon", "\x1b[2J"])
 def test_a_retry_after_that_is_no_time_is_none(said: str) -> None:
     with fake_server() as server:
         server.faults += [Fault("status", status=429, headers={"Retry-After": said})]

@@ -22,7 +22,7 @@ INFO = {
         "scheduler_config": {"enable_chunked_prefill": False},
         "device_config": {"device": "cpu"},
         "parallel_config": {"worker_extension_cls": "heedful.integrations.vllm.worker.Worker"},
-        "weight_transfer_config": {"backend": "gloo"},
+        "weight_transfer_config": {"backend": "heedful"},
         "lora_config": {"max_loras": 2},
     },
     "vllm_env": {"VLLM_ALLOW_RUNTIME_LORA_UPDATING": True, "VLLM_API_KEY": "secret"},
@@ -74,6 +74,7 @@ def test_without_development_mode_settings_are_unknown_and_no_weights_go_out() -
         ({"worker_extension": ""}, "folder", "--worker-extension-cls"),
         ({"worker_extension": ""}, "broadcast", "--worker-extension-cls"),
         ({"transfer_backend": ""}, "broadcast", "--weight-transfer-config"),
+        ({"transfer_backend": "nccl"}, "broadcast", "the backend heedful"),
         ({"lora": False}, "adapters", "--enable-lora"),
         ({"lora_updating": False}, "adapters", "VLLM_ALLOW_RUNTIME_LORA_UPDATING"),
     ],
@@ -137,8 +138,11 @@ def test_a_tokenizer_is_compared_with_the_servers_own() -> None:
         server.tokens = [1, 2, 3]
         assert check_tokenizer(client, "policy", lambda text: [1, 2, 3], "folder").startswith("The server reads")
         server.tokens = [10**3000, 2, 3]
-        with pytest.raises(ValueError, match=r"found another one in folder: .* the server as \[10{78}\.\.\. Give"):
+        with pytest.raises(ValueError, match=r"found another one in folder: .* and the server \[10{78}\. Give"):
             check_tokenizer(client, "policy", lambda text: [1, 2, 3], "folder")
+        server.tokens = [*range(20), 7]
+        with pytest.raises(ValueError, match=r"reads \[16, 17, 18, 19, 8\], and the server \[16, 17, 18, 19, 7\]"):
+            check_tokenizer(client, "policy", lambda text: [*range(20), 8], "folder")
         server.tokens = None
         assert "no /tokenize" in check_tokenizer(client, "policy", lambda text: [1], "folder")
         client.close()

@@ -58,6 +58,20 @@ def test_a_chat_endpoint_is_evaluated_beside_its_baselines(capsys: pytest.Captur
     assert Path("eval/report.html").exists()
 
 
+def test_a_server_that_cuts_thoughts_and_refuses_fields_is_measured_as_that(capsys: pytest.CaptureFixture[str]) -> None:
+    class Cuts(Echoes):
+        def text(self, messages: list[dict[str, str]]) -> Any:
+            return {"message": {"content": None, "reasoning_content": "it may be"}, "finish_reason": "length"}
+
+    with fake_server(Cuts()) as server:
+        server.refuses = {"presence_penalty": "presence_penalty is unsupported"}
+        assert evaluate(server, "--json", "numbers.json") == 0
+    shown = " ".join(capsys.readouterr().out.split())
+    assert "The server refuses presence_penalty, so the requests did without." in shown
+    assert shown.count("refuses `presence_penalty`: it is left out from now on") == 1
+    assert json.loads(Path("numbers.json").read_text())["metrics"]["eval/val/sampled/closed_rate"]["value"] == 0.0
+
+
 def test_an_environment_that_breaks_everywhere_is_told_and_is_no_success(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -17,7 +17,7 @@ from heedful.policies.servers.dialects import (
     Vllm,
     Written,
 )
-from heedful.policies.servers.exchange import Failed, check_urls
+from heedful.policies.servers.exchange import Failed, WindowFull, check_urls
 
 __all__ = [
     "Call",
@@ -36,6 +36,7 @@ __all__ = [
     "TokenDialect",
     "Usage",
     "Vllm",
+    "WindowFull",
     "Written",
     "check_urls",
     "parts_of",

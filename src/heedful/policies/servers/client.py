@@ -7,6 +7,7 @@ answered once, or ends in one sentence. Safe for several threads.
 |---|---|
 | refused, reset, 502, 503, 504 | pauses of 1, 2, 4 ... 30 s within `patience`, on another server if there is one |
 | 429 | the same, not before `Retry-After`; the requests that this server gets at once are halved |
+| 400 or 422 that names an optional field | sent again without it, and so are all later requests |
 | other 4xx | raised at once |
 | no whole answer within `timeout` | the connection is closed, and the request repeated, at most twice |
 | what is no answer of the dialect, other 500 | repeated at most twice |
@@ -22,10 +23,9 @@ from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field
 from typing import TypeVar
 
-from heedful.boundary import Seconds, Threads, Wait, settings
 from heedful.boundary.http import HttpServer, ServerRefused, ServerUnreachable
 from heedful.policies.servers.dialects import HEALTH, Call, ForeignAnswer, OtherWeights, Tree
-from heedful.policies.servers.exchange import Failed, check_urls, exchange
+from heedful.policies.servers.exchange import Failed, WindowFull, check_urls, exchange
 
 Answer = TypeVar("Answer")
 
@@ -35,25 +35,22 @@ LONGEST_PAUSE = 30.0
 _REPEATS = 2
 """Repetitions of a request that was too slow, answered unreadably, or for which the server had to be restored."""
 
-_HOMES = 2**16
-"""Most conversations whose server is remembered."""
-
 _HEALTH_TIMEOUT = 10.0
 
 
-@settings
+@dataclass(frozen=True, slots=True)
 class Limits:
     """How much is asked of a server at once, and how long it is waited for."""
 
-    connections: Threads = 256
+    connections: int = 256
     """Most requests that one server gets at once."""
-    timeout: Seconds = 600.0
+    timeout: float = 600.0
     """Seconds for one whole answer."""
-    patience: Wait = 900.0
+    patience: float = 900.0
     """Seconds for which one request waits for servers that are away or busy."""
-    pause: Wait = 1.0
+    pause: float = 1.0
     """Seconds of the first pause. Each further one is twice as long, up to 30 s."""
-    tell_after: Wait = 30.0
+    tell_after: float = 30.0
     """Seconds of waiting after which a line tells of it."""
 
 
@@ -110,6 +107,8 @@ class Client:
         """Gives a server that has lost its weights the right ones. Called for one thread per server at a time."""
         self.repeats: Counter[str] = Counter()
         """Repetitions so far, by the kind of the failure."""
+        self.left_out: set[str] = set()
+        """Optional fields that a server refused. Requests no longer have them."""
         self._note = note
         self._homes: dict[str, Server] = {}
         self._changed = threading.Condition()
@@ -122,23 +121,31 @@ class Client:
         return self.limits.connections * len(self.servers)
 
     def ask(
-        self, call: Call, read: Callable[[Tree], Answer], *, conversation: str = "", stale: Collection[int] = ()
+        self,
+        call: Call,
+        read: Callable[[Tree], Answer],
+        *,
+        conversation: str = "",
+        stale: Collection[int] = (),
+        only: Server | None = None,
     ) -> Answer:
         """The answer to one request, as `read` reads it.
 
         `read` raises ForeignAnswer for an answer of another form, and OtherWeights for a reply of other weights.
         `conversation`: requests of one conversation go to one server, while it is there. `stale`: statuses with which
-        a server refuses weights that it does not hold. It is then restored, as after a reply of other weights.
+        a server refuses weights that it does not hold. It is then restored, as after a reply of other weights. `only`:
+        this server is asked, whatever it failed at, and it is not restored.
 
         Raises ServerUnreachable or ServerRefused, with a sentence.
         """
         tries = _Tries(time.monotonic(), self.limits.pause)
         avoid: Server | None = None
         while True:
-            server = self._take(conversation, avoid)
+            server = only or self._take(conversation, avoid)
             restored, sent, avoid = server.restored, time.monotonic(), None
+            asked = call.without(self.left_out)
             try:
-                answer = read(exchange(server.http, call, self.limits.timeout))
+                answer = read(exchange(server.http, asked, self.limits.timeout))
                 self._answered(server)
                 return answer
             except Failed as error:
@@ -146,6 +153,8 @@ class Client:
                     self._halve(server, sent)
                 avoid, failure = server, error
             except ServerRefused as error:
+                if self._leaves_out(server, asked, error):
+                    continue
                 if error.status not in stale:
                     raise
                 failure = Failed("stale", str(error))
@@ -153,11 +162,13 @@ class Client:
                 said = server.http.without_secret(str(error))
                 failure = Failed("stale", f"the server at {server.url} answered with other weights: {said}")
             except ForeignAnswer as error:
-                failure = self._foreign(server, call, error)
+                said = server.http.without_secret(str(error))
+                failure = Failed("garbled", f"the server at {server.url} answered {call.path} in another form: {said}")
             finally:
-                self._give_back(server)
+                if only is None:
+                    self._give_back(server)
             self._count(tries, failure)
-            if failure.kind in ("dead", "stale"):
+            if failure.kind in ("dead", "stale") and only is None:
                 self._restore(server, restored, failure)
             else:
                 self._wait(tries, failure)
@@ -165,22 +176,6 @@ class Client:
     def tell(self, server: Server, call: Call, timeout: float | None = None) -> Tree:
         """The answer of one server to one request, sent once. Raises Failed or ServerRefused."""
         return exchange(server.http, call, self.limits.timeout if timeout is None else timeout)
-
-    def insist(self, server: Server, call: Call, read: Callable[[Tree], Answer]) -> Answer:
-        """The answer of this one server, repeated as `ask` repeats, for what its weights are not to be restored for.
-
-        Raises ServerUnreachable or ServerRefused.
-        """
-        tries = _Tries(time.monotonic(), self.limits.pause)
-        while True:
-            try:
-                return read(self.tell(server, call))
-            except Failed as error:
-                failure = error
-            except ForeignAnswer as error:
-                failure = self._foreign(server, call, error)
-            self._count(tries, failure)
-            self._wait(tries, failure)
 
     def admit_all(self) -> None:
         """Send requests to all servers again, whatever they failed at, and to any of them at first."""
@@ -229,8 +224,6 @@ class Client:
                     server = min(ready, key=lambda each: each.open)
                     server.open += 1
                     if conversation:
-                        if len(self._homes) >= _HOMES:
-                            self._homes.clear()
                         self._homes[conversation] = server
                     return server
                 self._changed.wait()
@@ -243,6 +236,19 @@ class Client:
     def _answered(self, server: Server) -> None:
         with self._changed:
             server.most = min(self.limits.connections, server.most + 1 / server.most)
+
+    def _leaves_out(self, server: Server, asked: Call, refusal: ServerRefused) -> bool:
+        """Whether the request is to be sent again without fields that this refusal names."""
+        if refusal.status not in (400, 422) or isinstance(refusal, WindowFull):
+            return False
+        refused = asked.refused_in(str(refusal))
+        with self._changed:
+            new = sorted(refused - self.left_out)
+            self.left_out |= refused
+        for name in new:
+            instead = "".join(f", and `{other}` sent in its place" for other in asked.optional[name])
+            self._note(f"the server at {server.url} refuses `{name}`: it is left out from now on{instead}")
+        return bool(refused)
 
     def _halve(self, server: Server, sent: float) -> None:
         """At most once for the requests that were under way together."""
@@ -322,10 +328,6 @@ class Client:
                 with self._changed:
                     server.restoring = False
                     self._changed.notify_all()
-
-    def _foreign(self, server: Server, call: Call, error: ForeignAnswer) -> Failed:
-        said = server.http.without_secret(str(error))
-        return Failed("garbled", f"the server at {server.url} answered {call.path} in another form: {said}")
 
     def _check_open(self) -> None:
         if self._closing.is_set():

@@ -1,25 +1,33 @@
 """The dialects of inference servers: requests are built and answers are read here, and nothing is sent.
 
-All functions are pure. Every path and every field name of a server is in this module. What a server answers is checked
-on arrival: its kinds, its lengths, and that log-probabilities are numbers of at most 0.
-
-Read from the sources of vLLM 0.32.0, and run against it.
+Every path and every field name of a server is in this module. What a server answers is checked on arrival. Read from
+the sources of vLLM 0.32.0, and run against it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
-from typing import Any, NoReturn, Protocol, TypeAlias
+import re
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, NoReturn, TypeAlias
 
 Tree: TypeAlias = Any
 """A JSON value."""
 
 _IMPOSSIBLE = -9999.0
 """vLLM's log-probability of an impossible token."""
-
 _ROUNDED_UP = 1e-4
 """A log-probability may be above 0 by this much, from rounding."""
+
+_CUT = ("length", "max_tokens", "model_length", "max_output_tokens")
+"""What servers call the end of a reply at its limit of tokens."""
+_BROKEN = ("abort", "cancel", "error", "filter", "insufficient", "recitation", "safety", "sensitive")
+"""Words in what servers call the end of a reply that they broke off or held back."""
+
+_THOUGHTS = ("reasoning_content", "reasoning", "thinking", "reasoning_details")
+"""Fields in which servers give a thought apart from the text."""
+_TEXTS = ("text", "thinking", "reasoning", "summary", "refusal")
+"""Fields with the text of a part."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,10 +40,24 @@ class Call:
     """The answer is a sentence instead of JSON."""
     tokens: int = 0
     """Most tokens that the answer may tell of."""
+    optional: Mapping[str, Mapping[str, Tree]] = field(default_factory=dict)
+    """Fields that may be left out where a server refuses them -> the fields that then take their place."""
 
-    @property
-    def method(self) -> str:
-        return "GET" if self.body is None else "POST"
+    def without(self, refused: Collection[str]) -> Call:
+        """The request without those of its optional fields that were refused."""
+        left = {name: value for name, value in (self.body or {}).items() if name not in refused}
+        for name in self.optional.keys() & set(refused):
+            left |= self.optional[name]
+        return replace(self, body=left) if self.optional else self
+
+    def refused_in(self, sentence: str) -> set[str]:
+        """The optional fields that a server's refusal names. One that has another in its place: only with that."""
+        words = set(re.findall(r"\w+", sentence.replace("_", "").lower()))
+        return {
+            name
+            for name, instead in self.optional.items()
+            if name in (self.body or {}) and words.issuperset(each.replace("_", "") for each in (name, *instead))
+        }
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,7 +111,7 @@ class Written:
 
     text: str
     thought: str
-    """The reasoning that the server gives apart from the text. Empty if it is in the text, or not given."""
+    """The thought that the server gives apart from the text. Empty if it is in the text, or not given."""
     cut: bool
     """The reply ended at its limit of tokens."""
     usage: Usage = Usage()
@@ -103,23 +125,7 @@ class OtherWeights(ValueError):
     """A reply that was sampled by other weights than the ones asked for."""
 
 
-class TokenDialect(Protocol):
-    """A dialect in which ids go out and come back."""
-
-    def draw(self, ids: Sequence[int], draw: Draw, model: str) -> Call: ...
-
-    def drawn(self, tree: Tree, most: int) -> Drawn: ...
-
-    def score(self, ids: Sequence[int], model: str, temperature: float = 1.0, salt: str = "") -> Call:
-        """Log-probabilities of `ids`, each given the ids before it, and one token sampled after them."""
-        ...
-
-    def scored(self, tree: Tree, ids: Sequence[int]) -> tuple[float, ...]:
-        """Under log softmax(logits), whatever the temperature, for all ids but the first."""
-        ...
-
-
-def _common(draw: Draw) -> dict[str, Tree]:
+def _sampling(draw: Draw) -> dict[str, Tree]:
     """The sampling fields that both of vLLM's endpoints name alike. All are sent: omitted ones come from a file of the
     model, where they may be a top-k or a penalty."""
     return {
@@ -140,91 +146,107 @@ def _common(draw: Draw) -> dict[str, Tree]:
 
 
 class Vllm:
-    """vLLM's `/inference/v1/generate`: ids in, ids out, with the version of the weights. Needs `--enable-scale-out`."""
+    """vLLM's `/inference/v1/generate`: ids in, ids out, with the version of the weights. Needs `--enable-scale-out`.
+
+    What is read raises ForeignAnswer.
+    """
 
     def draw(self, ids: Sequence[int], draw: Draw, model: str) -> Call:
-        sampling = _common(draw) | {"detokenize": False}
-        return _generate(ids, sampling, model, draw.salt)
+        return self._call(ids, draw, model, {})
 
     def drawn(self, tree: Tree, most: int) -> Drawn:
-        """Raises ForeignAnswer."""
         choice = _choice(tree)
-        ids = _ids(choice.get("token_ids"), "token_ids", most)
-        entries = _list(given(choice, "logprobs", "content"), "logprobs.content")
-        said = tuple(_field(entry, "token_id") for entry in entries)
-        if said != ids:
-            _foreign(f"a log-probability for each of the {len(ids)} sampled ids", f"{len(said)} for other ids")
-        spans = choice.get("weight_versions") or []
-        versions = tuple(str(_field(span, "version")) for span in _list(spans, "weight_versions"))
-        return Drawn(ids, _logprobs(_field(entry, "logprob") for entry in entries), versions, _usage(tree))
+        ids, entries = _ids(choice, most), _rows(choice, "logprobs", "content")
+        if [given(entry, "token_id") for entry in entries] != list(ids):
+            _foreign(f"logprobs.content with one entry for each of the {len(ids)} sampled ids", entries)
+        versions = (given(span, "version") for span in _rows(choice, "weight_versions"))
+        logprobs = _logprobs(given(entry, "logprob") for entry in entries)
+        return Drawn(ids, logprobs, tuple(str(version) for version in versions if version), _usage(tree))
 
     def score(self, ids: Sequence[int], model: str, temperature: float = 1.0, salt: str = "") -> Call:
-        sampling = _common(Draw(temperature, False, 1, 0)) | {"detokenize": False, "prompt_logprobs": 0}
-        return _generate(ids, sampling, model, salt)
+        """Log-probabilities of `ids`, each given the ids before it, and one token sampled after them."""
+        return self._call(ids, Draw(temperature, False, 1, 0, salt=salt), model, {"prompt_logprobs": 0})
 
     def scored(self, tree: Tree, ids: Sequence[int]) -> tuple[float, ...]:
-        """Raises ForeignAnswer."""
-        return _scored(tree.get("prompt_logprobs") if isinstance(tree, dict) else None, ids)
+        """Under log softmax(logits), whatever the temperature, for all ids but the first."""
+        return _scored(_rows(tree, "prompt_logprobs"), ids)
+
+    def _call(self, ids: Sequence[int], draw: Draw, model: str, more: Mapping[str, Tree]) -> Call:
+        sampling = _sampling(draw) | {"detokenize": False, **more}
+        body = {"model": model, "token_ids": list(ids), "sampling_params": sampling} | _salted(draw)
+        return Call("/inference/v1/generate", body, tokens=len(ids) + draw.most)
 
 
 class OpenAITokens:
-    """`/v1/completions` with ids as prompt, and vLLM's extensions that give ids back. Needs no flag of vLLM."""
+    """`/v1/completions` with ids as prompt, and vLLM's extensions that give ids back. Needs no flag of vLLM.
+
+    See `Vllm`.
+    """
 
     def draw(self, ids: Sequence[int], draw: Draw, model: str) -> Call:
-        salt = {"cache_salt": draw.salt} if draw.salt else {}
-        body = {"model": model, "prompt": list(ids), "return_token_ids": True, **_common(draw), **salt}
-        return Call("/v1/completions", body, tokens=len(ids) + draw.most)
+        return self._call(ids, draw, model, {})
 
     def drawn(self, tree: Tree, most: int) -> Drawn:
-        """Raises ForeignAnswer."""
         choice = _choice(tree)
         if choice.get("token_ids") is None:
             _foreign(
                 "ids (token_ids) in an answer of /v1/completions",
+                None,
                 "none: this server returns text alone. Leave the tokenizer out, so that text is evaluated",
             )
-        ids = _ids(choice["token_ids"], "token_ids", most)
-        values = _list(given(choice, "logprobs", "token_logprobs"), "logprobs.token_logprobs")
+        ids, values = _ids(choice, most), _rows(choice, "logprobs", "token_logprobs")
         if len(values) != len(ids):
-            _foreign(f"a log-probability for each of the {len(ids)} sampled ids", str(len(values)))
+            _foreign(f"logprobs.token_logprobs for each of the {len(ids)} sampled ids", values)
         return Drawn(ids, _logprobs(values), (), _usage(tree))
 
     def score(self, ids: Sequence[int], model: str, temperature: float = 1.0, salt: str = "") -> Call:
-        call = self.draw(ids, Draw(temperature, False, 1, 0, (), salt), model)
-        return replace(call, body={**(call.body or {}), "prompt_logprobs": 0})
+        return self._call(ids, Draw(temperature, False, 1, 0, salt=salt), model, {"prompt_logprobs": 0})
 
     def scored(self, tree: Tree, ids: Sequence[int]) -> tuple[float, ...]:
-        """Raises ForeignAnswer."""
-        return _scored(_choice(tree).get("prompt_logprobs"), ids)
+        return _scored(_rows(_choice(tree), "prompt_logprobs"), ids)
+
+    def _call(self, ids: Sequence[int], draw: Draw, model: str, more: Mapping[str, Tree]) -> Call:
+        body = {"model": model, "prompt": list(ids), "return_token_ids": True, **_sampling(draw), **more}
+        return Call("/v1/completions", body | _salted(draw), tokens=len(ids) + draw.most)
+
+
+TokenDialect: TypeAlias = Vllm | OpenAITokens
+"""A dialect in which ids go out and come back."""
 
 
 class OpenAIText:
     """`/v1/chat/completions`, which every compatible server has: messages in, text out. For evaluation alone."""
 
     def draw(self, messages: Sequence[tuple[str, str]], draw: Draw, model: str) -> Call:
-        """`messages`: (role, text) pairs. Only fields of OpenAI's own API are sent."""
+        """`messages`: (role, text) pairs. Only fields of OpenAI's own API are sent.
+
+        Those that say no more than a server does without them are optional, and the seed.
+        """
+        neutral = {"top_p": 1.0, "presence_penalty": 0.0, "frequency_penalty": 0.0, "seed": draw.seed % 2**31}
+        temperature = {"temperature": draw.sent_temperature}
+        optional = dict.fromkeys(neutral | (temperature if draw.sent_temperature == 1 else {}), dict[str, Tree]())
+        optional["max_tokens"] = {"max_completion_tokens": draw.most}
         body = {
             "model": model,
             "messages": [{"role": role, "content": text} for role, text in messages],
-            "temperature": draw.sent_temperature,
-            "top_p": 1.0,
-            "presence_penalty": 0.0,
-            "frequency_penalty": 0.0,
-            "n": 1,
-            "seed": draw.seed % 2**31,
+            **temperature,
+            **neutral,
             "max_tokens": draw.most,
         }
-        return Call("/v1/chat/completions", body, tokens=draw.most)
+        return Call("/v1/chat/completions", body, tokens=draw.most, optional=optional)
 
     def written(self, tree: Tree) -> Written:
         """Raises ForeignAnswer."""
         choice = _choice(tree)
         message = choice.get("message")
-        if not isinstance(message, dict) or not isinstance(message.get("content"), str | None):
-            _foreign("a message with a text as its content", repr(message)[:80])
-        thought = message.get("reasoning_content") or message.get("reasoning")
-        thought = thought if isinstance(thought, str) else ""
-        return Written(message.get("content") or "", thought, choice.get("finish_reason") == "length", _usage(tree))
+        if not isinstance(message, dict) or not isinstance(message.get("content"), str | list | None):
+            _foreign("a message with a text, or with parts, as its content", message)
+        content = message.get("content")
+        parts = content if isinstance(content, list) else [content]
+        thoughts = [part for part in parts if re.search("thinking|reasoning", str(given(part, "type")))]
+        apart = [found for name in _THOUGHTS if (found := _text_in(message.get(name)))] or [_text_in(thoughts)]
+        text = _text_in([part for part in parts if part not in thoughts]) or _text_in(message.get("refusal"))
+        return Written(text, apart[0], choice.get("finish_reason") in _CUT, _usage(tree))
 
 
 MODELS = Call("/v1/models")
@@ -234,33 +256,35 @@ SERVER_INFO = Call("/server_info?config_format=json")
 WEIGHT_INFO = Call("/weight_info")
 
 
-def _generate(ids: Sequence[int], sampling: Mapping[str, Tree], model: str, salt: str) -> Call:
-    body = {"model": model, "token_ids": list(ids), "sampling_params": sampling}
-    salted = body | ({"cache_salt": salt} if salt else {})
-    return Call("/inference/v1/generate", salted, tokens=len(ids) + int(sampling["max_tokens"]))
+def _salted(draw: Draw) -> dict[str, str]:
+    return {"cache_salt": draw.salt} if draw.salt else {}
 
 
 def _choice(tree: Tree) -> dict[str, Tree]:
-    """The only choice of an answer."""
-    choices = tree.get("choices") if isinstance(tree, dict) else None
-    if not isinstance(choices, list) or len(choices) != 1 or not isinstance(choices[0], dict):
-        _foreign("an answer with one choice", repr(tree)[:80])
+    """The only choice of an answer, which holds a whole reply."""
+    choices = _rows(tree, "choices")
+    if len(choices) != 1 or not isinstance(choices[0], dict):
+        _foreign("an answer with one choice", tree)
     choice: dict[str, Tree] = choices[0]
-    if choice.get("finish_reason") == "abort":
-        _foreign("a whole reply", "one that the server aborted")
+    reason = str(choice.get("finish_reason"))
+    if any(word in reason.lower() for word in _BROKEN):
+        _foreign("a whole reply", None, f"one that ended with {reason[:80]!r}")
     return choice
 
 
-def _scored(entries: Tree, ids: Sequence[int]) -> tuple[float, ...]:
-    rows = _list(entries, "prompt_logprobs")
+def _text_in(value: Tree) -> str:
+    """The text of a content: of a text, of a part, or of a list of both."""
+    if isinstance(value, list):
+        return "".join(map(_text_in, value))
+    if isinstance(value, dict):
+        return _text_in(next((value[name] for name in _TEXTS if value.get(name)), ""))
+    return value if isinstance(value, str) else ""
+
+
+def _scored(rows: list[Tree], ids: Sequence[int]) -> tuple[float, ...]:
     if len(rows) != len(ids):
-        _foreign(f"prompt_logprobs for {len(ids)} ids", str(len(rows)))
-    found = []
-    for token, row in zip(ids[1:], rows[1:], strict=True):
-        if not isinstance(row, dict) or str(token) not in row:
-            _foreign(f"the log-probability of the id {token} of the prompt", repr(row)[:80])
-        found.append(_field(row[str(token)], "logprob"))
-    return _logprobs(found)
+        _foreign(f"prompt_logprobs for {len(ids)} ids", rows)
+    return _logprobs(given(row, str(token), "logprob") for token, row in zip(ids[1:], rows[1:], strict=True))
 
 
 def _usage(tree: Tree) -> Usage:
@@ -272,33 +296,23 @@ def _usage(tree: Tree) -> Usage:
 
 
 def _is_count(value: Tree) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool) and value >= 0
+    return type(value) is int and value >= 0
 
 
-def _ids(value: Tree, name: str, most: int) -> tuple[int, ...]:
-    ids = _list(value, name)
-    if not all(map(_is_count, ids)):
-        _foreign(f"{name} of whole numbers", repr(ids)[:80])
-    if not 1 <= len(ids) <= most:
-        _foreign(f"1 to {most} {name}", str(len(ids)))
+def _ids(choice: Tree, most: int) -> tuple[int, ...]:
+    ids = _rows(choice, "token_ids")
+    if not all(map(_is_count, ids)) or not 1 <= len(ids) <= most:
+        _foreign(f"1 to {most} whole numbers as token_ids", choice.get("token_ids"))
     return tuple(ids)
 
 
-def _logprobs(values: Any) -> tuple[float, ...]:
+def _logprobs(values: Iterable[Tree]) -> tuple[float, ...]:
     found = []
     for value in values:
-        if isinstance(value, bool) or not isinstance(value, int | float) or value != value:
-            _foreign("log-probabilities that are numbers", repr(value)[:80])
-        if value > _ROUNDED_UP or value <= _IMPOSSIBLE:
-            _foreign("log-probabilities of at most 0 that were possible", repr(value)[:80])
+        if type(value) not in (int, float) or not _IMPOSSIBLE < value <= _ROUNDED_UP:
+            _foreign("log-probabilities of at most 0, of tokens that were possible", value)
         found.append(min(float(value), 0.0))
     return tuple(found)
-
-
-def _list(value: Tree, name: str) -> list[Tree]:
-    if not isinstance(value, list):
-        _foreign(f"a list {name}", repr(value)[:80])
-    return list(value)
 
 
 def given(tree: Tree, *path: str) -> Tree:
@@ -308,11 +322,12 @@ def given(tree: Tree, *path: str) -> Tree:
     return tree
 
 
-def _field(tree: Tree, name: str) -> Tree:
-    if not isinstance(tree, dict) or name not in tree:
-        _foreign(f"a field {name}", repr(tree)[:80])
-    return tree[name]
+def _rows(tree: Tree, *path: str) -> list[Tree]:
+    """The list at the end of a path. Empty where there is none."""
+    found = given(tree, *path)
+    return found if isinstance(found, list) else []
 
 
-def _foreign(expected: str, found: str) -> NoReturn:
-    raise ForeignAnswer(f"Expected {expected}, found {found}.")
+def _foreign(expected: str, found: Tree, said: str = "") -> NoReturn:
+    """`said`: what was found, in words."""
+    raise ForeignAnswer(f"Expected {expected}, found {said or repr(found)[:80]}.")

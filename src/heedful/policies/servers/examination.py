@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
+from heedful.boundary.foreign_text import where_apart
 from heedful.boundary.http import UNTRUSTED, ServerRefused
 from heedful.policies.servers.client import Client, Server
 from heedful.policies.servers.dialects import MODELS, SERVER_INFO, VERSION, Call, Draw, Tree, Vllm, given
@@ -18,6 +19,13 @@ from heedful.policies.servers.exchange import Failed
 TESTED = "0.32."
 """The release of vLLM that heedful was run against. Its RL interface changes between minor versions."""
 
+BACKEND = "heedful"
+"""The server's side of a broadcast, in `--weight-transfer-config`."""
+WORKER = "heedful.integrations.vllm.worker.Worker"
+"""What a server imports into its workers (`--worker-extension-cls`)."""
+
+_LEAST_WINDOW = 8
+"""Tokens. Less leaves no room for a prompt and a reply."""
 _TIMEOUT = 120.0
 
 Use = Literal["sample", "weights"]
@@ -69,6 +77,11 @@ class ServerFacts:
         return None if mode is None else mode == "processed_logprobs"
 
     @property
+    def extended(self) -> bool:
+        """Whether it was started with heedful's worker module."""
+        return str(self.setting("worker_extension") or "").startswith("heedful.")
+
+    @property
     def lacks(self) -> list[Lack]:
         """The flags for training that this vLLM lacks. Empty for another server, of which none is expected."""
         if not self.vllm:
@@ -97,12 +110,10 @@ class ServerFacts:
         if not self.vllm:
             return [WayOut(name, "this server takes no weights") for name in ("folder", "broadcast", "adapters")]
         closed = "" if self.development else "needs VLLM_SERVER_DEV_MODE=1"
-        extended, backend = self.setting("worker_extension"), self.setting("transfer_backend")
-        on_cpu = self.setting("device") == "cpu"
         repack = "needs --worker-extension-cls on a CPU, where a tied output head keeps its old weights without it"
-        folder = closed or (repack if on_cpu and not extended else "")
-        broadcast = closed or (repack if on_cpu and not extended else "")
-        broadcast = broadcast or ("" if backend else "needs --weight-transfer-config with a backend")
+        folder = closed or (repack if self.setting("device") == "cpu" and not self.setting("worker_extension") else "")
+        backend = f"needs --weight-transfer-config with the backend {BACKEND}"
+        broadcast = folder or ("" if self.setting("transfer_backend") == BACKEND else backend)
         lora = "" if self.setting("lora") else "needs --enable-lora"
         lora = lora or ("" if self.setting("lora_updating") else "needs VLLM_ALLOW_RUNTIME_LORA_UPDATING=1")
         return [WayOut("folder", folder), WayOut("broadcast", broadcast), WayOut("adapters", closed or lora)]
@@ -112,12 +123,11 @@ def examine(client: Client, server: Server) -> ServerFacts:
     """Ask one server about itself. Raises Failed where it cannot be reached, and ServerRefused for a wrong key."""
     listed = _answer(client, server, MODELS)
     version = _answer(client, server, VERSION)
-    vllm = str(version.get("version", "")) if isinstance(version, dict) else ""
+    vllm = str(given(version, "version") or "")
     info = _answer(client, server, SERVER_INFO) if vllm else None
     windows = windows_in(listed)
     generates = _generates(client, server, next(iter(windows), "")) if vllm else None
-    settings = settings_in(info) if isinstance(info, dict) else None
-    return ServerFacts(server.url, vllm, windows, generates, settings)
+    return ServerFacts(server.url, vllm, windows, generates, settings_in(info) if isinstance(info, dict) else None)
 
 
 def refuse_unknown(facts: ServerFacts, model: str) -> None:
@@ -126,6 +136,40 @@ def refuse_unknown(facts: ServerFacts, model: str) -> None:
         raise ValueError(
             f"Expected the name of a model at {facts.url}, which has {', '.join(list(facts.windows)[:5])}, found "
             f"--model-name {model}."
+        )
+
+
+def refuse_unfit(facts: ServerFacts, dtype: str, window: int, sync: str) -> None:
+    """Raise ValueError for a server that cannot sample for a learner as it was started.
+
+    `dtype`: the learner's. `window`: tokens that both can read. `sync`: the way of the weights. To load adapters, a
+    server needs no endpoint for weights.
+    """
+    at = f"Expected the server at {facts.url} to"
+    if not facts.windows or window < _LEAST_WINDOW:
+        found = f"one of {window}" if facts.windows else "no model"
+        raise ValueError(
+            f"{at} name a model with a window of at least {_LEAST_WINDOW} tokens, found {found}; look at "
+            f"{facts.url}/v1/models."
+        )
+    if facts.settings is None and sync != "adapters":
+        raise ValueError(f"{at} have endpoints for weights, found none; start vLLM with VLLM_SERVER_DEV_MODE=1.")
+    if facts.setting("dtype") not in (dtype, "", None):
+        found = facts.setting("dtype")
+        raise ValueError(
+            f"{at} hold the weights in {dtype}, as the learner does, found {found}; start it with --dtype {dtype}, or "
+            f"train with --dtype {found}."
+        )
+    if facts.processed_logprobs is False:
+        raise ValueError(
+            f"{at} report log-probabilities at the temperature of the sampling, found {facts.setting('logprobs_mode')};"
+            " start it with --logprobs-mode processed_logprobs."
+        )
+    backend = facts.setting("transfer_backend")
+    if sync == "broadcast" and backend != BACKEND:
+        raise ValueError(
+            f"{at} receive broadcasts of heedful, found the backend {backend or None}; start it with "
+            f"""--worker-extension-cls {WORKER} --weight-transfer-config '{{"backend": "{BACKEND}"}}'."""
         )
 
 
@@ -144,10 +188,10 @@ def check_tokenizer(client: Client, model: str, encode: Callable[[str], Sequence
         return "The server has no /tokenize, so nothing shows that --tokenizer is the served model's."
     found = tree.get("tokens") if isinstance(tree, dict) else None
     if found != ids:
-        theirs = str(found[:8] if isinstance(found, list) else found)[:80]
+        ours, theirs = where_apart(ids, found) if isinstance(found, list) else (ids[:8], found)
         raise ValueError(
-            f"Expected the tokenizer of the served model {model}, found another one in {source}: it reads {text!r} as "
-            f"{ids[:8]}..., the server as {theirs}... Give the model's own."
+            f"Expected the tokenizer of the served model {model}, found another one in {source}: in {text!r} it reads "
+            f"{ours}, and the server {str(theirs)[:80]}. Give the model's own."
         )
     return "The server reads text as --tokenizer does."
 
@@ -163,12 +207,10 @@ def base_of(url: str) -> str:
 
 def windows_in(listed: Tree) -> dict[str, int | None]:
     """Model name -> window, from an answer of `/v1/models`."""
-    rows = listed.get("data") if isinstance(listed, dict) else None
-    found = {}
+    rows, found = given(listed, "data"), {}
     for row in rows if isinstance(rows, list) else []:
-        name = row.get("id") if isinstance(row, dict) else None
+        name, window = given(row, "id"), given(row, "max_model_len")
         if isinstance(name, str):
-            window = row.get("max_model_len")
             found[name] = window if type(window) is int and window > 0 else None
     return found
 
@@ -176,8 +218,7 @@ def windows_in(listed: Tree) -> dict[str, int | None]:
 def settings_in(info: Tree) -> dict[str, Any]:
     """The settings that matter here, from an answer of `/server_info`. Everything else in it is left out: it may hold
     what belongs to the server's owner alone."""
-    tree = info if isinstance(info, dict) else {}
-    config, environment = tree.get("vllm_config"), tree.get("vllm_env")
+    config = given(info, "vllm_config")
     return {
         "dtype": str(given(config, "model_config", "dtype") or "").removeprefix("torch."),
         "logprobs_mode": given(config, "model_config", "logprobs_mode"),
@@ -189,7 +230,7 @@ def settings_in(info: Tree) -> dict[str, Any]:
         "worker_extension": given(config, "parallel_config", "worker_extension_cls") or "",
         "transfer_backend": given(config, "weight_transfer_config", "backend") or "",
         "lora": given(config, "lora_config") is not None,
-        "lora_updating": bool(given(environment, "VLLM_ALLOW_RUNTIME_LORA_UPDATING")),
+        "lora_updating": bool(given(info, "vllm_env", "VLLM_ALLOW_RUNTIME_LORA_UPDATING")),
     }
 
 

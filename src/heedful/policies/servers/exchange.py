@@ -6,10 +6,8 @@ Nothing is repeated here. The choice of a server and all repetitions are in `cli
 from __future__ import annotations
 
 import contextlib
-import email.utils
 import json
 import math
-import time
 from collections.abc import Sequence
 from typing import Literal
 
@@ -29,6 +27,8 @@ error of the server."""
 
 _OF_NO_ANSWER: dict[str, Kind] = {"absent": "away", "broken": "away", "slow": "slow", "large": "garbled"}
 _AWAY = (502, 503, 504)
+_TOO_LONG = ("context length", "context_length", "max_model_len", "too many tokens")
+"""Words of servers that refuse a conversation because it fills the model's window."""
 _DEAD = ("enginecore", "enginedead", "engine is dead")
 """Words of vLLM's answers after its engine has died."""
 
@@ -43,14 +43,18 @@ class Failed(ServerUnreachable):
         """Seconds that the server asks to be left alone."""
 
 
+class WindowFull(ServerRefused):
+    """The server refused a conversation that fills the model's window."""
+
+
 def exchange(server: HttpServer, call: Call, timeout: float) -> Tree:
     """The answer to one request: a JSON tree, `None` for an empty answer, or the text of a plain one.
 
     `timeout`: seconds for the whole answer. Raises Failed or ServerRefused.
     """
-    body = None if call.body is None else json.dumps(call.body, allow_nan=False).encode()
+    method, body = ("GET", None) if call.body is None else ("POST", json.dumps(call.body, allow_nan=False).encode())
     try:
-        answer = server.ask(call.method, call.path, body, timeout, _ANSWER + _ANSWER_PER_TOKEN * call.tokens)
+        answer = server.ask(method, call.path, body, timeout, _ANSWER + _ANSWER_PER_TOKEN * call.tokens)
     except NoAnswer as error:
         raise Failed(_OF_NO_ANSWER[error.kind], str(error)) from None
     status, at = answer.status, f"the server at {server.url}"
@@ -64,13 +68,15 @@ def exchange(server: HttpServer, call: Call, timeout: float) -> Tree:
         if status >= 500:
             dead = any(word in said.lower() for word in _DEAD)
             raise Failed("dead" if dead else "garbled", f"{at} failed ({status}): {said}")
-        raise ServerRefused(status, f"{at} refused {call.path} ({status}): {said}{_advice(status, call.path)}")
+        full = status == 400 and any(words in said.lower() for words in _TOO_LONG)
+        kind = WindowFull if full else ServerRefused
+        raise kind(status, f"{at} refused {call.path} ({status}): {said}{_advice(status, call.path)}")
     if call.plain:
         return answer.body.decode(errors="replace")
     if not answer.body.strip():
         return None
     try:
-        return parse_json(answer.body, constant=_no_number)
+        return parse_json(answer.body)
     except ValueError as error:
         said = server.without_secret(str(error))
         raise Failed("garbled", f"{at} answered {call.path} with what is no JSON: {said}") from None
@@ -99,17 +105,11 @@ def _said(answer: bytes) -> str:
 
 
 def _seconds(retry_after: str) -> float:
-    """The seconds of a Retry-After header: a number, or a date. 0 for none, or for what is neither."""
+    """The seconds of a Retry-After header. 0 for none, and for what is no number."""
     with contextlib.suppress(ValueError):
         seconds = float(retry_after)
         return max(0.0, seconds) if math.isfinite(seconds) else 0.0
-    with contextlib.suppress(ValueError, TypeError, OverflowError):
-        return max(0.0, email.utils.parsedate_to_datetime(retry_after).timestamp() - time.time())
     return 0.0
-
-
-def _no_number(constant: str) -> float:
-    raise ValueError(f"{constant} is no number")
 
 
 def _advice(status: int, path: str) -> str:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from heedful.policies.servers import Client, Drawn, Server, Vllm
 from heedful.policies.servers.dialects import Tree
-from heedful.policies.vllm.handshake import WORKER
+from heedful.policies.servers.examination import WORKER
 from heedful.policies.vllm.policy import refuse_unknown_ids
 from heedful.seeds import stream
 
@@ -64,7 +64,7 @@ class Probes:
             refuse_unknown_ids(drawn, self.next_BV.shape[-1])
             return dialect.scored(tree, ids), drawn
 
-        scored, drawn = client.insist(server, dialect.score(ids, model, temperature), read)
+        scored, drawn = client.ask(dialect.score(ids, model, temperature), read, only=server)
         next_V = torch.log_softmax(self.next_BV[number] / temperature, -1)
         differences = [abs(theirs - ours) for theirs, ours in zip(scored, self.own[number], strict=True)]
         return max(*differences, abs(drawn.logprobs[0] - float(next_V[drawn.ids[0]])))

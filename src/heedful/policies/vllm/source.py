@@ -20,8 +20,8 @@ from heedful.policies.sampling import Sampling
 from heedful.policies.servers import Client, Limits, Server, ServerUnreachable, check_urls, read_key
 from heedful.policies.servers import Vllm as VllmDialect
 from heedful.policies.servers.dialects import WEIGHT_INFO, Call
+from heedful.policies.servers.examination import ServerFacts, examine, refuse_unfit
 from heedful.policies.source import OpenPolicySource, Weights
-from heedful.policies.vllm.handshake import Facts, meet
 from heedful.policies.vllm.policy import Served, ServerPolicy
 from heedful.types import Metric
 
@@ -86,7 +86,9 @@ class OpenVllm:
         self._pool = ThreadPoolExecutor(client.most_at_once, thread_name_prefix="request")
         self._name = uuid.uuid4().hex[:8]
         """The name of this run in the servers' versions."""
-        self._facts: dict[str, Facts] = {}
+        self._facts: dict[str, ServerFacts] = {}
+        self._window = 1 << 30
+        """Most tokens of a context and its reply together, for the learner and all servers."""
         self._version, self._label = 0, ""
         self._probes: Probes | None = None
         self._errors: dict[str, float] = {}
@@ -102,7 +104,8 @@ class OpenVllm:
 
         self._client.admit_all()
         if not self._facts:
-            self._facts = {server.url: self._met(server, weights) for server in self._client.servers}
+            for server in self._client.servers:
+                self._facts[server.url] = self._met(server, weights)
         self._version, self._label = weights.version, f"{self._name}-{weights.version}"
         self._probes = probes_of(weights.model, self._window)
         self._out.prepare(weights, self._label, self._rank)
@@ -137,17 +140,20 @@ class OpenVllm:
         self._out.close()
 
     @property
-    def _window(self) -> int:
-        return min(facts.window for facts in self._facts.values())
-
-    @property
     def _model(self) -> str:
-        names = {facts.model for facts in self._facts.values()}
-        return self._out.model(sorted(names)[0], self._label)
+        names = {next(iter(facts.windows)) for facts in self._facts.values()}
+        return self._out.model(min(names), self._label)
 
-    def _met(self, server: Server, weights: Weights) -> Facts:
+    def _met(self, server: Server, weights: Weights) -> ServerFacts:
+        """The server's facts. Raises ValueError where it cannot sample for this model as it was started."""
+        from heedful.models.forward.attention import longest_context
+
         self._client.wait_until_healthy(server)
-        return meet(self._client, server, weights.model, self._config.sync)
+        facts = examine(self._client, server)
+        windows = [longest_context(weights.model), *list(facts.windows.values())[:1]]
+        self._window = min(self._window, *(window for window in windows if window))
+        refuse_unfit(facts, str(weights.model.dtype).removeprefix("torch."), self._window, self._config.sync)
+        return facts
 
     def _way(self, folder: Path) -> WeightsOut:
         from heedful.policies.vllm.weights_out import AdaptersOut, FolderOut

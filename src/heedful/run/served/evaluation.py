@@ -181,6 +181,8 @@ def _sentences(
     ]
     if broken := broken_sentence(sampled, "sampled"):
         found.append(broken)
+    if refused := sorted(model.client.left_out):
+        found.append(f"The server refuses {listed(refused)}, so the requests did without.")
     if model.text_only:
         found.append("No metric of ids or log-probabilities is here, because the server returned text alone.")
     elif settings.sampling.temperature != 1 and not model.keeps_logprobs:
