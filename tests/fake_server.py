@@ -380,7 +380,7 @@ class _Handler(BaseHTTPRequestHandler):
         return 200, {"choices": [choice], "usage": _usage(body["prompt"], ids), "model": self._name(body)}
 
     def _chat(self, body: Any) -> tuple[int, Any]:
-        """A script: `brain.text(messages)` if there is one, else the last message, shouted. It may be a whole choice."""
+        """A script, of a text or a choice: `brain.text(messages)` if there is one, else the last message, shouted."""
         for name in filter(body.__contains__, self.server.refuses):
             return 400, {"error": {"message": self.server.refuses[name]}}
         write = getattr(self.server.brain, "text", lambda messages: messages[-1]["content"].upper())

@@ -151,7 +151,7 @@ def test_a_refusal_of_the_model_is_what_it_said() -> None:
         ('Invalid JSON payload received. Unknown name "seed": Cannot find field.', "seed", {}),
         ("`top_p` must be > 0.0 and < 1.0", "top_p", {}),
         (
-            "Unsupported parameter: 'max_tokens' is not supported with this model. Use 'max_completion_tokens' instead.",
+            "Unsupported parameter: 'max_tokens' is not supported. Use 'max_completion_tokens' instead.",
             "max_tokens",
             {"max_completion_tokens": 9},
         ),

@@ -23,7 +23,6 @@ from heedful.policies.kv_store import Beginning, KVStore
 from heedful.policies.next_logits import Decode, cached_logits, left_padded, obstacle_to_kv_cache, uncached_logits
 from heedful.policies.rows import ReplyRenderer, Row
 from heedful.policies.sampling import Sampling
-from heedful.seeds import derive
 from heedful.types import Conversation, Reply
 
 JOIN_EVERY = 4
@@ -169,14 +168,7 @@ class HFPolicy:
         return batch, self._forward(batch, tokens_B[:, None], feeds_B[:, None])
 
     def _row(self, conversation: Conversation) -> Row:
-        context = self.renderer.context_ids(conversation)
-        return Row(
-            key=conversation.key,
-            prompt=self.renderer.next_prompt(conversation),
-            context=context,
-            allowed=min(self.sampling.tokens_per_turn, self._limit - len(context)),
-            noise=derive(self._seed, conversation.key, conversation.turn),
-        )
+        return Row.of(conversation, self.renderer, self.sampling.tokens_per_turn, self._limit, self._seed)
 
     @contextmanager
     def _sampling(self, rows: Sequence[Row]) -> Iterator[None]:

@@ -1,4 +1,4 @@
-"""One conversation while its reply is sampled, and the renderer that a sampler needs."""
+"""What policies share: the renderer that a sampler needs, and one conversation while its reply is sampled."""
 
 from __future__ import annotations
 
@@ -6,7 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from heedful.types import Conversation, Prompt, Reply, Span
+from heedful.seeds import derive
+from heedful.types import Conversation, Message, Prompt, Reply, Span
 
 
 class ReplyRenderer(Protocol):
@@ -32,6 +33,18 @@ class ReplyRenderer(Protocol):
         ...
 
 
+def new_messages(conversation: Conversation) -> list[Message]:
+    """The messages since the last reply, or all of them where the conversation restarts."""
+    messages = list(conversation.messages)
+    replies = [at for at, message in enumerate(messages) if message.role == "assistant"]
+    return messages if conversation.restarts or not replies else messages[replies[-1] + 1 :]
+
+
+def no_room(prompt: Prompt) -> Reply:
+    """The reply to a context that fills the model's window: empty, and cut."""
+    return Reply(prompt, (), "", (), (), Span(0, 0), Span(0, 0), closed=False, cut=True)
+
+
 @dataclass(slots=True)
 class Row:
     """One conversation while its reply is sampled, without any state of the model."""
@@ -48,8 +61,20 @@ class Row:
     entropies: list[float] = field(default_factory=list)
     open: bool = True
 
+    @classmethod
+    def of(cls, conversation: Conversation, renderer: ReplyRenderer, most: int, window: int, seed: int) -> Row:
+        """`most`: tokens of a reply. `window`: tokens of a context and its reply together. `seed`: of the policy."""
+        context = renderer.context_ids(conversation)
+        return cls(
+            key=conversation.key,
+            prompt=renderer.next_prompt(conversation),
+            context=context,
+            allowed=min(most, window - len(context)),
+            noise=derive(seed, conversation.key, conversation.turn),
+        )
+
     def reply(self, renderer: ReplyRenderer) -> Reply:
         """The reply sampled so far. It is empty and cut if there was no room for any token."""
         if self.allowed < 1:
-            return Reply(self.prompt, (), "", (), (), Span(0, 0), Span(0, 0), closed=False, cut=True)
+            return no_room(self.prompt)
         return renderer.parse(self.prompt, self.ids, self.logprobs, self.entropies)

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from heedful.types import Conversation, Message, Prompt, Reply, Span
+from heedful.policies.rows import new_messages
+from heedful.types import Conversation, Prompt, Reply, Span
 
 _END = 0x110000  # one past the last code point: the end-of-turn token of a scripted reply
 
@@ -25,11 +26,7 @@ class ScriptedPolicy:
         return [self._reply(conversation) for conversation in conversations]
 
     def _reply(self, conversation: Conversation) -> Reply:
-        shown: list[Message] = []
-        for message in reversed(conversation.messages):
-            if message.role == "assistant" and not conversation.restarts:
-                break
-            shown.insert(0, message)
+        shown = new_messages(conversation)
         prompt = "\n".join(message.content for message in shown)
         images = tuple(image for message in shown for image in message.images)
         history = len(prompt) - len(conversation.messages[-1].content) if conversation.restarts else 0

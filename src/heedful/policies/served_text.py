@@ -11,10 +11,11 @@ from dataclasses import replace
 
 from heedful.models.chat.replies import ReplyParser, Tags
 from heedful.models.sight import refuse_images
+from heedful.policies.rows import new_messages, no_room
 from heedful.policies.sampling import Sampling
 from heedful.policies.servers import Client, Draw, OpenAIText, Usage, WindowFull, Written
 from heedful.seeds import derive
-from heedful.types import Conversation, Group, Prompt, Reply, Span, Turn
+from heedful.types import Conversation, Group, Prompt, Reply, Span, Trajectory, Turn
 
 _END = 0x110000
 """One past the last code point: the placeholder of the end of a reply."""
@@ -46,7 +47,8 @@ class TextPolicy:
     def answer(self, conversation: Conversation) -> tuple[Reply, Usage]:
         """One reply, and the tokens that the server counted for it."""
         refuse_images(conversation.messages, "a served model")
-        prompt = _new_text(conversation)
+        shown = (message.content for message in new_messages(conversation))
+        prompt = Prompt("\n".join(shown) + "\n", (), conversation.restarts)
         messages = [(message.role, message.content) for message in conversation.messages]
         seed = derive(self._seed, conversation.key, conversation.turn)
         draw = Draw(self.temperature, self._sampling.greedy, self._sampling.tokens_per_turn, seed)
@@ -54,7 +56,7 @@ class TextPolicy:
         try:
             written = self._client.ask(call, self._dialect.written, conversation=conversation.key)
         except WindowFull:
-            return Reply(prompt, (), "", (), (), Span(0, 0), Span(0, 0), closed=False, cut=True), Usage()
+            return no_room(prompt), Usage()
         return self._reply(prompt, written), written.usage
 
     def _reply(self, prompt: Prompt, written: Written) -> Reply:
@@ -69,27 +71,12 @@ class TextPolicy:
 
 def text_alone(groups: Sequence[Group]) -> list[Group]:
     """The same episodes without placeholders: a reply has its text, and neither ids nor ranges."""
-    return [
-        replace(
-            group,
-            trajectories=tuple(
-                replace(trajectory, turns=tuple(map(_text_turn, trajectory.turns))) for trajectory in group.trajectories
-            ),
-        )
-        for group in groups
-    ]
 
+    def bare(turn: Turn) -> Turn:
+        no_ids = replace(turn.reply, ids=(), logprobs=(), entropies=(), thought=Span(0, 0), answer=Span(0, 0))
+        return replace(turn, reply=no_ids)
 
-def _text_turn(turn: Turn) -> Turn:
-    nothing = Span(0, 0)
-    return replace(turn, reply=replace(turn.reply, ids=(), logprobs=(), entropies=(), thought=nothing, answer=nothing))
+    def bare_turns(trajectory: Trajectory) -> Trajectory:
+        return replace(trajectory, turns=tuple(map(bare, trajectory.turns)))
 
-
-def _new_text(conversation: Conversation) -> Prompt:
-    """The texts since the last reply, or all of them where the conversation restarts."""
-    shown = []
-    for message in reversed(conversation.messages):
-        if message.role == "assistant" and not conversation.restarts:
-            break
-        shown.append(message.content)
-    return Prompt("\n".join(reversed(shown)) + "\n", (), conversation.restarts)
+    return [replace(group, trajectories=tuple(map(bare_turns, group.trajectories))) for group in groups]

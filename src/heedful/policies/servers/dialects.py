@@ -224,7 +224,9 @@ class OpenAIText:
         """
         neutral = {"top_p": 1.0, "presence_penalty": 0.0, "frequency_penalty": 0.0, "seed": draw.seed % 2**31}
         temperature = {"temperature": draw.sent_temperature}
-        optional = dict.fromkeys(neutral | (temperature if draw.sent_temperature == 1 else {}), dict[str, Tree]())
+        optional: dict[str, Mapping[str, Tree]] = {name: {} for name in neutral}
+        if draw.sent_temperature == 1:
+            optional["temperature"] = {}
         optional["max_tokens"] = {"max_completion_tokens": draw.most}
         body = {
             "model": model,

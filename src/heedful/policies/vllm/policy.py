@@ -11,7 +11,6 @@ from heedful.policies.rows import ReplyRenderer, Row
 from heedful.policies.sampling import Sampling
 from heedful.policies.servers import Client, Draw, Drawn, ForeignAnswer, OtherWeights, TokenDialect, Usage
 from heedful.policies.servers.dialects import Tree
-from heedful.seeds import derive
 from heedful.types import Conversation, Reply
 
 
@@ -79,10 +78,11 @@ class ServerPolicy:
 
     def answer(self, conversation: Conversation) -> tuple[Reply, Usage]:
         """One reply, and what the server says of it."""
-        row = self._row(conversation)
+        refuse_images(conversation.messages, "a policy that is sampled by servers")
+        served = self._served
+        row = Row.of(conversation, self._renderer, self.sampling.tokens_per_turn, served.window, self._seed)
         if row.allowed < 1:
             return row.reply(self._renderer), Usage()
-        served = self._served
         draw = Draw(
             self.sampling.temperature, self.sampling.greedy, row.allowed, row.noise, self._stops, salt=served.label
         )
@@ -107,17 +107,6 @@ class ServerPolicy:
             return drawn
 
         return read
-
-    def _row(self, conversation: Conversation) -> Row:
-        refuse_images(conversation.messages, "a policy that is sampled by servers")
-        context = self._renderer.context_ids(conversation)
-        return Row(
-            key=conversation.key,
-            prompt=self._renderer.next_prompt(conversation),
-            context=context,
-            allowed=min(self.sampling.tokens_per_turn, self._served.window - len(context)),
-            noise=derive(self._seed, conversation.key, conversation.turn),
-        )
 
 
 def refuse_unknown_ids(drawn: Drawn, vocabulary: int | None) -> None:

@@ -23,11 +23,11 @@ from heedful.policies.servers.dialects import WEIGHT_INFO, Call
 from heedful.policies.servers.examination import ServerFacts, examine, refuse_unfit
 from heedful.policies.source import OpenPolicySource, Weights
 from heedful.policies.vllm.policy import Served, ServerPolicy
+from heedful.policies.vllm.weights_out import AdaptersOut, BroadcastOut, FolderOut, WeightsOut
 from heedful.types import Metric
 
 if TYPE_CHECKING:
     from heedful.policies.vllm.probes import Probes
-    from heedful.policies.vllm.weights_out import WeightsOut
 
 Sync = Literal["folder", "broadcast", "adapters"]
 
@@ -104,8 +104,7 @@ class OpenVllm:
 
         self._client.admit_all()
         if not self._facts:
-            for server in self._client.servers:
-                self._facts[server.url] = self._met(server, weights)
+            self._facts = {server.url: self._met(server, weights) for server in self._client.servers}
         self._version, self._label = weights.version, f"{self._name}-{weights.version}"
         self._probes = probes_of(weights.model, self._window)
         self._out.prepare(weights, self._label, self._rank)
@@ -141,8 +140,9 @@ class OpenVllm:
 
     @property
     def _model(self) -> str:
-        names = {next(iter(facts.windows)) for facts in self._facts.values()}
-        return self._out.model(min(names), self._label)
+        """The name that requests use for the weights: that of the adapter, or the one that the server started with."""
+        names = [next(iter(facts.windows)) for facts in self._facts.values()]
+        return self._label if self._config.sync == "adapters" else min(names)
 
     def _met(self, server: Server, weights: Weights) -> ServerFacts:
         """The server's facts. Raises ValueError where it cannot sample for this model as it was started."""
@@ -156,13 +156,9 @@ class OpenVllm:
         return facts
 
     def _way(self, folder: Path) -> WeightsOut:
-        from heedful.policies.vllm.weights_out import AdaptersOut, FolderOut
-
         if self._config.sync == "adapters":
             return AdaptersOut(folder)
         if self._config.sync == "broadcast":
-            from heedful.policies.vllm.broadcast import BroadcastOut
-
             return BroadcastOut(self._config.address, self._config.timeout)
         return FolderOut(folder, lambda server: self._facts[server.url].extended)
 
