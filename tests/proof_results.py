@@ -1,8 +1,8 @@
 """The page `docs/results/proofs.md`, made from the JUnit report of `make proofs`.
 
-The page shows every proof of the report, failures included, and refuses a report without a single proof. A report of
-some files (`make proofs OF="tests/faults"`) replaces the rows of these files. The other rows stay, with the commit at
-which they ran, as long as their file exists.
+The page shows every proof of the report, failures included, and refuses a report without a single proof. The settings of
+one test under which it holds share a row; those that fail, or found something, have their own. A report of some files (`make proofs OF="tests/faults"`) replaces the rows of these files. The other rows stay, with the commit at which they
+ran, as long as their file exists.
 
 A proof states its size with `record_property("cases", 10_000)`, and may add a result in words under the name `found`.
 """
@@ -30,16 +30,24 @@ def page(report: ElementTree.Element, commit: str, origin: str, kept: Sequence[s
         raise ValueError("Expected proofs in the report, found none: is anything marked with @pytest.mark.proof?")
     files = {_file(case) for case in cases}
     rows = [row for row in kept if _cell(row, 0) not in files]
+    alike: dict[tuple[str, str, str], list[ElementTree.Element]] = {}
     for case in cases:
-        cells = [_file(case), _sentence(case), _size(case), _result(case) + _found(case)]
-        rows.append(f"| {' | '.join(cells)} | {float(case.get('time', 0)):.1f} | {commit} |")
+        name, result = case.get("name", ""), _result(case) + _found(case)
+        alike.setdefault((_file(case), name.partition("[")[0] if result == "holds" else name, result), []).append(case)
+    for (file, _, result), group in alike.items():
+        sentence = _sentence(group[0])
+        if len(group) > 1:
+            sentence = f"{sentence.partition(' (')[0]} ({len(group)} settings)"
+        size, seconds = sum(map(_size, group)), sum(float(case.get("time", 0)) for case in group)
+        cells = [file, sentence, f"{size:,}" if size else "-", result, f"{seconds:.1f}", commit]
+        rows.append(f"| {' | '.join(cells)} |")
     rows.sort(key=lambda row: (_cell(row, 0), _cell(row, 1)))
     held = sum(_cell(row, 3).startswith("holds") for row in rows)
     return "\n".join(
         [
             "# Property proofs at full size",
             "",
-            f"Written by `make proofs`. Do not edit. {held} of {len(rows)} hold. The last run: {origin}",
+            f"Written by `make proofs`. Do not edit. {held} of {len(rows)} rows hold. The last run: {origin}",
             "",
             COLUMNS,
             "|---|---|---:|---|---:|---|",
@@ -85,9 +93,9 @@ def _found(case: ElementTree.Element) -> str:
     return f": {values[0]}" if values else ""
 
 
-def _size(case: ElementTree.Element) -> str:
-    values = [each.get("value", "") for each in case.iter("property") if each.get("name") == "cases"]
-    return f"{int(values[0]):,}" if values else "-"
+def _size(case: ElementTree.Element) -> int:
+    """The cases that it states; 0 where it states none."""
+    return sum(int(each.get("value", 0)) for each in case.iter("property") if each.get("name") == "cases")
 
 
 def _result(case: ElementTree.Element) -> str:

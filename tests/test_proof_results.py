@@ -27,7 +27,7 @@ ROWS = [
 
 def test_every_proof_gets_a_row_with_its_size_and_result() -> None:
     lines = page(ElementTree.fromstring(REPORT), "abc", "Today.").splitlines()
-    assert lines[2] == "Written by `make proofs`. Do not edit. 2 of 3 hold. The last run: Today."
+    assert lines[2] == "Written by `make proofs`. Do not edit. 2 of 3 rows hold. The last run: Today."
     assert lines[6:] == ROWS
 
 
@@ -40,8 +40,22 @@ def test_a_part_replaces_the_rows_of_its_files_and_keeps_those_of_other_files_th
     assert kept == ROWS[:2]
     again = ElementTree.fromstring('<t><testcase classname="tests.test_b" name="test_new" time="2"/></t>')
     lines = page(again, "def", "Tomorrow.", kept).splitlines()
-    assert lines[2].startswith("Written by `make proofs`. Do not edit. 2 of 2 hold.")
+    assert lines[2].startswith("Written by `make proofs`. Do not edit. 2 of 2 rows hold.")
     assert lines[6:] == [ROWS[0], "| tests/test_b.py | new | - | holds | 2.0 | def |"]
+
+
+def test_settings_under_which_a_proof_holds_share_a_row_and_one_that_fails_has_its_own() -> None:
+    proofs = "".join(
+        f'<testcase classname="tests.test_a" name="test_new[{setting}]" time="1.5">'
+        f'<properties><property name="cases" value="{cases}"/></properties>{"<failure/>" if setting == "bad" else ""}'
+        "</testcase>"
+        for setting, cases in (("one", 900), ("bad", 5), ("two", 100))
+    )
+    lines = page(ElementTree.fromstring(f"<t>{proofs}</t>"), "abc", "Today.").splitlines()
+    assert lines[6:] == [
+        "| tests/test_a.py | new (2 settings) | 1,000 | holds | 3.0 | abc |",
+        "| tests/test_a.py | new (bad) | 5 | **fails** | 1.5 | abc |",
+    ]
 
 
 def test_a_page_of_another_form_has_no_rows_to_keep(tmp_path: Path) -> None:
