@@ -4,7 +4,6 @@ Every case has its own generator, so cases can be added without changing others.
 that a run calls. No model is involved. It takes about two minutes on one core.
 
     python benchmarks/coverage.py                   # writes benchmarks/results/coverage.json and coverage.md
-    python benchmarks/coverage.py --docs docs/diagnostics.md     # and the tables of that page
 
 In all channels the prompts are drawn again for every batch. I(X;Z) is the value of the whole population:
 
@@ -23,7 +22,7 @@ import random
 import re
 import time
 import zlib
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -53,8 +52,6 @@ INFORMATION = {
 }
 """True mutual information in nats. The last value of each channel is near the ceiling."""
 READ = ("mi", "mi_loo", "gap_per_token", "entropy_conditional", "accuracy", "accuracy_2way", "accuracy_8way")
-TARGET = 0.7
-"""Share of the ceiling below which intervals of `mi` should cover 90 to 98%."""
 SHARES = (0.0, 0.25, 0.5, 0.75, 1.0)
 JUDGED = ("text/judge_accuracy", "text/judge_accuracy_8way", "text/template_share")
 
@@ -232,25 +229,6 @@ def coverage_table(result: Row) -> str:
     return table(["channel", "N x K", "true I", *(f"`{name}`" for name in READ)], rows)
 
 
-def coverage_summary(result: Row) -> str:
-    """Lowest and highest coverage of the cases with the same channel on the same side of the target."""
-    rows = []
-    for near in (False, True):
-        for channel in CHANNELS:
-            found = [r for r in result["channels"] if r["channel"] == channel and (r["of_ceiling"] > TARGET) == near]
-            if not found:
-                continue
-            cells = [[row[name] for row in found if 4 * row[name]["intervals"] >= row["batches"]] for name in READ]
-            side = f"over {TARGET:.0%}" if near else f"up to {TARGET:.0%}"
-            rows.append([channel, side, str(len(found)), *map(_range, cells)])
-    return table(["channel", "`mi` / ceiling", "cases", *(f"`{name}`" for name in READ)], rows)
-
-
-def _range(cells: Sequence[Row]) -> str:
-    ordered = sorted(cells, key=lambda cell: cell["coverage"])
-    return f"{share(ordered[0])} - {share(ordered[-1])}" if cells else "-"
-
-
 def share(cell: Row) -> str:
     return f"{cell['coverage']:.3f}".removeprefix("0")
 
@@ -273,19 +251,14 @@ def planted_table(result: Row) -> str:
     return table(head, rows)
 
 
-IN_FULL = {"bias": bias_table, "coverage": coverage_table, "nulls": null_table, "planted": planted_table}
-ON_THE_PAGE = {"coverage": coverage_summary}
+TABLES = {"bias": bias_table, "coverage": coverage_table, "nulls": null_table, "planted": planted_table}
 
 
-def with_tables(page: str, result: Row, tables: Mapping[str, Callable[[Row], str]]) -> str:
-    """The page with new tables between `<!-- table: NAME -->` and `<!-- end -->`."""
-    for name, make in tables.items():
-        mark = f"<!-- table: {name} -->\n"
-        before, found, rest = page.partition(mark)
-        if not found:
-            raise ValueError(f"The page has no line {mark.strip()!r}: where should the table go?")
-        page = f"{before}{mark}{make(result)}\n<!-- end -->{rest.partition('<!-- end -->')[2]}"
-    return page
+def page_of(result: Row) -> str:
+    """`coverage.md`: every table between `<!-- table: NAME -->` and `<!-- end -->`."""
+    head = "# Diagnostics where the truth is known\n\nWritten by `benchmarks/coverage.py`. Do not edit."
+    tables = [f"<!-- table: {name} -->\n{make(result)}\n<!-- end -->" for name, make in TABLES.items()]
+    return "\n\n".join([head, *tables]) + "\n"
 
 
 def main() -> None:
@@ -296,13 +269,7 @@ def main() -> None:
     out: Path = arguments.out
     out.parent.mkdir(parents=True, exist_ok=True)
     out.write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")
-    page = "".join(f"<!-- table: {name} -->\n<!-- end -->\n\n" for name in IN_FULL)
-    head = "# Diagnostics where the truth is known\n\nWritten by `benchmarks/coverage.py`. Do not edit."
-    page = f"{head}\n\n{page}".rstrip() + "\n"
-    out.with_suffix(".md").write_text(with_tables(page, result, IN_FULL), encoding="utf-8")
-    if arguments.docs:
-        page = arguments.docs.read_text(encoding="utf-8")
-        arguments.docs.write_text(with_tables(page, result, ON_THE_PAGE), encoding="utf-8")
+    out.with_suffix(".md").write_text(page_of(result), encoding="utf-8")
     print(f"Wrote {out} and its tables in {time.process_time() - started:.0f} CPU-seconds.")
 
 
@@ -312,7 +279,6 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--nulls", type=int, default=2000, help="simulated measurements per null")
     parser.add_argument("--seeds", type=int, default=100, help="readings per share of templates")
     parser.add_argument("--out", type=Path, default=Path(__file__).parent / "results" / "coverage.json")
-    parser.add_argument("--docs", type=Path, help="write the tables into this page too")
     return parser.parse_args()
 
 

@@ -1,8 +1,9 @@
 """The page `docs/results/proofs.md`, made from the JUnit report of `make proofs`.
 
-The page shows every proof of the report, failures included, and refuses a report without a single proof. The settings of
-one test under which it holds share a row; those that fail, or found something, have their own. A report of some files (`make proofs OF="tests/faults"`) replaces the rows of these files. The other rows stay, with the commit at which they
-ran, as long as their file exists.
+The page shows every proof of the report, failures included, and refuses a report without a single proof. The settings
+of one test under which it holds share a row. Those that fail, or found something, have a row of their own. A report of
+some files (`make proofs OF="tests/faults"`) replaces the rows of these files. The other rows stay, with the commit at
+which they ran, as long as their file exists.
 
 A proof states its size with `record_property("cases", 10_000)`, and may add a result in words under the name `found`.
 """

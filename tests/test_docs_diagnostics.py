@@ -1,4 +1,4 @@
-"""The guide to the diagnostics: its examples print what they say, its tables are those of the stored simulation."""
+"""The guide to the diagnostics: its examples print what they say. The simulation behind it is the stored one."""
 
 import doctest
 import importlib.util
@@ -43,14 +43,7 @@ def test_the_examples_print_what_the_page_says():
 
 
 def test_the_tables_are_those_of_the_stored_simulation(coverage, result):
-    assert coverage.with_tables(PAGE, result, coverage.ON_THE_PAGE) == PAGE
-    stored = (RESULTS / "coverage.md").read_text(encoding="utf-8")
-    assert coverage.with_tables(stored, result, coverage.IN_FULL) == stored
-
-
-def test_a_page_without_a_place_for_a_table_is_refused(coverage, result):
-    with pytest.raises(ValueError, match="no line '<!-- table: coverage -->'"):
-        coverage.with_tables("# A page\n", result, coverage.ON_THE_PAGE)
+    assert coverage.page_of(result) == (RESULTS / "coverage.md").read_text(encoding="utf-8")
 
 
 def test_intervals_of_mi_cover_90_to_98_percent_below_70_percent_of_the_ceiling(result):

@@ -50,7 +50,7 @@ def action_information(counts_NA: Floats) -> Information:
     jackknife's over a prompt's actions (Zahl 1977). Each has the largest half-width of the three, by deleting one
     prompt (Student's t). It reaches down by the correction of H(A), so that it also holds for the batch's own prompts.
 
-    Coverage of the truth, and the cases in which it is too low: docs/metrics.md, "Intervals".
+    Coverage of the truth, and the cases in which it is too low: docs/results/coverage.md.
     """
     counts_NA = counts_NA[:, counts_NA.sum(axis=0) > 0]
     prompts = len(counts_NA)
