@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import math
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -24,9 +26,11 @@ from tiny_trl import (
     weights_of,
     written,
 )
+from transformers import GenerationConfig
 
 from heedful.filters import DropConstant
 from heedful.integrations.trl import HeedfulConfig
+from heedful.integrations.trl.observer import why_unreadable
 from heedful.measuring.diagnostician import DiagnosticsConfig
 from heedful.storage import RunFolder
 
@@ -97,3 +101,60 @@ def test_thoughts_of_a_truncated_sampler_are_not_scored_and_the_reason_is_given(
         assert (mi.value, mi.why) == (None, f"truncated sampling ({cut})")
     assert metrics.metrics["reward/mean"].value is not None
     assert not math.isnan(metrics.metrics["reward/mean"].value)
+
+
+CUTS: dict[str, Any] = {
+    "min_p": 0.1,
+    "top_h": 0.4,
+    "typical_p": 0.9,
+    "epsilon_cutoff": 3e-4,
+    "eta_cutoff": 3e-4,
+    "no_repeat_ngram_size": 3,
+    "encoder_no_repeat_ngram_size": 3,
+    "encoder_repetition_penalty": 1.2,
+    "bad_words_ids": [[7]],
+    "sequence_bias": [[[7], -2.0]],
+    "suppress_tokens": [7, 8],
+    "begin_suppress_tokens": [7],
+    "exponential_decay_length_penalty": [4, 1.1],
+    "min_length": 30,
+    "min_new_tokens": 4,
+    "forced_eos_token_id": 1,
+    "guidance_scale": 1.5,
+}
+"""Settings of a `generation_config.json` that `generate` applies where GRPOConfig says nothing of them."""
+
+OVERRULED = {"temperature": 0.6, "top_k": 20, "top_p": 0.8, "repetition_penalty": 1.05, "do_sample": False}
+"""Settings for which TRL always gives its own value."""
+
+NEUTRAL = {"min_p": 0.0, "typical_p": 1.0, "no_repeat_ngram_size": 0, "min_length": 0, "suppress_tokens": []}
+
+
+def test_what_a_model_says_of_its_own_sampling_cuts_off_thoughts_as_well(tiny_model: Path, tmp_path: Path) -> None:
+    folder = tmp_path / "model"
+    shutil.copytree(tiny_model, folder)
+    (folder / "generation_config.json").write_text(json.dumps({"min_p": 0.05, "top_k": 20, "eos_token_id": 1}))
+    args = arguments(tmp_path / "run", num_generations=4, per_device_train_batch_size=8)
+    others = {"reward_funcs": differing, "train_dataset": prompts("plain")}
+    trainer = trainer_of(folder, args, heedful=MEASURED, **others)
+    trainer.train()
+    _, metrics = recorded(tmp_path / "run")
+    why = "truncated sampling (min_p of the model's generation_config)"
+    for name in ("information/first_turn/mi", "retrieval/first_turn/accuracy"):
+        assert (metrics.metrics[name].value, metrics.metrics[name].why) == (None, why)
+    assert metrics.metrics["reward/mean"].value is not None
+
+    def asked(**settings: Any) -> str:
+        trainer.model.generation_config = GenerationConfig(**settings)
+        return why_unreadable(trainer)
+
+    assert {name: asked(**{name: value}) for name, value in CUTS.items()} == {
+        name: f"truncated sampling ({name} of the model's generation_config)" for name in CUTS
+    }
+    assert asked(**OVERRULED) == asked(**NEUTRAL) == ""
+    trainer.generation_config.min_p = 0.0  # as GRPOConfig(min_p=0.0)
+    assert asked(min_p=0.1) == ""
+    trainer.generation_config.top_k = None  # then transformers takes 50
+    assert asked() == "truncated sampling (top_k of the model's generation_config)"
+    trainer.generation_config.top_k, trainer.use_vllm = 0, True  # which samples by GRPOConfig alone
+    assert asked(typical_p=0.9) == ""

@@ -88,9 +88,7 @@ def _refuse_replaced(tokenizer: Any) -> None:
 
 def why_unreadable(trainer: Any) -> str:
     """Why the thoughts of this trainer's policy cannot be scored during training. Empty if they can."""
-    arguments = trainer.args
-    own = arguments.generation_kwargs or {}
-    cuts = truncating(lambda name: own.get(name, getattr(arguments, name, None)))
+    cuts = _cuts(trainer)
     if cuts:
         return f"truncated sampling ({', '.join(cuts)})"
     kind = str(trainer.accelerator.distributed_type).rpartition(".")[2]
@@ -100,6 +98,26 @@ def why_unreadable(trainer: Any) -> str:
     if getattr(adapter, "is_prompt_learning", False):
         return f"the adapter {adapter.peft_type.value} adds vectors to the prompt, next to its tokens"
     return ""
+
+
+def _cuts(trainer: Any) -> list[str]:
+    """The settings of the engine that samples which cut off or change probabilities."""
+    given = trainer.args.generation_kwargs or {}
+    if trainer.use_vllm:  # TRL hands it all of its sampling parameters
+        return truncating(lambda name: given.get(name, getattr(trainer.args, name, None)))
+    ours = _set(trainer.generation_config)
+    if sees(trainer) and "suppress_tokens" not in given:
+        ours["suppress_tokens"] = []  # TRL's own is the placeholder of a picture
+    theirs: dict[str, Any] = {}
+    if not trainer.use_transformers_continuous_batching and not (_plays(trainer) and trainer.rollout_func.sampler):
+        # `generate` takes what TRL leaves open from the model, and then from its own defaults.
+        theirs = {"top_k": 50} | _set(bare_model(trainer).generation_config)
+    cuts = truncating((theirs | ours).get)
+    return [name if name in ours else f"{name} of the model's generation_config" for name in cuts]
+
+
+def _set(generation_config: Any) -> dict[str, Any]:
+    return {name: value for name, value in vars(generation_config).items() if value is not None}
 
 
 def unknown_to_trl(outcome: bool, played: bool) -> dict[str, str]:

@@ -54,7 +54,7 @@ class EnvironmentRollouts:
         self.tags = tags
         self.tokens_per_turn = tokens_per_turn
         self._chat_options = chat_options
-        self._sampler = sampler
+        self.sampler = sampler
         self._tasks: dict[tuple[str, str], Task] = {}
         """(text, names of pictures) of the first observation -> task."""
         self._renderer: Renderer | None = None
@@ -149,7 +149,7 @@ class EnvironmentRollouts:
                 "read placeholders alone. Use HeedfulGRPOTrainer, or an observation in text."
             )
         blind = {
-            "a sampler": self._sampler is not None,
+            "a sampler": self.sampler is not None,
             "vLLM": trainer.use_vllm,
             "continuous batching": trainer.use_transformers_continuous_batching,
             "mask_truncated_completions": trainer.mask_truncated_completions,
@@ -164,8 +164,8 @@ class EnvironmentRollouts:
 
     def _policy(self, trainer: Any) -> Policy:
         self._batches += 1
-        if self._sampler is not None:
-            return self._sampler(trainer, self._batches - 1)
+        if self.sampler is not None:
+            return self.sampler(trainer, self._batches - 1)
         return _Engine(trainer, self._rendered(trainer), self.tokens_per_turn, self._sight)
 
     def _rendered(self, trainer: Any) -> Renderer:

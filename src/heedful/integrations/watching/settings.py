@@ -5,31 +5,35 @@ from __future__ import annotations
 import math
 import random
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from heedful.boundary.foreign_text import clean_line
 from heedful.diagnostics.names import SUCCESS_METRICS
 from heedful.protocols import Filter
 from heedful.types import Metric
 
-_NEUTRAL = {
-    "top_p": (1, None),
-    "top_k": (0, -1, None),
-    "min_p": (0, None),
-    "typical_p": (1, None),
-    "epsilon_cutoff": (0, None),
-    "eta_cutoff": (0, None),
-    "repetition_penalty": (1, None),
-    "no_repeat_ngram_size": (0, None),
+_NEUTRAL: Mapping[str, tuple[object, ...]] = {
+    "do_sample": (True,),
+    "num_beams": (1,),
+    **dict.fromkeys(("top_p", "typical_p", "repetition_penalty", "encoder_repetition_penalty", "guidance_scale"), (1,)),
+    "top_k": (0, -1),
+    **dict.fromkeys(("min_p", "epsilon_cutoff", "eta_cutoff", "presence_penalty", "frequency_penalty"), (0,)),
+    **dict.fromkeys(("no_repeat_ngram_size", "encoder_no_repeat_ngram_size"), (0,)),
+    **dict.fromkeys(("min_length", "min_new_tokens", "min_tokens"), (0,)),
+    **dict.fromkeys(("bad_words_ids", "bad_words", "suppress_tokens", "begin_suppress_tokens"), ([],)),
+    **dict.fromkeys(("top_h", "sequence_bias", "logit_bias", "allowed_token_ids", "exponential_decay_length_penalty"), ()),
+    **dict.fromkeys(("forced_bos_token_id", "forced_eos_token_id", "watermarking_config"), ()),
+    **dict.fromkeys(("structured_outputs", "vllm_structured_outputs_regex"), ()),
 }
-"""Settings of a sampler -> values under which a token's probability is softmax(logits / temperature)."""
+"""Settings of transformers' and vLLM's samplers -> values, beside None, under which a token's probability is
+softmax(logits / temperature)."""
 
 
 def truncating(setting: Callable[[str], object]) -> list[str]:
     """The names of the settings that cut off or change probabilities. `setting`: the value of a name, None = not set.
 
     Thoughts that were sampled so cannot be scored."""
-    return [name for name, values in _NEUTRAL.items() if setting(name) not in values]
+    return [name for name, values in _NEUTRAL.items() if setting(name) not in (None, *values)]
 
 
 UNEVEN = tuple((1.0,) * ones + (0.0,) * (8 - ones) for ones in (0, 1, 4, 8))
