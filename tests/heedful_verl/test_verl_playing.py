@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import asyncio
+import random
 from collections.abc import Sequence
 from typing import Any
 
 import pytest
-from verl_players import FakePolicy, FakeSampler, byte_renderer, sampled_after, wander
+from verl_players import FakePolicy, FakeSampler, byte_renderer, byte_tokenizer, sampled_after, wander
 
 from heedful.boundary import ConfigurationError
+from heedful.envs.common import in_tags
 from heedful.envs.frozen_lake.environment import FrozenLake
 from heedful.envs.sokoban.environment import Sokoban
 from heedful.envs.toys.echo import Echo
+from heedful.models import Renderer, Tags
 from heedful.rollout import Context, LockStep, Request
 from heedful.types import Ending, Observation, Step, Task, Trajectory
 from heedful_verl.play.episodes import outputs_of
@@ -46,6 +49,21 @@ def test_an_episode_equals_that_of_the_collectors(env: Any, context: Context) ->
     assert tuple(played(env, task, member, context).trajectory for member in range(3)) == collected(
         env, task, 3, context
     )
+
+
+def test_a_run_with_other_tags_asks_for_them_and_reads_them() -> None:
+    env, task = Echo(), Echo().task(0)
+    tags = Tags(open="[think]", close="[/think]", answer_open="[answer]", answer_close="[/answer]")
+    renderer = Renderer(byte_tokenizer(), tags)
+    (_, reply), *_ = in_tags(env, tags).demonstrate(task, random.Random(0))
+
+    async def right(ids: Sequence[int], most: int) -> Sampled:
+        return Sampled(renderer.as_sampled(reply))
+
+    episode = asyncio.run(play((env, task, 0), Context(), renderer, right, ROOMY, temperature=1.0)).trajectory
+    prompt = episode.turns[0].reply.prompt.text
+    assert ("[answer]" in prompt, "<answer>" in prompt) == (True, False)
+    assert (episode.outcome, episode.turns[0].valid) == (1.0, True)
 
 
 def test_the_full_history_is_one_row_and_a_window_one_per_restart() -> None:

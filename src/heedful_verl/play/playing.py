@@ -15,7 +15,7 @@ from typing import Annotated, Any, Protocol, TypeVar
 
 from heedful import envs
 from heedful.boundary import Choice, Threads, Tokens, from_json, parse_json, settings, trusting
-from heedful.envs.common import turns_of
+from heedful.envs.common import in_tags, turns_of
 from heedful.models import Renderer
 from heedful.protocols import Environment
 from heedful.rollout import Context, Player, made
@@ -118,8 +118,9 @@ async def play(
     that raises ends it as `ERROR`, without an outcome. Raises what the sampler raises.
     """
     env, task, member = seat
+    spoken = in_tags(env, renderer.tags)
     clock = _Clock(threads)
-    player = await clock.of_environment(lambda: Player(made(env.episode), task, member, turns_of(env), context))
+    player = await clock.of_environment(lambda: Player(made(spoken.episode), task, member, turns_of(env), context))
     versions: tuple[int, int] | None = None
     while player.ending is None:
         conversation = player.conversation

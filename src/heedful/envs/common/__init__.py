@@ -31,6 +31,7 @@ from heedful.envs.common.demonstrations import (
 )
 from heedful.envs.common.knobs import Instructions, Turns, check_range
 from heedful.envs.common.rows import JsonLines, JsonList, ParquetRows, Rows, is_writable
+from heedful.envs.common.tagged import in_tags
 from heedful.envs.common.tasks import TaskStream, check_same_start, evaluation_tasks, split_of, task_of
 from heedful.envs.common.tools import ToolEnvironment, in_form, text_tool
 from heedful.guarded import Answered, Raised, guarded_call
@@ -71,6 +72,7 @@ __all__ = [
     "guarded_call",
     "harmless",
     "in_form",
+    "in_tags",
     "is_writable",
     "own_environment",
     "played_through",
