@@ -16,7 +16,9 @@ import pytest
 from rich.console import Console
 
 from heedful import cli
+from heedful.run.config import read_config
 from heedful.run.presets import preset
+from heedful.storage import RunFolder
 from heedful.storage.trackers import JsonlTracker
 from heedful.studies.declared import several_seeds
 from heedful.studies.running import processes, runner
@@ -266,12 +268,11 @@ def test_in_a_terminal_there_is_one_live_table(tmp_path: Path) -> None:
 
 
 def two_copies(echo_run: Path) -> Path:
-    """The folder of three seeds as it was written before studies had one arm: two are done, one has not begun."""
+    """The folder of three seeds: two are done, one has not begun."""
     parent = Path("many")
+    StudyFolder(parent).claim(several_seeds(read_config(RunFolder(echo_run)), [0, 1, 2]), {}, False)
     for seed in (0, 1):
         shutil.copytree(echo_run, parent / f"s{seed}")
-    rows = [{"seed": seed, "folder": f"s{seed}", "state": "waiting"} for seed in (0, 1, 2)]
-    (parent / "seeds.json").write_text(json.dumps({"seeds": rows}))
     return parent
 
 
@@ -282,7 +283,7 @@ def gain(folder: Path) -> dict[str, Any]:
     return arm
 
 
-def test_an_older_folder_of_seeds_is_summed_up_again(echo_run: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_folder_of_seeds_is_summed_up_again(echo_run: Path, capsys: pytest.CaptureFixture[str]) -> None:
     parent = two_copies(echo_run)
     assert cli.run(["report", "many"]) == 0
     shown = capsys.readouterr().out

@@ -92,7 +92,6 @@ COMMANDS = {
     "study with flags of trust": "study self_trusting.json",
     "job": "study --job job.json --out out --seed 0",
     "report of a study": "report friends_study",
-    "report of old seeds": "report friends_seeds",
     "resume of a study": "train --resume friends_study",
 }
 
@@ -108,13 +107,10 @@ def test_a_file_never_decides_what_is_imported(
     _study(tmp_path / "flags.json", {"type": "train", "preset": "echo", "flags": f"--filter {module}:Mine"})
     trusting = f"--trust {module} --filter {module}:Mine"
     _study(tmp_path / "self_trusting.json", {"type": "train", "preset": "echo", "flags": trusting})
-    (tmp_path / "job.json").write_text(json.dumps({"type": "grow", "config": config}))
+    (tmp_path / "job.json").write_text(json.dumps({"job": {"type": "grow", "config": config}}))
     (tmp_path / "friends_study").mkdir()
     declared = {"study": json.loads(study.read_text()), "starts": [], "remeasured": []}
     (tmp_path / "friends_study" / "study.json").write_text(json.dumps(declared))
-    (tmp_path / "friends_seeds").mkdir()
-    shutil.copytree(friends_run, tmp_path / "friends_seeds" / "s0")
-    (tmp_path / "friends_seeds" / "seeds.json").write_text(json.dumps({"seeds": [{"seed": 0, "folder": "s0"}]}))
 
     assert cli.run(COMMANDS[command].split()) == 2
     said = capsys.readouterr().err

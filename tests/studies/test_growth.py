@@ -19,6 +19,7 @@ from heedful.boundary import to_json
 from heedful.cli.study import main
 from heedful.run.config import TrainConfig
 from heedful.studies.declaration import Arm, Study, settings, train
+from heedful.studies.jobs import GrowthJob, StoredJob
 from heedful.studies.running import processes
 from heedful.studies.running.growth import Growths, growths
 from heedful.studies.running.processes import Child, run_children
@@ -196,9 +197,9 @@ def test_what_cannot_be_grown_says_why(empty_cache: Path, started: list[Child], 
 
 def test_a_study_has_no_arm_that_grows(tmp_path: Path) -> None:
     job = tmp_path / "job.json"
-    job.write_text(json.dumps({"type": "grow", "config": to_json(TWO[0])}))
+    job.write_text(json.dumps(to_json(StoredJob(GrowthJob(TWO[0])))))
     assert main(["--job", str(job), "--out", str(tmp_path / "run"), "--seed", "0"]) == 0
-    arm = {"name": "a", "job": json.loads(job.read_text())}
+    arm = {"name": "a", **json.loads(job.read_text())}
     study = {"name": "a", "question": "What?", "arms": [arm], "seeds": [0]}
     (tmp_path / "study.json").write_text(json.dumps(study))
     with pytest.raises(ValueError, match="one of train, found 'grow'"):

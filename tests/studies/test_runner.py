@@ -14,7 +14,7 @@ import pytest
 from rich.console import Console
 
 from heedful import cli
-from heedful.storage import RunFolder, read_metrics
+from heedful.storage import RunFolder, held, read_metrics
 from heedful.studies.declaration import Arm, Measure, Pair, Study, settings, train
 from heedful.studies.jobs import TrainingJob
 from heedful.studies.running import processes
@@ -228,6 +228,11 @@ def test_a_quick_look_runs_what_it_is_asked_for(behaviours: dict[str, str], cons
     # The whole study joins in the same folder.
     assert run_study(request(), console) == 0
     assert begun("b/s7") == 1
+
+
+def test_a_folder_is_held_by_one_process_at_a_time(behaviours: dict[str, str], console: Console) -> None:
+    with held(Path("out")), pytest.raises(ValueError, match="Another process is at work"):
+        run_study(request(), console)
 
 
 def test_the_cost_is_told_beforehand() -> None:

@@ -86,13 +86,6 @@ def test_a_folder_with_other_files_is_refused(tmp_path: Path) -> None:
         StudyFolder(tmp_path).claim(declared(), {}, remeasure=False)
 
 
-def test_a_folder_is_held_by_one_process_at_a_time(folder: StudyFolder) -> None:
-    with folder.locked(), pytest.raises(ValueError, match="Another process is at work"), folder.locked():
-        pass
-    with folder.locked():
-        pass
-
-
 def test_states_are_remembered(folder: StudyFolder) -> None:
     assert folder.read_states() == {}
     folder.write_states({"a/s0": {"state": "stopped", "seconds": 2.5}})

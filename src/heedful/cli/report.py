@@ -4,17 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 from heedful.boundary import CommandLine, Positional, Shown, tell
-from heedful.boundary.jsontext import read_json
-from heedful.storage import RunFolder
-
-if TYPE_CHECKING:
-    from heedful.studies.declaration import Study
-
-OLD_SEEDS = "seeds.json"
-"""The list of seeds in folders that are older than `study.json`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,23 +42,12 @@ def main(argv: list[str]) -> int:
     if out is not None:
         raise ValueError(f"--out is for comparisons; the page of one run is its {paths[0] / 'report.html'}.")
     (path,) = paths
-    if (path / "study.json").exists() or (path / OLD_SEEDS).exists():
+    if (path / "study.json").exists():
         from heedful.studies.running.progress import wide_console
         from heedful.studies.running.runner import reread_study
 
-        declared = None if (path / "study.json").exists() else _old_seeds(path)
-        return 0 if reread_study(path, wide_console(), declared) else 1
+        return 0 if reread_study(path, wide_console()) else 1
     from heedful.report import write_report
 
     tell(write_report(path))
     return 0
-
-
-def _old_seeds(path: Path) -> Study:
-    """The study of an older folder of seeds, which has no study.json."""
-    from heedful.run.config import read_config
-    from heedful.studies.declared import several_seeds
-
-    rows = read_json(path / OLD_SEEDS)["seeds"]
-    done = next(path / row["folder"] for row in rows if (path / row["folder"] / "config.json").exists())
-    return several_seeds(read_config(RunFolder(done)), [row["seed"] for row in rows])

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-from heedful.boundary import CommandLine, Count, Positional, Shown, Threads, settings, tell
+from heedful.boundary import CommandLine, Count, Positional, Shown, Threads, from_json, settings, tell
 from heedful.boundary.jsontext import read_json
 
 if TYPE_CHECKING:
@@ -108,12 +108,12 @@ def main(
 def _job(words: StudyWords, others: list[str]) -> int:
     """Run one seed of a job that has no command of its own. The runner of a study starts it in this way."""
     from heedful.storage import RunFolder
-    from heedful.studies.jobs import JOBS, GrowthJob, Runnable, job_from_json
+    from heedful.studies.jobs import Runnable, StoredJob
 
     path = words.job
     if path is None or words.out is None or words.seed is None or sorted(others) != ["--out", "--seed"]:
         raise ValueError("Expected heedful study --job FILE --out DIR --seed N.")
-    job = job_from_json(read_json(path), {**JOBS, "grow": GrowthJob})
+    job = from_json(StoredJob, read_json(path)).job
     if not isinstance(job, Runnable):
         raise ValueError(f"Expected a job without a command of its own in {path}; training begins with heedful train.")
     return job.run(RunFolder(words.out), words.seed)

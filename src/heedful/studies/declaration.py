@@ -19,13 +19,9 @@ from heedful.boundary.jsontext import read_json
 from heedful.boundary.trust import untrusted
 from heedful.run.config import TrainConfig
 from heedful.run.presets import preset
-from heedful.storage import MOST_STEP
 from heedful.studies.jobs import JOBS, TrainingJob, refuse_name
 
 When = Literal["last", "first", "change", "mean", "highest", "lowest", "first_at_least", "first_at_most", "total_until"]
-
-MOST_RUNS = 10_000
-"""Runs of a study, at most: arms x seeds."""
 
 
 @declared_settings
@@ -166,11 +162,6 @@ class Study:
     def __post_init__(self) -> None:
         refuse_name("a study", self.name)
         names = [arm.name for arm in self.arms]
-        if len(names) * len(self.seeds) > MOST_RUNS:
-            raise ValueError(
-                f"study {self.name}: expected at most {MOST_RUNS:,} runs, found {len(names):,} x {len(self.seeds):,} "
-                "(arms x seeds); leave some out"
-            )
         pools = [pool.name for pool in self.pools]
         for what, values in (("arms", names), ("seeds", self.seeds), ("arms and pools", names + pools)):
             if not values:
@@ -236,8 +227,6 @@ def narrowed(study: Study, arms: tuple[str, ...] = (), seeds: tuple[int, ...] = 
     kept = tuple(arm for arm in study.arms if arm.name in asked)
     minutes = study.minutes
     if steps is not None:
-        if not 0 < steps <= MOST_STEP:
-            raise ValueError(f"Expected --steps from 1 to {MOST_STEP:,}, found {steps!r:.80}.")
         declared = sum(arm.job.steps for arm in kept)
         minutes = None if minutes is None else minutes * steps * len(kept) / declared
         kept = tuple(replace(arm, job=arm.job.with_steps(steps)) for arm in kept)
@@ -274,7 +263,7 @@ def study_from_json(tree: Mapping[str, Any]) -> Study:
     Raises:
         ValueError: a setting is unknown, missing or wrong; one line per problem.
     """
-    arms = tree.get("arms")
+    arms = tree.get("arms") if isinstance(tree, Mapping) else None
     if isinstance(arms, list):
         tree = {**tree, "arms": [_resolved(arm) for arm in arms]}
     return from_json(Study, tree)
@@ -286,22 +275,21 @@ def read_study(path: Path) -> Study:
         tree = read_json(path)
     except (OSError, ValueError) as error:
         raise ValueError(f"Expected a study as JSON in {path}, found {error}.") from error
-    if not isinstance(tree, dict):
-        raise ValueError(f"Expected a study as a JSON object in {path}, found a {type(tree).__name__}.")
     try:
         return study_from_json(tree)
     except ValueError as error:
         raise ValueError(f"The study in {path} cannot be used. {error}") from error
 
 
-_NO_SETTINGS: dict[tuple[str, ...], str] = {
+_SEEDS, _TRUST = "The `seeds` of the study decide.", "Type it on the command line of heedful study."
+_NO_SETTINGS: Mapping[tuple[str, ...], str] = {
     ("help",): "",
     ("print_config",): "",
     ("config",): "Write its settings as the job's `config`.",
-    ("seed",): "The `seeds` of the study decide.",
-    ("seeds",): "The `seeds` of the study decide.",
-    ("trust",): "Type it on the command line of heedful study.",
-    ("trust_model_code",): "Type it on the command line of heedful study.",
+    ("seed",): _SEEDS,
+    ("seeds",): _SEEDS,
+    ("trust",): _TRUST,
+    ("trust_model_code",): _TRUST,
 }
 """Flags that mean nothing within an arm -> what to do."""
 
@@ -311,26 +299,24 @@ def _resolved(arm: Any) -> Any:
     job = arm.get("job") if isinstance(arm, dict) else None
     if not isinstance(job, dict) or not {"preset", "flags"} & job.keys():
         return arm
-    name, flags, partial = job.get("preset"), job.get("flags", ""), job.get("config", {})
+    rest = dict(job)
+    name, flags, partial = rest.pop("preset", None), rest.pop("flags", ""), rest.pop("config", {})
+    who = f"of arm {arm.get('name')!r}"
     if not isinstance(name, str) or not isinstance(flags, str):
-        raise ValueError(
-            f"Expected `preset` and `flags` of arm {arm.get('name')!r} as texts, found {name!r}, {flags!r}."
-        )
+        raise ValueError(f"Expected `preset` and `flags` {who} as texts, found {name!r}, {flags!r}.")
     refused = untrusted(name) if ":" in name else ""
     if refused:
-        raise ValueError(f"The preset of arm {arm.get('name')!r} cannot be used: {refused}.")
+        raise ValueError(f"The preset {who} cannot be used: {refused}.")
     try:
         words = shlex.split(flags)
     except ValueError as error:
-        raise ValueError(f"Expected the flags of arm {arm.get('name')!r} as on a command line: {error}.") from error
-    asking = [given for given in split(words, {})[0] if given.path in _NO_SETTINGS]
-    if asking or "seed" in partial:
-        found, path = (asking[0].flag, asking[0].path) if asking else ("`seed` in its config", ("seed",))
-        raise ValueError(
-            f"Expected settings as the flags of arm {arm.get('name')!r}, found {found}. {_NO_SETTINGS[path]}".rstrip()
-        )
-    base = from_json(TrainConfig, partial, preset(name))
+        raise ValueError(f"Expected the flags {who} as on a command line: {error}.") from error
+    asking = [(given.flag, given.path) for given in split(words, {})[0] if given.path in _NO_SETTINGS]
+    if "seed" in partial:
+        asking.append(("`seed` in its config", ("seed",)))
+    for found, path in asking:
+        raise ValueError(f"Expected settings as the flags {who}, found {found}. {_NO_SETTINGS[path]}".rstrip())
     line = f"heedful train {name}"
+    base = from_json(TrainConfig, partial, preset(name))
     config = parse(TrainConfig, base, words, f"arm {arm.get('name')} ({line})", "", line)
-    rest = {key: value for key, value in job.items() if key not in ("preset", "flags", "config")}
     return {**arm, "job": {**rest, "config": to_json(config)}}

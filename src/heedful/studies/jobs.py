@@ -12,9 +12,9 @@ import shutil
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, Protocol, runtime_checkable
+from typing import Annotated, Any, Protocol, runtime_checkable
 
-from heedful.boundary import Choice, from_json, to_json, trust_flags
+from heedful.boundary import Choice, to_json, trust_flags
 from heedful.run.config import TrainConfig
 from heedful.storage import RunFolder, write_whole
 
@@ -23,37 +23,6 @@ FOLDER_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,99}")
 
 OWN_NAMES = frozenset({"study.json", "runs.json", "results.json", "results.md", "study.html", "figures"})
 """What stands in a study's folder beside the folders of its arms."""
-
-
-class Job(Protocol):
-    """The seam: what the runner needs to know of a job. Jobs are frozen dataclasses, written and read as JSON.
-
-    A job with a text `after` reads the run of the same seed of the arm of that name, and begins when it is over.
-    """
-
-    @property
-    def steps(self) -> int:
-        """How many steps the measurements count up to."""
-        ...
-
-    def with_steps(self, steps: int) -> Job:
-        """The same job, shorter or longer."""
-        ...
-
-    def seeded(self, seed: int) -> TrainConfig:
-        """The configuration that decides this seed's numbers: its model, device and threads, too."""
-        ...
-
-    def command(self, folder: RunFolder, seed: int) -> list[str]:
-        """Arguments of the `heedful` command that begins this seed's run in `folder`, or goes on with it.
-
-        May write the run's configuration next to the folder.
-        """
-        ...
-
-    def done(self, folder: RunFolder) -> bool:
-        """Nothing is left to do in this folder."""
-        ...
 
 
 @runtime_checkable
@@ -67,26 +36,12 @@ class Runnable(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class OwnJob:
-    """What jobs without a command of their own share. A kind adds `steps`, `with_steps` and `run`."""
+    """The seam: what the runner needs to know of a job. Jobs are frozen dataclasses, written and read as JSON.
 
-    config: TrainConfig = field(default_factory=TrainConfig)
-    own_seedling: bool = False
-    """Each seed starts from a seedling of its own; else all share one."""
-
-    def seeded(self, seed: int) -> TrainConfig:
-        return of_seed(self.config, seed, self.own_seedling)
-
-    def command(self, folder: RunFolder, seed: int) -> list[str]:
-        write_whole(config_beside(folder), json.dumps(job_to_json(self), indent=2) + "\n")
-        return ["study", "--job", str(config_beside(folder)), "--out", str(folder.path), "--seed", str(seed)]
-
-    def done(self, folder: RunFolder) -> bool:
-        return folder.report.exists()
-
-
-@dataclass(frozen=True, slots=True)
-class TrainingJob:
-    """`heedful train` with this configuration: the folder is that of any other run."""
+    A kind of your own adds `run`, and replaces `steps` and `with_steps` where it does not count the steps of training.
+    A job with a text `after` reads the run of the same seed of the arm of that name, and begins when it is over. A text
+    `about` says in `heedful study NAME --help` what it does.
+    """
 
     config: TrainConfig = field(default_factory=TrainConfig)
     own_seedling: bool = False
@@ -94,13 +49,34 @@ class TrainingJob:
 
     @property
     def steps(self) -> int:
+        """How many steps the measurements count up to."""
         return self.config.steps
 
-    def with_steps(self, steps: int) -> TrainingJob:
+    def with_steps(self, steps: int) -> OwnJob:
+        """The same job, shorter or longer."""
         return replace(self, config=replace(self.config, steps=steps))
 
     def seeded(self, seed: int) -> TrainConfig:
-        return of_seed(self.config, seed, self.own_seedling)
+        """The configuration that decides this seed's numbers: its model, device and threads, too."""
+        config = replace(self.config, seed=seed)
+        return replace(config, seedling=replace(config.seedling, seed=seed)) if self.own_seedling else config
+
+    def command(self, folder: RunFolder, seed: int) -> list[str]:
+        """Arguments of the `heedful` command that begins this seed's run in `folder`, or goes on with it.
+
+        Writes its settings beside the folder.
+        """
+        path = write_beside(folder, to_json(StoredJob(self)))
+        return ["study", "--job", path, "--out", str(folder.path), "--seed", str(seed)]
+
+    def done(self, folder: RunFolder) -> bool:
+        """Nothing is left to do in this folder."""
+        return folder.report.exists()
+
+
+@dataclass(frozen=True, slots=True)
+class TrainingJob(OwnJob):
+    """`heedful train` with this configuration: the folder is that of any other run."""
 
     def command(self, folder: RunFolder, seed: int) -> list[str]:
         if folder.config.exists():
@@ -108,20 +84,18 @@ class TrainingJob:
         if has_begun(folder):
             raise ValueError(
                 f"Expected the configuration of a begun run at {folder.config}, found none. Copy "
-                f"{config_beside(folder)} there to go on with the run, or delete {folder.path} to begin it anew."
+                f"{folder.path}.json there to go on with the run, or delete {folder.path} to begin it anew."
             )
         # What a run left behind that was killed before its configuration was written.
         shutil.rmtree(folder.path, ignore_errors=True)
         tree = to_json(self.seeded(seed))
-        write_whole(config_beside(folder), json.dumps(tree, indent=2) + "\n")
-        return ["train", tree["env"]["type"], "--config", str(config_beside(folder)), "--out", str(folder.path)]
+        return ["train", tree["env"]["type"], "--config", write_beside(folder, tree), "--out", str(folder.path)]
 
     def done(self, folder: RunFolder) -> bool:
         return folder.verdict.exists()
 
     @property
     def about(self) -> str:
-        """What `heedful study NAME --help` says of it. A job may leave it out."""
         return f"trains {self.config.env.name} for {self.steps} steps"
 
 
@@ -149,29 +123,24 @@ class GrowthJob:
         return 0
 
 
-def job_to_json(job: object) -> dict[str, Any]:
-    """The whole tree of a job; `type` names its kind."""
-    return {"type": Choice(JOBS).name_of(type(job)), **to_json(job)}
+@dataclass(frozen=True, slots=True)
+class StoredJob:
+    """A job as the file of `heedful study --job FILE` holds it."""
+
+    job: Annotated[Any, Choice({**JOBS, "grow": GrowthJob})]
 
 
-def job_from_json(tree: Mapping[str, Any], kinds: Mapping[str, Any] = JOBS) -> Any:
-    """A job from its tree. Raises ValueError where the kind is none of these, or for its settings."""
-    try:
-        kind = Choice(kinds).find(tree.get("type"))
-    except LookupError as error:
-        raise ValueError(f"Expected a job's `type` among {', '.join(kinds)}: {error}.") from error
-    return from_json(kind, {name: value for name, value in tree.items() if name != "type"})
-
-
-def job_trust(job: Job) -> list[str]:
+def job_trust(job: OwnJob) -> list[str]:
     """The flags of trust that the command of a job needs."""
     kind = Choice(JOBS).name_of(type(job))
     return [*(("--trust", kind.partition(":")[0]) if ":" in kind else ()), *trust_flags(job)]
 
 
-def config_beside(folder: RunFolder) -> Path:
-    """Where a run's configuration is written before the run begins: `s0.json` beside `s0`."""
-    return folder.path.with_name(f"{folder.path.name}.json")
+def write_beside(folder: RunFolder, tree: object) -> str:
+    """Write a run's settings before it begins, `s0.json` beside `s0`; the path."""
+    path = Path(f"{folder.path}.json")
+    write_whole(path, json.dumps(tree, indent=2) + "\n")
+    return str(path)
 
 
 def has_begun(folder: RunFolder) -> bool:
@@ -190,9 +159,3 @@ def refuse_name(what: str, name: str) -> None:
         raise ValueError(f"{what}'s name is made of at most 100 letters, digits, `_`, `-` and `.`, found {name!r:.130}")
     if name.lower() in OWN_NAMES:
         raise ValueError(f"{what} cannot have the name of a file of studies, found {name!r}")
-
-
-def of_seed(config: TrainConfig, seed: int, own_seedling: bool) -> TrainConfig:
-    """The configuration of one seed."""
-    config = replace(config, seed=seed)
-    return replace(config, seedling=replace(config.seedling, seed=seed)) if own_seedling else config

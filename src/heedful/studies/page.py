@@ -11,8 +11,7 @@ import itertools
 import json
 import re
 import shlex
-from collections.abc import Iterable, Mapping, Sequence
-from fnmatch import fnmatchcase
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -38,9 +37,28 @@ def write_results(folder: StudyFolder, study: Study, outcomes: Outcomes, runs_in
     write_whole(folder.results, json.dumps(_tree(study, outcomes, sentences), indent=1) + "\n")
     again = command(study, outcomes, _noted(folder, "starts"))
     write_whole(folder.table, markdown(study, outcomes, sentences, again))
+    changes = _noted(folder, "remeasured")
+    rest = len(changes) - MOST_SENTENCES
+    remeasured = changes if rest <= 0 else [*changes[:MOST_SENTENCES], f"and {rest} more, in {folder.declaration.name}"]
     figures = [*over_the_dial(study, outcomes), *(each for reading in outcomes.readings for each in reading.figures)]
     panels = curves(study, outcomes)
-    write_whole(folder.page, _page(folder, study, outcomes, sentences, again, figures, panels))
+    page = fill(
+        "study.html",
+        {
+            "name": study.name,
+            "question": study.question,
+            "version": __version__,
+            "sentences": sentences,
+            "notes": study.notes,
+            "command": again,
+            "arms": _arms(study, outcomes),
+            "tables": [(table.title, table.lead, table.rows) for table in tables(study, outcomes)],
+            "figures": figures,
+            "panels": panels,
+            "remeasured": remeasured,
+        },
+    )
+    write_whole(folder.page, page)
     _write_charts(folder.figures, [*figures, *panels])
     return sentences
 
@@ -80,49 +98,9 @@ def command(study: Study, outcomes: Outcomes, starts: Sequence[Mapping[str, Any]
     words = [*program, files[-1] if files else study.name, "--seeds", ",".join(map(str, seeds))]
     asked = [start.get("arms", ()) for start in starts]
     if asked and all(asked):
-        words += ["--arms", ",".join(_patterns(study, itertools.chain.from_iterable(asked)))]
+        words += ["--arms", ",".join(dict.fromkeys(itertools.chain.from_iterable(asked)))]
     steps = {start["steps"] for start in starts if start.get("steps")}
     return shlex.join([*words, *(word for each in steps for word in ("--steps", str(each)))])
-
-
-def _patterns(study: Study, asked: Iterable[str]) -> list[str]:
-    """Patterns that name all arms that were asked for: those of many arms first, without those that add none."""
-    names = [arm.name for arm in study.arms]
-    matched = {pattern: {name for name in names if fnmatchcase(name, pattern)} for pattern in asked}
-    kept: list[str] = []
-    left = set(names)
-    for pattern in sorted(matched, key=lambda each: -len(matched[each])):
-        if matched[pattern] & left:
-            kept.append(pattern)
-            left -= matched[pattern]
-    return kept
-
-
-def _page(
-    folder: StudyFolder,
-    study: Study,
-    outcomes: Outcomes,
-    sentences: Sequence[str],
-    again: str,
-    figures: Sequence[DrawnPanel],
-    panels: Sequence[DrawnPanel],
-) -> str:
-    return fill(
-        "study.html",
-        {
-            "name": study.name,
-            "question": study.question,
-            "version": __version__,
-            "sentences": sentences,
-            "notes": study.notes,
-            "command": again,
-            "arms": _arms(study, outcomes),
-            "tables": [(table.title, table.lead, table.rows) for table in tables(study, outcomes)],
-            "figures": figures,
-            "panels": panels,
-            "remeasured": _remeasured(folder),
-        },
-    )
 
 
 def _arms(study: Study, outcomes: Outcomes) -> list[tuple[Any, str, str, str]]:
@@ -141,12 +119,6 @@ def _arms(study: Study, outcomes: Outcomes) -> list[tuple[Any, str, str, str]]:
 def _noted(folder: StudyFolder, name: str) -> list[Any]:
     """What `study.json` notes beside the declaration: its `starts`, or what was `remeasured`."""
     return list(read_json(folder.declaration).get(name, [])) if folder.declaration.exists() else []
-
-
-def _remeasured(folder: StudyFolder) -> list[str]:
-    changes = _noted(folder, "remeasured")
-    rest = len(changes) - MOST_SENTENCES
-    return changes if rest <= 0 else [*changes[:MOST_SENTENCES], f"and {rest} more, in {folder.declaration.name}"]
 
 
 def _tree(study: Study, outcomes: Outcomes, sentences: Sequence[str]) -> dict[str, Any]:

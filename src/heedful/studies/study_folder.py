@@ -6,8 +6,7 @@ Promise: a folder never holds runs of two different declarations, and one proces
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
-from contextlib import AbstractContextManager
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -15,7 +14,7 @@ from typing import Any
 from heedful.boundary import cut
 from heedful.boundary.jsontext import read_json
 from heedful.report.record import flatten
-from heedful.storage import LOCK, RunFolder, describe_environment, held, write_whole
+from heedful.storage import LOCK, RunFolder, describe_environment, write_whole
 from heedful.studies.declaration import Study, study_from_json, study_to_json
 
 MOST_CHANGES = 6
@@ -158,14 +157,6 @@ class StudyFolder:
 
     def write_states(self, states: Mapping[str, Mapping[str, Any]]) -> None:
         write_whole(self.states, json.dumps(states, indent=1) + "\n")
-
-    def locked(self, note: Callable[[str], None] | None = None, take_over: bool = False) -> AbstractContextManager[int]:
-        """Hold the folder alone; gives a file descriptor that runs may inherit, so that they hold it, too.
-
-        Raises:
-            ValueError: another process, or a run that outlived the one that started it, is at work here.
-        """
-        return held(self.path, note, take_over)
 
 
 def read_declaration(path: Path) -> dict[str, Any]:

@@ -12,18 +12,22 @@ from heedful.diagnostics.names import SUCCESS_METRICS
 from heedful.protocols import Filter
 from heedful.types import Metric
 
+_ONE = ("top_p", "typical_p", "repetition_penalty", "encoder_repetition_penalty", "guidance_scale", "num_beams")
+_ZERO = (
+    *("min_p", "epsilon_cutoff", "eta_cutoff", "presence_penalty", "frequency_penalty"),
+    *("no_repeat_ngram_size", "encoder_no_repeat_ngram_size", "min_length", "min_new_tokens", "min_tokens"),
+)
+_EMPTY = (
+    *("top_h", "sequence_bias", "logit_bias", "exponential_decay_length_penalty", "watermarking_config"),
+    *("bad_words_ids", "bad_words", "suppress_tokens", "begin_suppress_tokens", "allowed_token_ids"),
+    *("forced_bos_token_id", "forced_eos_token_id", "structured_outputs", "vllm_structured_outputs_regex"),
+)
 _NEUTRAL: Mapping[str, tuple[object, ...]] = {
-    "do_sample": (True,),
-    "num_beams": (1,),
-    **dict.fromkeys(("top_p", "typical_p", "repetition_penalty", "encoder_repetition_penalty", "guidance_scale"), (1,)),
+    **dict.fromkeys(_ONE, (1,)),
+    **dict.fromkeys(_ZERO, (0,)),
+    **dict.fromkeys(_EMPTY, ([],)),
     "top_k": (0, -1),
-    **dict.fromkeys(("min_p", "epsilon_cutoff", "eta_cutoff", "presence_penalty", "frequency_penalty"), (0,)),
-    **dict.fromkeys(("no_repeat_ngram_size", "encoder_no_repeat_ngram_size"), (0,)),
-    **dict.fromkeys(("min_length", "min_new_tokens", "min_tokens"), (0,)),
-    **dict.fromkeys(("bad_words_ids", "bad_words", "suppress_tokens", "begin_suppress_tokens"), ([],)),
-    **dict.fromkeys(("top_h", "sequence_bias", "logit_bias", "allowed_token_ids", "exponential_decay_length_penalty"), ()),
-    **dict.fromkeys(("forced_bos_token_id", "forced_eos_token_id", "watermarking_config"), ()),
-    **dict.fromkeys(("structured_outputs", "vllm_structured_outputs_regex"), ()),
+    "do_sample": (True,),
 }
 """Settings of transformers' and vLLM's samplers -> values, beside None, under which a token's probability is
 softmax(logits / temperature)."""

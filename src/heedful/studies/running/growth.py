@@ -5,7 +5,6 @@ Promise: a run waits for its own model alone, and a model that cannot be grown s
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -15,7 +14,8 @@ from rich.console import Console
 from heedful.boundary import to_json, trust_flags
 from heedful.run.config import TrainConfig
 from heedful.run.terminal import GrowthBar
-from heedful.storage import write_whole
+from heedful.storage import RunFolder
+from heedful.studies.jobs import GrowthJob, StoredJob, write_beside
 from heedful.studies.running.processes import Child
 
 _DECIDES_A_START = ("env", "model", "seedling", "warm_start", "tags", "context", "template_options", "threads")
@@ -86,10 +86,11 @@ def growths(configs: Mapping[str, TrainConfig], place: Path, lock: int, console:
     of_run: dict[str, Child] = {}
     for number, labels in enumerate(missing, 1):
         config = configs[labels[0]]
-        job, log = place / f"{number}.json", place / f"{number}.log"
+        folder = RunFolder(place / str(number))
+        log = place / f"{number}.log"
         log.unlink(missing_ok=True)  # of an earlier start
-        write_whole(job, json.dumps({"type": "grow", "config": to_json(config)}) + "\n")
-        command = ["study", "--job", str(job), "--out", str(place), "--seed", str(config.seed), *trust_flags(config)]
+        job = write_beside(folder, to_json(StoredJob(GrowthJob(config))))
+        command = ["study", "--job", job, "--out", str(place), "--seed", str(config.seed), *trust_flags(config)]
         child = Child(f"model {number}, {config.env.name}", log, lambda command=command: command, (lock,))  # type: ignore[misc]
         of_run |= dict.fromkeys(labels, child)
     return Growths(console, of_run)

@@ -18,6 +18,7 @@ from rich.table import Table
 
 from heedful.run.terminal import duration
 from heedful.stopping import exit_code
+from heedful.storage import held
 from heedful.studies.declaration import Study, narrowed
 from heedful.studies.jobs import TrainingJob, has_begun, job_trust
 from heedful.studies.running.growth import Growths, growths, start_of
@@ -75,9 +76,15 @@ class _Session:
     console: Console
     known: dict[str, dict[str, Any]] = field(default_factory=dict)
 
+    def job(self, run: StudyRun) -> Any:
+        return self.study.arm(run.arm).job
+
     def is_over(self, run: StudyRun) -> bool:
         stopped = self.known.get(run.label, {}).get("state") == "stopped" and has_begun(run.folder)
-        return stopped or self.study.arm(run.arm).job.done(run.folder)
+        return stopped or self.job(run).done(run.folder)
+
+    def say(self, text: str, style: str = "") -> None:
+        self.console.print(text, style=style, markup=False, soft_wrap=True)
 
 
 def run_study(request: Request, console: Console) -> int:
@@ -90,7 +97,7 @@ def run_study(request: Request, console: Console) -> int:
         ValueError: the folder holds another study, a changed one, or is in use.
     """
     selected, folder = request.selected, StudyFolder(request.out)
-    with folder.locked(lambda sentence: console.print(sentence, markup=False), request.take_over) as lock:
+    with held(folder.path, lambda sentence: console.print(sentence, markup=False), request.take_over) as lock:
         folder.claim(narrowed(request.study, steps=request.steps), request.overrides, request.remeasure)
         session = _Session(selected, folder, folder.runs(selected), console, folder.read_states())
         pending = [run for run in session.runs if not session.is_over(run)]
@@ -101,30 +108,24 @@ def run_study(request: Request, console: Console) -> int:
         workers = request.processes or _workers(selected)
         kept = len(session.runs) - len(pending)
         already = f", {kept} of them over already" if kept else ""
-        console.print(
-            f"study {selected.name}: {len(session.runs)} runs in {folder.path}{already}, "
-            f"{min(workers, max(1, len(pending)))} at a time",
-            style="bold",
-            soft_wrap=True,
-        )
-        interrupted, failed = _run_pending(session, pending, workers, lock, request.take_over)
+        side = f"{min(workers, max(1, len(pending)))} at a time"
+        session.say(f"study {selected.name}: {len(session.runs)} runs in {folder.path}{already}, {side}", "bold")
+        interrupted, failed = _run_pending(session, pending, workers, lock, request.take_over) if pending else (0, [])
         for run in session.runs:  # of a finished run they are kept where the study says so
-            trained = isinstance(selected.arm(run.arm).job, TrainingJob)
-            if trained and session.is_over(run) and not selected.keep_checkpoints:
+            if isinstance(session.job(run), TrainingJob) and session.is_over(run) and not selected.keep_checkpoints:
                 shutil.rmtree(run.folder.path / "checkpoints", ignore_errors=True)
         unread = _conclude(session)
     return _end(session, failed, interrupted) or (1 if unread else 0)
 
 
-def reread_study(path: Path, console: Console, declared: Study | None = None) -> bool:
+def reread_study(path: Path, console: Console) -> bool:
     """Write the results of a study's folder again, from its runs as they are now; whether all could be read.
 
-    No run is started.
-    `declared` is for a folder that holds runs and no declaration. Raises ValueError where the folder cannot be read.
+    No run is started. Raises ValueError where the folder cannot be read.
     """
     folder = StudyFolder(path)
-    study = declared or folder.read_study()
-    with folder.locked():
+    study = folder.read_study()
+    with held(folder.path):
         return not _conclude(_Session(study, folder, folder.runs(study), console, folder.read_states()))
 
 
@@ -153,45 +154,39 @@ def _run_pending(
     session: _Session, pending: Sequence[StudyRun], workers: int, lock: int, take_over: bool
 ) -> tuple[int, list[Child]]:
     """Run what is left, and grow what it begins with. The signal that interrupted it, or 0, and what failed."""
-    if not pending:
-        return 0, []
-    configs = {run.label: session.study.arm(run.arm).job.seeded(run.seed) for run in pending}
+    configs = {run.label: session.job(run).seeded(run.seed) for run in pending}
     grown = growths(configs, session.folder.growing, lock, session.console)
-    children = [_child(session, run, lock, take_over, grown) for run in pending]
+
+    def child(run: StudyRun) -> Child:
+        job, after = session.job(run), session.study.arm(run.arm).after
+        taken = ["--take-over"] if take_over and isinstance(job, TrainingJob) else []
+        return Child(
+            run.label,
+            run.log,
+            lambda: [*job.command(run.folder, run.seed), *job_trust(job), *taken],
+            (lock,),
+            lambda: grown.done(run.label) and (not after or session.is_over(session.folder.run(after, run.seed))),
+        )
+
+    children = [child(run) for run in pending]
     interrupted = _watch(session, children, workers, grown)
     failed = [child for child in (*grown.children, *children) if child.state == "failed"]
     if not interrupted:  # nobody asked this growth to end, and runs wait for it
         failed += [child for child in grown.children if child.state == "interrupted"]
-    for child in failed:
-        session.console.print(
-            f"{child.label} failed (exit code {child.exit_code}); the end of {child.log}:", style="red", soft_wrap=True
-        )
-        for line in child.last_words(LAST_LINES):
-            session.console.print(f"  {line}", markup=False, soft_wrap=True)
+    for each in failed:
+        session.say(f"{each.label} failed (exit code {each.exit_code}); the end of {each.log}:", "red")
+        for line in each.last_words(LAST_LINES):
+            session.say(f"  {line}")
     return interrupted, failed
-
-
-def _child(session: _Session, run: StudyRun, lock: int, take_over: bool, grown: Growths) -> Child:
-    arm = session.study.arm(run.arm)
-    job, taken = arm.job, ["--take-over"] if take_over and isinstance(arm.job, TrainingJob) else []
-    read = None if arm.after is None else session.folder.run(arm.after, run.seed)
-    return Child(
-        run.label,
-        run.log,
-        lambda: [*job.command(run.folder, run.seed), *job_trust(job), *taken],
-        (lock,),
-        lambda: grown.done(run.label) and (read is None or session.is_over(read)),
-    )
 
 
 def _watch(session: _Session, children: Sequence[Child], workers: int, grown: Growths) -> int:
     """Run the children; note every state as it changes, so that a killed study knows what it knew."""
     rows = []
     for run in session.runs:
-        job = session.study.arm(run.arm).job
-        evaluated = f"eval/{job.seeded(run.seed).evaluation.split}/sampled/success"
-        rows.append(RunRow(run.label, run.folder.metrics, job.steps, evaluated))
-    over = {run.label: "done" for run in session.runs} | {child.label: "waiting" for child in children}
+        evaluated = f"eval/{session.job(run).seeded(run.seed).evaluation.split}/sampled/success"
+        rows.append(RunRow(run.label, run.folder.metrics, session.job(run).steps, evaluated))
+    over = {run.label: "done" for run in session.runs}
     over |= {label: "stopped" for label, known in session.known.items() if known.get("state") == "stopped"}
     before = {label: known.get("seconds", 0.0) for label, known in session.known.items()}
     noted: dict[str, str] = {}
@@ -214,43 +209,30 @@ def _watch(session: _Session, children: Sequence[Child], workers: int, grown: Gr
 
 def _end(session: _Session, failed: Sequence[Child], interrupted: int) -> int:
     """Say how to go on with what is not done; returns the exit code."""
-    console, path, flat = session.console, session.folder.path, session.study.flat
+    path, flat = session.folder.path, session.study.flat
+    trust = job_trust(session.study.arms[0].job)
     if interrupted:
-        trust = job_trust(session.study.arms[0].job)
         resume = shlex.join(["heedful", "train", "--resume", str(path), *trust])
-        again = resume if flat else f"the same command, which finds {path}"
-        console.print(f"interrupted; go on with {again}", style="bold", soft_wrap=True)
+        session.say(f"interrupted; go on with {resume if flat else f'the same command, which finds {path}'}", "bold")
     if failed:
         waiting = [label for label, known in session.known.items() if known["state"] == "waiting"]
         if waiting and not interrupted:
-            console.print(f"not begun, since what failed is needed for them: {', '.join(waiting)}", soft_wrap=True)
+            session.say(f"not begun, since what failed is needed for them: {', '.join(waiting)}")
         runs = [child.label for child in failed if child.label in session.known]
         if runs:
-            console.print(
-                f"{len(runs)} of {len(session.runs)} runs failed: {', '.join(runs)}", style="red", soft_wrap=True
-            )
-    stopped = flat and _show_stopped(session)
-    return 1 if failed else exit_code(interrupted) if interrupted else 3 if stopped else 0
-
-
-def _show_stopped(session: _Session) -> bool:
-    """Name the runs that an alarm stopped, and how to go on all the same; whether there are any."""
-    jobs = {arm.name: arm.job for arm in session.study.arms}
-    stopped = [run for run in session.runs if session.is_over(run) and not jobs[run.arm].done(run.folder)]
+            session.say(f"{len(runs)} of {len(session.runs)} runs failed: {', '.join(runs)}", "red")
+    stopped = [run for run in session.runs if flat and session.is_over(run) and not session.job(run).done(run.folder)]
     if stopped:
         names = ", ".join(str(run.seed) for run in stopped)
-        session.console.print(
+        session.say(
             f"an alarm stopped seed {names}: its last evaluation counts, which is not one of a whole run. Go on with:",
-            style="bold",
-            soft_wrap=True,
+            "bold",
         )
         for run in stopped:
-            again = shlex.join(["heedful", "train", "--resume", str(run.folder.path), *job_trust(jobs[run.arm])])
-            session.console.print(f"  {again}", markup=False, soft_wrap=True)
-        report = shlex.join(["heedful", "report", str(session.folder.path), *job_trust(session.study.arms[0].job)])
-        again = f"and then, for the table of all seeds: {report}"
-        session.console.print(again, markup=False, soft_wrap=True)
-    return bool(stopped)
+            session.say(f"  {shlex.join(['heedful', 'train', '--resume', str(run.folder.path), *trust])}")
+        report = shlex.join(["heedful", "report", str(path), *trust])
+        session.say(f"and then, for the table of all seeds: {report}")
+    return 1 if failed else exit_code(interrupted) if interrupted else 3 if stopped else 0
 
 
 def _conclude(session: _Session) -> tuple[str, ...]:
@@ -261,7 +243,7 @@ def _conclude(session: _Session) -> tuple[str, ...]:
 
     over = [run for run in session.runs if session.is_over(run)]
     if not over:
-        session.console.print("No run is over: there is nothing to read yet.")
+        session.say("No run is over: there is nothing to read yet.")
         return ()
     begun = {run.arm for run in over}
     study = narrowed(session.study, tuple(arm.name for arm in session.study.arms if arm.name in begun))
@@ -273,9 +255,9 @@ def _conclude(session: _Session) -> tuple[str, ...]:
             table.add_row(*row)
         session.console.print(table)
     for sentence in write_results(session.folder, study, outcomes, len(session.runs)):
-        session.console.print(f"  - {sentence}", markup=False, soft_wrap=True)
-    session.console.print(f"Table: {session.folder.table}\nPage:  {session.folder.page}", soft_wrap=True)
+        session.say(f"  - {sentence}")
+    session.say(f"Table: {session.folder.table}\nPage:  {session.folder.page}")
     if study.flat:
         for run in over:
-            session.console.print(f"Report of seed {run.seed}: {run.folder.report}", soft_wrap=True)
+            session.say(f"Report of seed {run.seed}: {run.folder.report}")
     return outcomes.unread
