@@ -11,7 +11,7 @@ from heedful.seeds import stream
 from heedful.storage import RunFolder
 from heedful.studies.jobs import OwnJob, TrainingJob, run_read
 from heedful.types import Task
-from research.ranking.estimate import RANKING, read_ranking, tasks_of_part
+from research.ranking import RANKING, read_ranking, tasks_of_part
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,7 +95,7 @@ class RankingJob(OwnJob):
         return replace(self, passes=min(steps, self.passes))
 
     def run(self, folder: RunFolder, seed: int) -> int:
-        from research.ranking.playing import rank_tasks
+        from research.sampling import rank_tasks
 
         return rank_tasks(self.seeded(seed), self.tasks, self.passes, self.parts, folder)
 
@@ -148,6 +148,6 @@ class GradientsJob(OwnJob):
         return replace(self, checkpoints=tuple(sorted({round(step * steps / last) for step in self.checkpoints})))
 
     def run(self, folder: RunFolder, seed: int) -> int:
-        from research.gradients import measure_checkpoints
+        from research.sampling import measure_checkpoints
 
         return measure_checkpoints(run_read(self.after, folder), self.checkpoints, self.measurement, folder)

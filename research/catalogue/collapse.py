@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from heedful.studies.declaration import Arm, Measure, Pair, Study, settings, train
-from research.catalogue.metric_names import GREEDY, INFORMATION, SUCCESS
+from research.catalogue.paper.lean_runs import GREEDY, INFORMATION, SUCCESS
 from research.detector.early_warning import Lead
 from research.detector.separation import Separation
 from research.jobs import SamplingJob

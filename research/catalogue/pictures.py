@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from heedful.studies.declaration import Arm, Measure, Pair, Study, train
-from research.catalogue.metric_names import GREEDY, INFORMATION, SUCCESS
+from research.catalogue.paper.lean_runs import GREEDY, INFORMATION, SUCCESS
 
 
 def visual() -> Study:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from heedful.models.cache import SMOLLM2
 from heedful.studies.declaration import Arm, Measure, Pair, Study, train
-from research.catalogue.metric_names import GREEDY, INFORMATION, SUCCESS
+from research.catalogue.paper.lean_runs import GREEDY, INFORMATION, SUCCESS
 
 
 def pretrained() -> Study:

@@ -216,7 +216,6 @@ def markdown(found: FoundRuns, entries: Sequence[Entry], success: str) -> str:
         "",
         f"{len(found.runs)} finished runs: {listed}. Left out: {len(found.unfinished)} without a verdict, "
         f"{len(found.copies)} with the numbers of another run.",
-        *(f"{len(found.unreadable)} could not be read." for _ in found.unreadable[:1]),
         f"Success is `{success}`. Intervals are 95%. They rest on {sets} sets of runs, since runs of one environment "
         "and seed meet the same tasks. The bootstrap draws whole sets within their environment.",
         "",
@@ -254,9 +253,9 @@ def markdown(found: FoundRuns, entries: Sequence[Entry], success: str) -> str:
 def write_correlations(out: Path, found: FoundRuns, success: str) -> str:
     """Write `correlations.json` and `correlations.md` into the folder; returns the page.
 
-    Raises ValueError for a single run, where no run has the named success, or a file is in the place of the folder.
+    Raises ValueError for a single run, and where no run has the named success.
     """
-    if len(found.runs) < 2 and not found.unreadable:
+    if len(found.runs) < 2:
         raise ValueError(
             f"Expected at least two finished runs, found {found.runs[0].name} alone. Correlations are over runs. Name "
             "further folders, or read this run with `heedful report`."
@@ -266,8 +265,6 @@ def write_correlations(out: Path, found: FoundRuns, success: str) -> str:
             f"Expected readings of {success} in the runs, found none in all {len(found.runs)}. Name a metric of their "
             "metrics.jsonl with --success."
         )
-    if out.exists() and not out.is_dir():
-        raise ValueError(f"Expected a folder for the correlations at {out}, found a file. Give another --out.")
     entries = read_correlations(found.runs, success)
     page = markdown(found, entries, success)
     out.mkdir(parents=True, exist_ok=True)
@@ -276,7 +273,6 @@ def write_correlations(out: Path, found: FoundRuns, success: str) -> str:
         "runs": [{"run": run.name, "environment": run.stratum, "seed": run.seed} for run in found.runs],
         "unfinished": list(found.unfinished),
         "copies": list(found.copies),
-        "unreadable": list(found.unreadable),
         "correlations": [asdict(entry) for entry in entries],
         "courses": course_rows(found.runs),
     }

@@ -14,7 +14,6 @@ import numpy as np
 import numpy.typing as npt
 
 from heedful.boundary.jsontext import read_json
-from heedful.boundary.system_errors import sentence_of
 from heedful.report.record import flatten
 from heedful.storage import RunFolder, StepMetrics, read_metrics
 
@@ -80,15 +79,12 @@ class FoundRuns:
     """Folders of runs without a verdict: they go on, were stopped, or do not train."""
     copies: tuple[str, ...] = ()
     """Folders with the numbers of a run that is read already: a copy, or the same run in another study."""
-    unreadable: tuple[str, ...] = ()
-    """A sentence for each finished run that cannot be read."""
 
 
 def find_runs(folders: Sequence[Path], metrics: Iterable[str]) -> FoundRuns:
     """Every run below the folders, each once. Raises ValueError for a folder without a finished run, or that is none.
 
-    One that cannot be read is named, and the others are read. If none can be, its sentence is raised. Only the named
-    metrics are kept. A run that was copied is no second run: intervals would be too narrow.
+    Only the named metrics are kept. A run that was copied is no second run: intervals would be too narrow.
     """
     wanted = set(metrics)
     runs: dict[Path, RunFolder] = {}
@@ -101,32 +97,25 @@ def find_runs(folders: Sequence[Path], metrics: Iterable[str]) -> FoundRuns:
             for path in sorted(found.parent for found in folder.rglob("metrics.jsonl"))
             if not any((path / record).exists() for record in _NO_RUNS)
         ]
-        over = [run for run in here if run.verdict.exists()]
+        over = {run.path.resolve(): run for run in here if run.verdict.exists()}
         if not over:
             raise ValueError(
                 f"Expected finished runs below {folder}, found {len(here)} without a verdict. A run that is not "
                 "finished goes on with its command. An evaluation is no run: leave its folder out."
             )
-        runs |= {run.path.resolve(): run for run in over}
+        runs |= over
         unfinished |= {run.path.resolve(): str(run.path) for run in here if not run.verdict.exists()}
-    read: list[tuple[RunFolder, Mapping[str, Any], list[StepMetrics]]] = []
-    unreadable = []
-    for run in runs.values():
-        try:
-            read.append((run, read_json(run.config), read_metrics(run.metrics)))
-        except (OSError, ValueError) as error:
-            unreadable.append(f"{run.path}: {sentence_of(error)}")
-    if not read:
-        raise ValueError(unreadable[0])
     found: dict[object, RunSeries] = {}
     copies = []
-    for (run, config, lines), stratum in zip(read, _strata([config for _, config, _ in read]), strict=True):
+    configs = [read_json(run.config) for run in runs.values()]
+    for run, config, stratum in zip(runs.values(), configs, _strata(configs), strict=True):
+        lines = read_metrics(run.metrics)
         same = (stratum, config["seed"], _signature(lines))
         if same in found:
             copies.append(str(run.path))
         else:
             found[same] = RunSeries(str(run.path), stratum, _series(lines, wanted), config["seed"])
-    return FoundRuns(tuple(found.values()), tuple(unfinished.values()), tuple(copies), tuple(unreadable))
+    return FoundRuns(tuple(found.values()), tuple(unfinished.values()), tuple(copies))
 
 
 def _signature(lines: Sequence[StepMetrics]) -> bytes:
@@ -151,11 +140,10 @@ def _series(lines: Sequence[StepMetrics], wanted: set[str]) -> dict[str, dict[in
 
 def _strata(configs: Sequence[Mapping[str, Any]]) -> list[str]:
     """For each run its environment and model, with the knobs of the task and of the seedling that tell runs apart."""
-    names, knobs = [_name(config) for config in configs], [_knobs(config) for config in configs]
-    of_name: dict[str, list[Mapping[str, str]]] = {}
-    for name, its in zip(names, knobs, strict=True):
-        of_name.setdefault(name, []).append(its)
-    telling = {name: _telling(kinds) for name, kinds in of_name.items()}
+    names, knobs = zip(*map(_name_and_knobs, configs), strict=True)
+    telling = {
+        name: _telling([its for other, its in zip(names, knobs, strict=True) if other == name]) for name in names
+    }
     strata = [
         ", ".join([name, *(f"{knob} {its[knob]}" for knob in telling[name] if knob in its)])
         for name, its in zip(names, knobs, strict=True)
@@ -175,13 +163,10 @@ def _telling(runs: Sequence[Mapping[str, str]]) -> list[str]:
     return kept
 
 
-def _name(config: Mapping[str, Any]) -> str:
-    name, model = config["env"]["type"], config.get("model", "seedling")
-    return str(name) if model == "seedling" else f"{name}, {Path(model).name}"
-
-
-def _knobs(config: Mapping[str, Any]) -> dict[str, str]:
-    found, seedling = flatten(config["env"]), config.get("seedling")
-    if config.get("model", "seedling") == "seedling" and isinstance(seedling, dict):
-        found |= flatten({"seedling": seedling})
-    return {knob: value for knob, value in found.items() if knob not in ("type", "seedling.seed")}
+def _name_and_knobs(config: Mapping[str, Any]) -> tuple[str, dict[str, str]]:
+    name, model, knobs = config["env"]["type"], config.get("model", "seedling"), flatten(config["env"])
+    if model == "seedling":
+        knobs |= flatten({"seedling": config.get("seedling", {})})
+    else:
+        name = f"{name}, {Path(model).name}"
+    return name, {knob: value for knob, value in knobs.items() if knob not in ("type", "seedling.seed")}

@@ -7,7 +7,7 @@ candidates are never counted with the runs that chose them.
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import fmean
 
@@ -128,7 +128,7 @@ def read_hunt(spec: Hunt, records: Mapping[str, Mapping[str, RunRecord]], seeds:
     runs = []
     for arm, of_arm in records.items():
         for label, record in of_arm.items():
-            falls = [fall for metric in spec.metrics if (fall := _largest_fall(spec, metric, record))]
+            falls = [fall for metric in spec.metrics for fall in _falls(spec, metric, record)]
             # A fall that makes the run a candidate comes before a larger one that may be noise.
             fall = max(falls, key=lambda each: (_decides(spec, each), each.lost), default=None)
             runs.append(HuntedRun(label, arm, seeds[label], fall, fall is not None and _decides(spec, fall)))
@@ -139,23 +139,18 @@ def _decides(spec: Hunt, fall: LargestFall) -> bool:
     return fall.lost >= spec.fall and fall.start - fall.lowest > spec.errors * fall.error
 
 
-def _largest_fall(spec: Hunt, metric: str, record: RunRecord) -> LargestFall | None:
-    """`None` with too few readings, and where the start is not above zero: nothing can be lost there."""
+def _falls(spec: Hunt, metric: str, record: RunRecord) -> Iterator[LargestFall]:
+    """The later readings while replies are valid. None where the start is not above zero: nothing can be lost there."""
     points = record.get(metric).numeric
     valid = {point.step: point.number or 0.0 for point in record.get(spec.valid).numeric}
-    if len(points) < 2 * spec.window:
-        return None
-    start = _mean(points[: spec.window])
-    if start <= 0:
-        return None
-    falls = []
-    for end in range(2 * spec.window, len(points) + 1):
+    first = points[: spec.window]
+    start = _mean(first) if len(points) >= 2 * spec.window else 0.0
+    for end in range(2 * spec.window, len(points) + 1 if start > 0 else 0):
         window = points[end - spec.window : end]
         known = [valid[point.step] for point in window if point.step in valid]
         if known and fmean(known) >= spec.least_valid:
-            error = math.hypot(_error(points[: spec.window]), _error(window))
-            falls.append(LargestFall(metric, start, _mean(window), window[-1].step, fmean(known), error))
-    return max(falls, key=lambda each: (_decides(spec, each), each.lost), default=None)
+            error = math.hypot(_error(first), _error(window))
+            yield LargestFall(metric, start, _mean(window), window[-1].step, fmean(known), error)
 
 
 def _mean(points: Sequence[Point]) -> float:
@@ -164,11 +159,8 @@ def _mean(points: Sequence[Point]) -> float:
 
 def _error(points: Sequence[Point]) -> float:
     """The standard error of their mean."""
-    halves = [
-        (point.metric.high - point.metric.low) / 2
-        for point in points
-        if point.metric.low is not None and point.metric.high is not None
-    ]
+    bounds = [(point.metric.low, point.metric.high) for point in points]
+    halves = [(high - low) / 2 for low, high in bounds if low is not None and high is not None]
     return math.hypot(*halves) / _NORMAL / len(points)
 
 

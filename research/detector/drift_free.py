@@ -12,7 +12,6 @@ from dataclasses import dataclass
 from statistics import fmean, median
 
 import numpy as np
-import numpy.typing as npt
 from scipy.special import ndtri
 
 from heedful.diagnostics.statistics.intervals import LEVEL
@@ -50,43 +49,30 @@ def levels_of(run: MetricSteps, first_step: int = 0) -> list[Level]:
     the real run does not count as noise; for normal noise that is the standard deviation). A metric with fewer than
     two readings is left out.
     """
-    found: dict[str, list[tuple[int, Metric]]] = {}
+    found: dict[str, list[tuple[int, Metric, float]]] = {}
     for step, metrics in run:
-        if step >= first_step:
-            for name, metric in metrics.items():
-                if isinstance(metric.value, int | float):
-                    found.setdefault(name, []).append((step, metric))
+        for name, metric in metrics.items():
+            if step >= first_step and isinstance(metric.value, int | float):
+                found.setdefault(name, []).append((step, metric, float(metric.value)))
     return [_level(name, points) for name, points in found.items() if len(points) >= 2]
 
 
-def _level(name: str, points: Sequence[tuple[int, Metric]]) -> Level:
-    values = [float(metric.value) for _, metric in points if isinstance(metric.value, int | float)]
-    halves = [(m.high - m.low) / 2 for _, m in points if m.low is not None and m.high is not None]
+def _level(name: str, points: Sequence[tuple[int, Metric, float]]) -> Level:
+    values = [value for _, _, value in points]
+    halves = [(m.high - m.low) / 2 for _, m, _ in points if m.low is not None and m.high is not None]
     bounded = 2 * len(halves) >= len(points)
     if bounded:
         error = median(halves) / _Z
     else:
         error = median(abs(later - earlier) for earlier, later in itertools.pairwise(values)) / 0.954
-    share = all(0 <= value <= 1 for value in values) and _is_share(name)
-    n = median([m.n for _, m in points if m.n is not None] or [0])
-    low = 0.0 if min(values) >= 0 else -math.inf
-    return Level(
-        name,
-        fmean(values),
-        error,
-        bounded,
-        int(n) or None,
-        tuple(step for step, _ in points),
-        low,
-        1.0 if share else math.inf,
-    )
+    share = max(values) <= 1 and min(values) >= 0 and any(word in name.rsplit("/", 1)[-1] for word in _SHARES)
+    n = int(median([m.n for _, m, _ in points if m.n is not None] or [0])) or None
+    steps, low = tuple(step for step, _, _ in points), 0.0 if min(values) >= 0 else -math.inf
+    return Level(name, fmean(values), error, bounded, n, steps, low, 1.0 if share else math.inf)
 
 
 _SHARES = ("success", "rate", "accuracy", "chance", "p_value", "ratio", "saturated", "influence", "solved", "mixed")
-
-
-def _is_share(name: str) -> bool:
-    return any(word in name.rsplit("/", 1)[-1] for word in _SHARES)
+"""Words of names of shares."""
 
 
 def drift_free(levels: Sequence[Level], seed: int, correlation: float = 0.5) -> list[tuple[int, dict[str, Metric]]]:
@@ -96,25 +82,13 @@ def drift_free(levels: Sequence[Level], seed: int, correlation: float = 0.5) -> 
     between metrics, c = `correlation`. Readings keep to the range of their metric; where the real ones have intervals
     the simulated ones get value +- 1.96 error.
     """
-    rng = np.random.default_rng(seed)
+    rng, fresh = np.random.default_rng(seed), math.sqrt(1 - correlation**2)
     by_step: dict[int, dict[str, Metric]] = {}
     for level in levels:
-        noise = _ar1(rng.standard_normal(len(level.steps)), correlation)
-        for step, value in zip(level.steps, level.value + level.error * noise, strict=True):
-            by_step.setdefault(step, {})[level.name] = _reading(level, float(value))
+        noise, half = 0.0, _Z * level.error
+        for place, (step, shock) in enumerate(zip(level.steps, rng.standard_normal(len(level.steps)), strict=True)):
+            noise = correlation * noise + fresh * float(shock) if place else float(shock)
+            value = min(max(level.value + level.error * noise, level.low), level.high)
+            within = (max(value - half, level.low), min(value + half, level.high)) if level.bounded else ()
+            by_step.setdefault(step, {})[level.name] = Metric(level.name, value, level.n, *within)
     return sorted(by_step.items())
-
-
-def _ar1(shocks: npt.NDArray[np.float64], correlation: float) -> npt.NDArray[np.float64]:
-    noise, fresh = shocks.copy(), math.sqrt(1 - correlation**2)
-    for place in range(1, len(noise)):
-        noise[place] = correlation * noise[place - 1] + fresh * shocks[place]
-    return noise
-
-
-def _reading(level: Level, value: float) -> Metric:
-    value = min(max(value, level.low), level.high)
-    if not level.bounded:
-        return Metric(level.name, value, level.n)
-    half = _Z * level.error
-    return Metric(level.name, value, level.n, max(value - half, level.low), min(value + half, level.high))

@@ -1,11 +1,13 @@
 """Alarms against falls of success: leads, false alarms of healthy runs, and of simulated ones in which nothing happens.
 
-Promise: counts carry exact limits, and falls without an alarm are counted, too.
+Promise: counts carry exact limits, and falls without an alarm are counted, too. A fall is larger than the noise of the
+evaluations that show it, and a lead is never counted from an evaluation that was still good enough.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+import math
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
 
@@ -18,11 +20,22 @@ from heedful.studies.declaration import Study
 from heedful.studies.outcomes import Outcomes, Reading, Rows, Table
 from heedful.studies.paired import Count
 from heedful.types import Metric
-from research.detector.drift_free import Level, MetricSteps, drift_free, levels_of
-from research.detector.lead import LeadTable, RunLead, find_fall, first_departure, run_lead
+from research.detector.drift_free import MetricSteps, drift_free, levels_of
 
 MOST_LISTED = 40
 """Metrics in the table of movers; results.json holds all of them."""
+
+BASELINE_READINGS = 3
+"""Readings that say where a metric starts."""
+
+_COSTS = ("alarm/", "time/", "tokens/", "cost/", "regime/")
+"""Families of metrics that are no readings of the policy."""
+
+Readings = Sequence[tuple[int, Metric]]
+"""One metric by step, ascending."""
+
+Runs = Mapping[str, RunRecord]
+"""Label of a run -> its measurements."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,6 +92,64 @@ class Lead:
 
 
 @dataclass(frozen=True, slots=True)
+class Fall:
+    """Where success has fallen."""
+
+    step: int
+    """The first evaluation that shows it."""
+    good_until: int
+    """The last good evaluation: success fell between it and the evaluation that shows the fall."""
+    start: float
+    value: float
+
+
+@dataclass(frozen=True, slots=True)
+class RunLead:
+    """One run: when it fell and when the alarm came."""
+
+    run: str
+    fall: Fall | None
+    alarm: int | None
+    """The first step at which any alarm was raised."""
+    names: tuple[str, ...] = ()
+    """The alarms raised at that step."""
+
+    @property
+    def lead(self) -> int | None:
+        """Steps from the first alarm to the evaluation that shows the fall; negative = too late."""
+        return None if self.fall is None or self.alarm is None else self.fall.step - self.alarm
+
+
+@dataclass(frozen=True, slots=True)
+class LeadTable:
+    """What alarms did in runs that were made to collapse and in healthy ones."""
+
+    induced: tuple[RunLead, ...]
+    healthy: tuple[RunLead, ...]
+
+    @property
+    def fallen(self) -> Count:
+        """Induced runs whose success fell: only they can be warned of."""
+        return Count(sum(run.fall is not None for run in self.induced), len(self.induced))
+
+    @property
+    def warned(self) -> Count:
+        """Alarms before the evaluation that shows the fall, of the induced runs that fell."""
+        return Count(sum(run.lead is not None and run.lead > 0 for run in self.induced), self.fallen.hits)
+
+    @property
+    def surely_warned(self) -> Count:
+        """Alarms no later than the last evaluation that was still good: not even between the two."""
+        known = [(run.alarm, run.fall) for run in self.induced if run.alarm is not None and run.fall is not None]
+        return Count(sum(alarm <= fall.good_until for alarm, fall in known), self.fallen.hits)
+
+    @property
+    def false_alarms(self) -> Count:
+        """Healthy runs in which any alarm was raised."""
+        return Count(sum(run.alarm is not None for run in self.healthy), len(self.healthy))
+
+
+@dataclass(frozen=True, slots=True)
 class Mover:
     """One metric: in how many runs it clearly left its start, and whether before success fell."""
 
@@ -104,31 +175,109 @@ class LeadOutcome:
     by_simulated_alarm: Mapping[str, Count]
 
 
-def read_lead(spec: Lead, records: Mapping[str, Mapping[str, RunRecord]]) -> LeadOutcome:
-    """Leads and false alarms from the measurements of finished runs."""
-    induced, healthy = (_runs(arms, records) for arms in (spec.induced, spec.healthy))
-    table = LeadTable(
-        tuple(_lead(spec, label, record) for label, record in induced.items()),
-        tuple(_lead(spec, label, record) for label, record in healthy.items()),
+def read_lead(spec: Lead, records: Mapping[str, Runs]) -> LeadOutcome:
+    """Leads and false alarms from the measurements of finished runs, by arm."""
+    induced, healthy = (
+        {label: record for arm in arms for label, record in records.get(arm, {}).items()}
+        for arms in (spec.induced, spec.healthy)
     )
-    simulated = _simulate(spec, list(healthy.values())) if spec.drift_free else []
-    raised = dict.fromkeys(name for alarms in simulated for name, steps in alarms.items() if steps)
+    alarms = {label: _alarms(spec, record) for label, record in {**induced, **healthy}.items()}
+    falls = {label: find_fall(_readings(spec.success, record), spec.points) for label, record in induced.items()}
+    fallen = {label: fall for label, fall in falls.items() if fall is not None}
+    table = LeadTable(
+        tuple(RunLead(label, falls[label], *first_alarm(alarms[label])) for label in induced),
+        tuple(
+            RunLead(label, find_fall(_readings(spec.success, record), spec.points), *first_alarm(alarms[label]))
+            for label, record in healthy.items()
+        ),
+    )
+    by_alarm = {
+        name: (
+            _count(any(step < fall.step for step in alarms[label].get(name, ())) for label, fall in fallen.items()),
+            _count(bool(alarms[label].get(name)) for label in healthy),
+        )
+        for name in dict.fromkeys(name for raised in alarms.values() for name in raised)
+    }
+    simulated = _simulate(spec, healthy)
+    raised = dict.fromkeys(name for each in simulated for name, steps in each.items() if steps)
     return LeadOutcome(
         spec,
         table,
-        _by_alarm(spec, induced, healthy),
-        _movers(spec, induced, healthy),
-        Count(sum(any(alarms.values()) for alarms in simulated), len(simulated)) if simulated else None,
-        {name: Count(sum(bool(a.get(name)) for a in simulated), len(simulated)) for name in raised},
+        by_alarm,
+        _movers({label: (induced[label], fall) for label, fall in fallen.items()}, induced, healthy),
+        _count(any(each.values()) for each in simulated) if simulated else None,
+        {name: _count(bool(each.get(name)) for each in simulated) for name in raised},
     )
 
 
-def _runs(arms: Sequence[str], records: Mapping[str, Mapping[str, RunRecord]]) -> dict[str, RunRecord]:
-    return {label: record for arm in arms for label, record in records.get(arm, {}).items()}
+def _count(hits: Iterable[bool]) -> Count:
+    found = list(hits)
+    return Count(sum(found), len(found))
 
 
-def _evaluations(spec: Lead, record: RunRecord) -> list[tuple[int, Metric]]:
-    return [(point.step, point.metric) for point in record.get(spec.success).points]
+def _readings(name: str, record: RunRecord) -> list[tuple[int, Metric]]:
+    return [(point.step, point.metric) for point in record.get(name).points]
+
+
+def find_fall(evaluations: Readings, points: float = 0.10) -> Fall | None:
+    """The first evaluation at which success lies `points` or more below its start, beyond doubt.
+
+    Beyond doubt: the 95% upper limit of the difference to the start, from the two evaluations' own intervals (half
+    widths added in quadrature), lies below zero. Evaluations without a value are passed over; one without an interval
+    cannot show a fall. `None` where success never fell, or was not evaluated twice.
+    """
+    known = [(step, m, m.value) for step, m in evaluations if isinstance(m.value, int | float)]
+    for place, (step, metric, value) in enumerate(known[1:]):
+        _, first, start = known[0]
+        drop = start - value
+        # Rates are shares of episodes: a drop of exactly the asked points must not be lost to rounding.
+        if drop < points - 1e-12 or first.low is None or metric.high is None:
+            continue
+        # The sides that face each other: intervals near 0 and 1 are not symmetric.
+        if math.hypot(start - first.low, metric.high - value) < drop:
+            return Fall(step, known[place][0], start, value)
+    return None
+
+
+def first_alarm(alarms: Mapping[str, Sequence[int]]) -> tuple[int | None, tuple[str, ...]]:
+    """The first step at which any alarm was raised, and the names of those raised then."""
+    raised = {name: min(steps) for name, steps in alarms.items() if steps}
+    first = min(raised.values(), default=None)
+    return first, tuple(sorted(name for name, step in raised.items() if step == first))
+
+
+def first_departure(readings: Readings, direction: str | None) -> int | None:
+    """The first step at which a metric has clearly left where it started; `None` if it never did.
+
+    Clearly: the whole 95% interval of the reading lies outside the range spanned by the intervals of the first three,
+    on the side of `direction` (`higher`, `lower`; `None` = either). Readings without an interval are passed over.
+    A plain rule for finding out which metrics move early; the alarms have rules of their own.
+    """
+    bounded = [(step, m.low, m.high) for step, m in readings if m.low is not None and m.high is not None]
+    start, later = bounded[:BASELINE_READINGS], bounded[BASELINE_READINGS:]
+    if not later:
+        return None
+    floor, ceiling = min(low for _, low, _ in start), max(high for _, _, high in start)
+    departed = (
+        step
+        for step, low, high in later
+        if (direction != "lower" and low > ceiling) or (direction != "higher" and high < floor)
+    )
+    return next(departed, None)
+
+
+def _movers(fallen: Mapping[str, tuple[RunRecord, Fall]], induced: Runs, healthy: Runs) -> tuple[Mover, ...]:
+    movers = []
+    for name in dict.fromkeys(name for record in (*induced.values(), *healthy.values()) for name in record.series):
+        if name.startswith(("eval/", *_COSTS)):
+            continue
+        side = direction_of(name)
+        steps = [(first_departure(_readings(name, record), side), fall.step) for record, fall in fallen.values()]
+        before = _count(step is not None and step < fall for step, fall in steps)
+        moved = _count(first_departure(_readings(name, record), side) is not None for record in healthy.values())
+        if before.hits or moved.hits:
+            movers.append(Mover(name, before, moved))
+    return tuple(sorted(movers, key=lambda m: (m.healthy.hits - m.before.hits, m.metric)))
 
 
 def _alarms(spec: Lead, record: RunRecord) -> dict[str, list[int]]:
@@ -137,60 +286,6 @@ def _alarms(spec: Lead, record: RunRecord) -> dict[str, list[int]]:
         return replayed_alarms(spec, _steps(record))
     named = [name for name in record.series if any(fnmatchcase(name, pattern) for pattern in spec.alarms)]
     return {name: [point.step for point in record.get(name).numeric if (point.number or 0) > 0] for name in named}
-
-
-def _lead(spec: Lead, label: str, record: RunRecord) -> RunLead:
-    return run_lead(label, _evaluations(spec, record), _alarms(spec, record), spec.points)
-
-
-def _by_alarm(
-    spec: Lead, induced: Mapping[str, RunRecord], healthy: Mapping[str, RunRecord]
-) -> dict[str, tuple[Count, Count]]:
-    found = {}
-    names = dict.fromkeys(name for r in (*induced.values(), *healthy.values()) for name in _alarms(spec, r))
-    for name in names:
-        fallen = [(record, find_fall(_evaluations(spec, record), spec.points)) for record in induced.values()]
-        before = [
-            any(step < fall.step for step in _alarms(spec, record).get(name, ())) for record, fall in fallen if fall
-        ]
-        without = [bool(_alarms(spec, record).get(name)) for record in healthy.values()]
-        found[name] = (Count(sum(before), len(before)), Count(sum(without), len(without)))
-    return found
-
-
-def _movers(spec: Lead, induced: Mapping[str, RunRecord], healthy: Mapping[str, RunRecord]) -> tuple[Mover, ...]:
-    falls = {label: find_fall(_evaluations(spec, record), spec.points) for label, record in induced.items()}
-    movers = []
-    names = dict.fromkeys(name for record in (*induced.values(), *healthy.values()) for name in record.series)
-    for name in names:
-        if name.startswith(("alarm/", "eval/", "time/", "tokens/", "cost/", "regime/")):
-            continue
-        before = [_departs_before(name, induced[label], fall.step) for label, fall in falls.items() if fall is not None]
-        moved = [_departure(name, record) is not None for record in healthy.values()]
-        if any(before) or any(moved):
-            movers.append(Mover(name, Count(sum(before), len(before)), Count(sum(moved), len(moved))))
-    return tuple(sorted(movers, key=lambda m: (m.healthy.hits - m.before.hits, m.metric)))
-
-
-def _departure(name: str, record: RunRecord) -> int | None:
-    return first_departure([(p.step, p.metric) for p in record.get(name).points], direction_of(name))
-
-
-def _departs_before(name: str, record: RunRecord, fall: int) -> bool:
-    step = _departure(name, record)
-    return step is not None and step < fall
-
-
-def _simulate(spec: Lead, healthy: Sequence[RunRecord]) -> list[Mapping[str, Sequence[int]]]:
-    """The alarms of simulated runs; each takes its levels from one healthy run, in turn."""
-    levels: list[list[Level]] = [found for record in healthy if (found := levels_of(_steps(record), spec.from_step))]
-    if not levels:
-        return []
-    series = (
-        drift_free(levels[number % len(levels)], derive(0, "drift-free", number), spec.correlation)
-        for number in range(spec.drift_free)
-    )
-    return [replayed_alarms(spec, run) for run in series]
 
 
 def replayed_alarms(spec: Lead, run: MetricSteps) -> dict[str, list[int]]:
@@ -205,10 +300,19 @@ def replayed_alarms(spec: Lead, run: MetricSteps) -> dict[str, list[int]]:
     return raised
 
 
+def _simulate(spec: Lead, healthy: Runs) -> list[Mapping[str, Sequence[int]]]:
+    """The alarms of simulated runs; each takes its levels from one healthy run, in turn."""
+    levels = [found for record in healthy.values() if (found := levels_of(_steps(record), spec.from_step))]
+    return [
+        replayed_alarms(spec, drift_free(levels[n % len(levels)], derive(0, "drift-free", n), spec.correlation))
+        for n in range(spec.drift_free if levels else 0)
+    ]
+
+
 def _steps(record: RunRecord) -> MetricSteps:
     by_step: dict[int, dict[str, Metric]] = {}
     for name, series in record.series.items():
-        if not name.startswith(("alarm/", "time/", "tokens/", "cost/", "regime/")):
+        if not name.startswith(_COSTS):
             for point in series.points:
                 by_step.setdefault(point.step, {})[name] = point.metric
     return sorted(by_step.items())

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 from statistics import fmean, variance
 
-from heedful.diagnostics.catalogue import Trend, direction_of
+from heedful.diagnostics.catalogue import direction_of
 from heedful.report.drawing.numerals import numeral
 from heedful.report.drawing.panel import DrawnPanel
 from heedful.report.record import RunRecord
@@ -104,25 +104,28 @@ class SeparationOutcome:
 
 def read_separation(spec: Separation, records: Records) -> SeparationOutcome:
     """Areas of every metric that both sides report."""
-    found = {name: _read(spec, records, name, direction_of(name)) for name in _names(spec, records)}
-    areas = {name: one for name, one in found.items() if one is not None}
+    names = dict.fromkeys(n for arm in spec.healthy for record in records.get(arm, {}).values() for n in record.series)
+    sides = _sides(spec, records, [name for name in names if _is_read(spec, name)])
+    areas = {name: area(*pair, direction_of(name)) for name, pair in sides.items()}
     if not areas:
         return SeparationOutcome(spec, {}, "", None, {}, {}, "no metric has values on both sides")
     # Every other run of each arm, and the others. Where arms share their seeds, the halves have different ones.
     choosing, confirming = (
         {arm: dict(list(runs.items())[first::2]) for arm, runs in records.items()} for first in (0, 1)
     )
-    half = {name: one for name in areas if (one := _read(spec, choosing, name, direction_of(name)))}
-    chosen = {name: (one.value, _distance(*_values(spec, choosing, name))) for name, one in half.items()}
+    half = _sides(spec, choosing, areas)
+    chosen = {name: area(*pair, direction_of(name)) for name, pair in half.items()}
+    distance = {name: _distance(*pair) for name, pair in half.items()}
     # Several separate the one half completely, as a rule: the one whose sides are furthest apart there is the best.
-    best = max(chosen, key=lambda name: chosen[name], default="")
-    confirmed = _read(spec, confirming, best, half[best].direction) if best else None
+    best = max(chosen, key=lambda name: (chosen[name].value, distance[name]), default="")
+    other = _sides(spec, confirming, [best])
+    confirmed = area(*other[best], chosen[best].direction) if other else None
     runs = 0 if confirmed is None else min(confirmed.collapsed_runs, confirmed.healthy_runs)
     why = ""
     if runs < FEWEST_RUNS:
         few = f"{runs} on the smaller side, and fewer than {FEWEST_RUNS} cannot tell it from chance"
         confirmed, why = None, f"a metric is chosen on one half of the runs; the other half has {few}"
-    ranked = sorted(areas, key=lambda name: (-areas[name].value, -chosen.get(name, (0.0, 0.0))[1], name))
+    ranked = sorted(areas, key=lambda name: (-areas[name].value, -distance.get(name, 0.0), name))
     shown = _different(ranked)[:MOST_CURVES]
     return SeparationOutcome(
         spec,
@@ -130,47 +133,36 @@ def read_separation(spec: Separation, records: Records) -> SeparationOutcome:
         best,
         confirmed,
         {name: _by_arm(spec, records, name, areas[name]) for name in shown},
-        {name: roc_curve(*_values(spec, records, name), areas[name].direction) for name in shown},
+        {name: roc_curve(*(side.values for side in sides[name]), areas[name].direction) for name in shown},
         why,
     )
 
 
-def _read(spec: Separation, records: Records, metric: str, direction: Trend | None) -> Area | None:
-    """The area over the runs of these records; `None` where a side has no values."""
-    sides = [_sample(spec, records, arms, metric) for arms in (spec.collapsed, spec.healthy)]
-    return area(sides[0], sides[1], direction) if all(side.values for side in sides) else None
+def _is_read(spec: Separation, name: str) -> bool:
+    wanted, left_out = (
+        any(fnmatchcase(name, pattern) for pattern in patterns) for patterns in (spec.metrics or ("*",), spec.without)
+    )
+    return wanted and not left_out
 
 
-def _values(spec: Separation, records: Records, metric: str) -> tuple[Sequence[float], Sequence[float]]:
-    collapsed, healthy = (_sample(spec, records, arms, metric).values for arms in (spec.collapsed, spec.healthy))
-    return collapsed, healthy
-
-
-def _names(spec: Separation, records: Records) -> list[str]:
-    names: dict[str, None] = {}
-    for arm in spec.healthy:
-        for record in records.get(arm, {}).values():
-            names |= dict.fromkeys(record.series)
-    wanted = spec.metrics or ("*",)
-    return [name for name in names if _matches(name, wanted) and not _matches(name, spec.without)]
-
-
-def _matches(name: str, patterns: Sequence[str]) -> bool:
-    return any(fnmatchcase(name, pattern) for pattern in patterns)
+def _sides(spec: Separation, records: Records, metrics: Iterable[str]) -> dict[str, tuple[Sample, Sample]]:
+    """Metric -> its values in the collapsed and in the healthy arms, if both have some."""
+    found = {
+        name: (_sample(spec, records, spec.collapsed, name), _sample(spec, records, spec.healthy, name))
+        for name in metrics
+    }
+    return {name: pair for name, pair in found.items() if pair[0].values and pair[1].values}
 
 
 def _sample(spec: Separation, records: Records, arms: Sequence[str], metric: str) -> Sample:
-    values: list[float] = []
-    runs: list[str] = []
-    for arm in arms:
-        for label, record in records.get(arm, {}).items():
-            for point in record.get(metric).numeric:
-                late = spec.to_step is not None and point.step > spec.to_step
-                if point.step < spec.from_step or late:
-                    continue
-                values.append(float(point.number or 0.0))
-                runs.append(label)
-    return Sample(tuple(values), tuple(runs))
+    read = [
+        (float(point.number or 0.0), label)
+        for arm in arms
+        for label, record in records.get(arm, {}).items()
+        for point in record.get(metric).numeric
+        if spec.from_step <= point.step and (spec.to_step is None or point.step <= spec.to_step)
+    ]
+    return Sample(tuple(value for value, _ in read), tuple(label for _, label in read))
 
 
 def _different(ranked: Sequence[str]) -> list[str]:
@@ -182,8 +174,9 @@ def _different(ranked: Sequence[str]) -> list[str]:
     return list(kinds.values())
 
 
-def _distance(x: Sequence[float], y: Sequence[float]) -> float:
+def _distance(collapsed: Sample, healthy: Sample) -> float:
     """Distance of the means in standard deviations within the sides; 0 where no spread says how far apart they are."""
+    x, y = collapsed.values, healthy.values
     if min(len(x), len(y)) < 2:
         return 0.0
     within = math.sqrt((variance(x) + variance(y)) / 2)

@@ -6,9 +6,10 @@ A changed private method is found when verl imports heedful's module, not in the
 from __future__ import annotations
 
 import inspect
-import warnings
 from collections.abc import Callable, Mapping
 from typing import Any
+
+from heedful.integrations.watching import check_version
 
 TESTED = "0.9"
 """The series of verl releases that the tests run with."""
@@ -58,20 +59,9 @@ def check(version: str | None = None) -> None:
     """
     import verl
 
-    found = version or str(verl.__version__)
-    changed = [*changed_methods()]
-    if changed:
-        raise ValueError(
-            f"heedful expected the methods of verl {TESTED} that it overrides and calls, found verl {found}, in which "
-            f"{', '.join(changed)} {'is' if len(changed) == 1 else 'are'} gone or take other parameters. Install "
-            f"verl=={TESTED}.*, or train without heedful and read the rollout dumps with `heedful audit`."
-        )
-    if not found.startswith(f"{TESTED}."):
-        warnings.warn(
-            f"heedful was tested with verl {TESTED}, found {found}. The methods it uses look the same. Compare the "
-            "first steps with `heedful audit`.",
-            stacklevel=3,
-        )
+    parts = f"the methods of verl {TESTED} that it overrides and calls"
+    instead = "train without heedful and read the rollout dumps with `heedful audit`"
+    check_version("verl", version or str(verl.__version__), TESTED, parts, changed_methods(), instead)
 
 
 def changed_methods() -> list[str]:

@@ -1,7 +1,7 @@
 """`python -m heedful_verl.doctor [OVERRIDES]`: what is installed, registered and missing for verl.
 
-With overrides of verl's configuration it also says what heedful would do with them. Nothing is trained, and no process
-of Ray is started. It works without verl, too.
+With overrides of verl's configuration it also says what is wrong with them. Nothing is trained, and no process of Ray
+is started. It works without verl, too.
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any, Literal
 
-from heedful.boundary import ConfigurationError, complain, cut, in_home, tell, to_json
+from heedful.boundary import ConfigurationError, complain, cut, in_home, tell
 from heedful.cli import prepare_streams, run_command
-from heedful_verl.batch.limits import COUNTED, why_unreadable
+from heedful_verl.batch.limits import why_unreadable
 from heedful_verl.batch.watcher import chosen_filter, refusals, warnings_of
 from heedful_verl.compatibility import TESTED
 from heedful_verl.play.episodes import FIELD
@@ -47,7 +47,7 @@ CONFIGURATION = ("verl.trainer.config", "ppo_trainer")
 USAGE = """usage: python -m heedful_verl.doctor [OVERRIDE ...]
 
 Say what is installed, registered and missing for heedful inside verl. With overrides of verl's configuration, as
-verl.trainer.main_ppo takes them, also say what heedful would do:
+verl.trainer.main_ppo takes them, also say what is wrong with them:
 
   python -m heedful_verl.doctor
   python -m heedful_verl.doctor trainer.v1.trainer_mode=heedful_sync \\
@@ -55,9 +55,6 @@ verl.trainer.main_ppo takes them, also say what heedful would do:
 
 Exit code 0: nothing is missing or wrong. 1: something is. 2: the configuration cannot be read."""
 
-
-EXACT = ("token-mean", "token-sum", *COUNTED)
-"""The ways of averaging the loss whose gradient equals that of a batch without the dropped rows."""
 
 _PLAYED = f"extra_info.{FIELD}.environment"
 """Where a row of a task file names its environment."""
@@ -85,15 +82,15 @@ def main(argv: Sequence[str]) -> int:
         complain(f"heedful: expected overrides such as trainer.nnodes=2, found {flags[0]!r}.\n\n{USAGE}")
         return 2
     tell(f"heedful {_version('heedful') or 'from its source'}, Python {sys.version.split()[0]}")
-    found = [*installed(), *registered(os.environ)]
-    if argv:
-        try:
-            found += configured(argv)
-        except ValueError as error:
-            _print(found)
-            complain(f"heedful: {error}")
-            return 2
-    _print(found)
+    found, unread = [*installed(), *registered(os.environ)], ""
+    try:
+        found += configured(argv) if argv else []
+    except ValueError as error:
+        unread = str(error)
+    tell("\n".join(map(str, found)))
+    if unread:
+        complain(f"heedful: {unread}")
+        return 2
     bad = sum(finding.status in ("missing", "wrong") for finding in found)
     tell(f"{bad} missing or wrong." if bad else "Nothing is missing.")
     return 1 if bad else 0
@@ -146,7 +143,7 @@ def registered(environment: Mapping[str, str]) -> Iterator[Finding]:
 
 
 def configured(overrides: Sequence[str]) -> list[Finding]:
-    """What heedful would do under these overrides. Raises ValueError where they cannot be composed."""
+    """What is wrong with these overrides. Raises ValueError where they cannot be composed."""
     if _version("verl") is None or _version("hydra-core") is None:
         return [Finding("missing", "The configuration cannot be composed without verl and hydra-core.")]
     return list(findings_of(composed(overrides)))
@@ -185,7 +182,7 @@ class _Dotted(dict[str, Any]):
 
 
 def findings_of(tree: Mapping[str, Any]) -> Iterator[Finding]:
-    """What heedful would do under a configuration of verl, a plain tree, in the order of a step of training."""
+    """What is missing, wrong or worth knowing under a configuration of verl, a plain tree."""
     config = _Dotted(tree)
     mode = config.trainer.v1.trainer_mode
     if config.trainer.use_v1 is False:
@@ -212,9 +209,7 @@ def findings_of(tree: Mapping[str, Any]) -> Iterator[Finding]:
     forwarded: Any = config
     for name in place.split("."):
         forwarded = getattr(forwarded, name, None)
-    if REGISTER in str(forwarded):
-        yield Finding("ok", f"{place} forwards {VARIABLE} to every process.")
-    elif (config.trainer.nnodes or 1) > 1:
+    if (config.trainer.nnodes or 1) > 1 and REGISTER not in str(forwarded):
         yield Finding(
             "missing",
             f"trainer.nnodes={config.trainer.nnodes}, but verl does not forward {VARIABLE} to other nodes. Set it on "
@@ -227,26 +222,13 @@ def findings_of(tree: Mapping[str, Any]) -> Iterator[Finding]:
                 yield from _of_file(in_home(file), name, section.play.trust)
     if mode not in MODES:
         return
-    filter_ = section.filter
-    knobs = ", ".join(f"{name}={value}" for name, value in to_json(filter_).items() if name != "on")
-    yield Finding("ok", f"Filter {type(filter_).__name__}({knobs}) on {filter_.on}. Dropped prompts leave the batch.")
-    if filter_.on == "outcome" and section.outcome is None:
-        yield Finding(
-            "note", f"{SECTION}.outcome names nothing, so outcomes are known for heedful's environments only."
-        )
-    _, told = chosen_filter(section, config.algorithm)
-    average = config.actor_rollout_ref.actor.loss_agg_mode or "token-mean"
-    if average in EXACT:
-        yield Finding("ok", f"loss_agg_mode={average}: the gradient is that of a batch without the dropped rows.")
-    else:
-        yield Finding("note", f"loss_agg_mode={average} is not one that heedful was tested with: {', '.join(EXACT)}.")
+    notes = [chosen_filter(section, config.algorithm)[1], *warnings_of(config)]
+    if section.filter.on == "outcome" and section.outcome is None:
+        notes.append(f"{SECTION}.outcome names nothing, so outcomes are known for heedful's environments only.")
     why = why_unreadable(config) if section.diagnostics.enabled else "heedful.diagnostics.enabled=false"
-    unread = f"No information/* and retrieval/*: {why}." if why else ""
-    yield from (Finding("note", sentence) for sentence in (told, unread, *warnings_of(config)) if sentence)
-    if section.record:
-        yield Finding(
-            "ok", f"Record: {config.trainer.default_local_dir}/heedful, for heedful report and heedful audit."
-        )
+    if why:
+        notes.append(f"No information/* and retrieval/*: {why}.")
+    yield from (Finding("note", sentence) for sentence in notes if sentence)
     yield from (Finding("wrong", sentence) for sentence in refusals(config, section))
 
 
@@ -278,10 +260,6 @@ def _of_file(path: Path, name: str, trust: tuple[str, ...]) -> Iterator[Finding]
             advice = " Write the file with: python -m heedful_verl.tasks" if text is None else ""
             sentence = f"data.{name}: {count} of these rows cannot be played: {cut(' '.join(str(error).split()), 600)}"
             yield Finding("wrong", sentence + advice)
-
-
-def _print(found: Sequence[Finding]) -> None:
-    tell("\n".join(map(str, found)))
 
 
 def _series(version: str) -> tuple[int, ...]:

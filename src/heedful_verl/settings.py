@@ -6,20 +6,14 @@ verl's own settings stay in verl's configuration.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import field
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, ClassVar
 
 from annotated_types import Interval
 
-from heedful.algorithms import LossScale, check_loss_scale
-from heedful.boundary import Choice, ConfigurationError, Problem, from_json, settings
-from heedful.filters import FILTERS, TopP
-from heedful.integrations.watching import numbers_of, refuse_soft_weights
-from heedful.measuring import DiagnosticsConfig
-from heedful.models import Tags
-from heedful.protocols import Filter
-from heedful.types import Metric
+from heedful.boundary import ConfigurationError, Problem, from_json, settings
+from heedful.integrations.watching import WatchingConfig
 from heedful_verl.play.playing import PlayConfig
 
 SECTION = "heedful"
@@ -40,39 +34,20 @@ MODES: Mapping[str, str] = {
 
 
 @settings
-class HeedfulConfig:
+class HeedfulConfig(WatchingConfig):
     """The filter, the diagnostics, and facts that verl does not have."""
 
-    filter: Annotated[Filter, Choice(FILTERS)] = field(default_factory=lambda: TopP(on="reward"))
-    """Chooses prompts by the spread of their responses' values. `on`: `reward`, `outcome`, a key of
-    `reward_extra_info`, or a component of one of heedful's environments."""
-    loss_scale: LossScale = "kept"
-    """Factor of the loss when groups were dropped."""
-    outcome: str | None = None
-    """The key of `reward_extra_info` that measures success: 1 = solved, between 0 and 1 = partly. Without it success is
-    unknown, unless heedful's own environments are played."""
-    tags: Tags = field(default_factory=Tags)
-    """Delimiters of thought and answer in a response."""
-    diagnostics: DiagnosticsConfig = field(default_factory=DiagnosticsConfig)
-    """How often and on how many thoughts heedful measures. `max_tokens` has no effect: verl cuts batches itself."""
+    trainer: ClassVar[str] = "verl"
     max_pairs: Annotated[int, Interval(ge=4)] = 4096
     """Most rows of one full measurement of first turns through the workers: prompts times thoughts. Fewer groups are
     read if it would take more."""
-    on_collapse: Literal["warn", "stop"] = "warn"
-    """Effect of an alarm that names a collapse: warn = warning only, stop = end the training after the step, saved."""
-    record: bool = True
-    """Keep rollouts, metrics with intervals, and score matrices in `<trainer.default_local_dir>/heedful`, for `heedful
-    report` and `heedful audit`."""
-    logs: Literal["main", "all"] = "main"
-    """Which metrics go to verl's trackers. The record holds all of them."""
     seed: int = 0
     """Seed of the random draws of filter and measurements."""
     play: PlayConfig = field(default_factory=PlayConfig)
     """How heedful's own environments are played."""
 
     def __post_init__(self) -> None:
-        check_loss_scale(self.loss_scale, self.filter.share)
-        refuse_soft_weights("verl", self.filter)
+        WatchingConfig.__post_init__(self)
         if self.diagnostics.judge is not None:
             raise ValueError(
                 f"Expected no diagnostics.judge, found {self.diagnostics.judge!r}: verl's workers hold the policy "
@@ -82,10 +57,6 @@ class HeedfulConfig:
     def groups_read(self, members: int) -> int:
         """Most groups of a full measurement of first turns, which scores groups x (groups x members) rows."""
         return max(2, math.isqrt(self.max_pairs // max(1, members)))
-
-    def logged(self, metrics: Sequence[Metric]) -> dict[str, float]:
-        """The metrics for verl's trackers, by name."""
-        return numbers_of(metrics, self.logs == "all")
 
 
 def read_section(section: Any) -> HeedfulConfig:

@@ -45,9 +45,6 @@ def test_a_sound_configuration_has_nothing_missing_or_wrong() -> None:
     told = said()
     assert "missing" not in told
     assert "wrong" not in told
-    assert "Filter TopP(" in told
-    assert "on reward" in told
-    assert "ckpt/mine/heedful" in told
 
 
 @pytest.mark.parametrize(
@@ -64,7 +61,6 @@ def test_a_sound_configuration_has_nothing_missing_or_wrong() -> None:
         (("algorithm.filter_groups.enable", True), "note", "replaces constant groups before"),
         (("algorithm.reward_variance_filtering", {"enable": True}), "note", "so heedful's filter is disabled"),
         (("heedful.diagnostics", {"enabled": False}), "note", "heedful.diagnostics.enabled=false"),
-        (("actor_rollout_ref.actor.loss_agg_mode", "novel"), "note", "not one that heedful was tested with"),
         (("actor_rollout_ref.rollout.top_p", 0.9), "note", "truncated sampling (top_p"),
         (("data.train_files", ["nowhere/train.parquet"]), "missing", "there is no file nowhere/train.parquet"),
     ],
@@ -86,7 +82,6 @@ def test_a_variable_that_is_forwarded_to_the_nodes_is_seen() -> None:
     place = f"ray_kwargs.ray_init.runtime_env.env_vars.{VARIABLE}"
     told = said(("trainer.nnodes", 2), (place, f"mine,{REGISTER}"))
     assert "missing" not in told
-    assert "to every process" in told
 
 
 def test_task_files_are_counted(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -164,6 +159,6 @@ def test_a_setting_of_heedful_that_verl_does_not_know_is_answered_with_those_tha
     hydra = "Could not override 'heedful.outcom'.\nTo append to your config use +heedful.outcom=acc"
     assert doctor.refusal(hydra) == (
         "Expected overrides that verl's configuration takes, found: Could not override 'heedful.outcom'. The section "
-        "heedful has filter, loss_scale, outcome, tags, diagnostics, max_pairs, on_collapse, record, logs, seed, play."
+        "heedful has filter, loss_scale, outcome, tags, diagnostics, on_collapse, record, logs, max_pairs, seed, play."
     )
     assert doctor.refusal("Could not override 'trainer.node'.").endswith("override 'trainer.node'.")

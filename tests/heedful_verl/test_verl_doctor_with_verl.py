@@ -50,13 +50,12 @@ def test_the_three_lines_of_the_page_compose(tmp_path: Path) -> None:
     assert "missing" not in found
     assert "wrong" not in found
     assert "4 rows, 4 of them episodes of heedful (data_source: echo)" in found
-    assert "Filter TopP(p=0.9) on reward" in found
 
 
 def test_settings_on_the_command_line_are_read_and_their_mistakes_are_named() -> None:
     files = ["data.train_files=[]", "data.val_files=[]"]
     line = ["trainer.v1.trainer_mode=heedful_sync", *files]
-    assert "on outcome. Dropped" in told([*line, "+heedful={filter:{type:top_k,k:4,on:outcome}}"])
+    assert "outcome names nothing" in told([*line, "+heedful={filter:{type:top_k,k:4,on:outcome}}"])
     assert "wrong   heedful.max_pairs" in told([*WITH_HEEDFUL, *files, "heedful.max_pairs=many"])
     assert "turnips" in told([*WITH_HEEDFUL, *files, "+heedful.turnips=1"])
     assert "windows of history" in told(

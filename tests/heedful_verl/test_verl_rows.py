@@ -112,7 +112,7 @@ def _acc(value: float) -> dict[str, object]:
 def test_an_outcome_that_is_missing_or_no_success_is_a_sentence() -> None:
     with pytest.raises(ValueError, match=r"Expected the key 'acc'.* found no numbers"):
         groups_of([row("a_0_0")], 1, "acc")
-    with pytest.raises(ValueError, match=r"Expected success from 0 to 1 in the key 'acc'.* found 3"):
+    with pytest.raises(ValueError, match=r"Expected success from 0 to 1 of 'acc'.* found 3"):
         groups_of([row("a_0_0", extra=_acc(3))], 1, "acc")
 
 

@@ -25,9 +25,10 @@ from transformers import AutoTokenizer, PreTrainedTokenizerFast
 
 from heedful.filters import DropConstant, TopK, TopP
 from heedful.integrations.trl import HeedfulConfig, Probe
-from heedful.integrations.trl.observer import _refuse_replaced, observer_of
+from heedful.integrations.trl.observer import observer_of
 from heedful.integrations.trl.removal import KEPT
 from heedful.integrations.trl.rows import completions_of
+from heedful.integrations.watching.observer import refuse_replaced
 from heedful.storage import Rollouts, RunFolder, read_metrics, read_rollouts
 
 pytestmark = pytest.mark.filterwarnings("ignore::FutureWarning")
@@ -217,7 +218,7 @@ def test_a_filter_that_could_not_choose_is_refused_before_the_run(
 
 def test_an_outcome_beyond_its_range_is_a_sentence(tiny_model: Path, tmp_path: Path) -> None:
     tasks = written(named([[(5, 0), (0, 0)]]))
-    with pytest.raises(ValueError, match="success from 0 to 1, found 5"):
+    with pytest.raises(ValueError, match=r"success from 0 to 1 of 'right', which .* names, found 5"):
         trained(tiny_model, tmp_path, tasks, filtering(outcome="right"))
 
 
@@ -293,9 +294,7 @@ def test_a_tokenizer_that_transformers_made_for_the_architecture_is_refused(
     tokenizer.save_pretrained(other)
     (other / "config.json").write_text('{"model_type": "qwen2"}')
     replaced = AutoTokenizer.from_pretrained(other)
-    with pytest.raises(ValueError, match=r"processing_class=PreTrainedTokenizerFast\.from_pretrained\("):
-        _refuse_replaced(replaced)
-    _refuse_replaced(PreTrainedTokenizerFast.from_pretrained(other))
+    refuse_replaced(PreTrainedTokenizerFast.from_pretrained(other), str(other), "TRL", "")
     trainer = trainer_of(tiny_model, arguments(tmp_path), Script(written([])), processing_class=replaced)
-    with pytest.raises(ValueError, match="transformers made it for the model's architecture"):
+    with pytest.raises(ValueError, match=r"made it for.* processing_class=PreTrainedTokenizerFast\.from_pretrained\("):
         observer_of(trainer, HeedfulConfig(), DropConstant(on="reward"))

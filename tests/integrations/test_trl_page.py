@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import importlib
 import re
-from dataclasses import replace
+from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -102,5 +102,5 @@ def test_the_example_leaves_a_record_and_a_checkpoint_of_it(
 def test_the_page_names_what_the_code_overrides_and_every_setting() -> None:
     assert f"Tested with TRL {compatibility.TESTED}." in PAGE
     assert all(f"`{name}`" in PAGE for name in (*compatibility.PRIVATE, *compatibility.PRIVATE_OF_ROLLOUTS))
-    assert all(f"| `{name}` |" in PAGE for name in HeedfulConfig.__dataclass_fields__)
+    assert all(f"| `{field.name}` |" in PAGE for field in fields(HeedfulConfig))
     assert compatibility.FILTER_OF_TRL in PAGE

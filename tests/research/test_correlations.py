@@ -270,23 +270,7 @@ def test_runs_of_other_tasks_or_seedlings_are_not_compared(written: WrittenRuns)
     ]
 
 
-def test_runs_that_cannot_be_read_are_named_and_the_others_are_read(
-    written: WrittenRuns, capsys: pytest.CaptureFixture[str]
-) -> None:
-    for arm in "abc":
-        written.add(arm, 0, {SUCCESS: [0.1, 0.2]} if arm == "a" else {SUCCESS: [0.3]})
-    (written.folder.path / "b" / "s0" / "config.json").write_text("{")
-    (written.folder.path / "c" / "s0" / "metrics.jsonl").write_text("[]\n[]\n")
-    assert run(["correlate", str(written.folder.path), "--out", "out"]) == 1
-    shown, complaints = capsys.readouterr()
-    assert "1 finished runs: " in shown
-    assert "2 could not be read." in shown
-    told = [line.partition("left out: ")[2].partition(": ")[0] for line in complaints.splitlines()]
-    assert [Path(run).parent.name for run in told] == ["b", "c"]
-    assert len(json.loads(Path("out/correlations.json").read_text())["unreadable"]) == 2
-
-
-def test_a_single_run_a_success_that_no_run_has_and_a_file_for_a_folder_are_refused(
+def test_a_single_run_and_a_success_that_no_run_has_are_refused(
     written: WrittenRuns, capsys: pytest.CaptureFixture[str]
 ) -> None:
     written.add("a", 0, {SUCCESS: [0.1]})
@@ -295,9 +279,6 @@ def test_a_single_run_a_success_that_no_run_has_and_a_file_for_a_folder_are_refu
     written.add("a", 1, {SUCCESS: [0.2]})
     assert run(["correlate", str(written.folder.path), "--success", "success/rat"]) == 2
     assert "Expected readings of success/rat in the runs, found none in all 2." in capsys.readouterr().err
-    Path("file").touch()
-    assert run(["correlate", str(written.folder.path), "--out", "file"]) == 2
-    assert "Expected a folder for the correlations at file, found a file." in capsys.readouterr().err
 
 
 def test_a_name_of_an_environment_makes_no_line_of_its_own(written: WrittenRuns) -> None:

@@ -5,15 +5,13 @@ from __future__ import annotations
 import itertools
 import json
 from dataclasses import replace
-from pathlib import Path
 
 import numpy as np
 import pytest
 
 from heedful.studies.declaration import Arm, Measure, Study, narrowed, study_from_json, study_to_json, train
 from heedful.studies.outcomes import read_outcomes
-from heedful.studies.page import _remeasured, markdown
-from heedful.studies.study_folder import StudyFolder
+from heedful.studies.page import markdown
 from heedful.studies.verdict import verdict
 from heedful.types import Metric
 from research.catalogue import STUDIES
@@ -95,12 +93,6 @@ def test_a_study_tells_its_effects(written: WrittenRuns) -> None:
     assert "| measure | arms | b against a | 1 against 0 |" in table
     assert "| success | 4 | +0.410 [" in table
     assert "| length | 0 | – | – |" in table
-
-
-def test_a_page_lists_some_of_many_changes_of_its_measures(tmp_path: Path) -> None:
-    folder = StudyFolder(tmp_path)
-    folder.declaration.write_text(json.dumps({"remeasured": [f"change {at}" for at in range(60)]}))
-    assert _remeasured(folder) == [*(f"change {at}" for at in range(6)), "and 54 more, in study.json"]
 
 
 def test_the_effects_on_the_first_measure_are_sentences(written: WrittenRuns) -> None:

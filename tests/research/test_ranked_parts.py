@@ -16,7 +16,7 @@ from heedful.studies.declaration import Arm, Study, narrowed, settings, study_fr
 from heedful.studies.study_folder import StudyFolder
 from research.catalogue import STUDIES
 from research.jobs import GradientsJob, PartJob, RankingJob
-from research.ranking.estimate import read_ranking
+from research.ranking import read_ranking
 
 SMALL = (
     "--seedling.steps 30 --steps 2 --groups 4 --group-size 4 --evaluation.times 0 --diagnostics.no-enabled "

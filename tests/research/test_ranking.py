@@ -6,10 +6,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from research.ranking.estimate import (
+from research.ranking import (
     RankedTask,
     parts_of,
-    played,
     ranked,
     ranking_metrics,
     read_ranking,
@@ -97,7 +96,6 @@ def test_a_part_is_measured_on_episodes_that_did_not_choose_it() -> None:
 def test_a_single_pass_says_nothing_of_agreement() -> None:
     values = found(simulated(np.linspace(0, 1, 20), 1, 8))
     assert set(values) == {"reward_variance", "mean", "constant"}
-    assert played(pool([[[0, 1]]]), [[1.0, None]])[0].values == ((0, 1), (1.0, None))
 
 
 def test_a_written_ranking_is_read_back(tmp_path: Path) -> None:

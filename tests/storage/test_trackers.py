@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from heedful.integrations.watching.settings import numbers_of
+from heedful.integrations.watching.settings import WatchingConfig
 from heedful.storage import trackers
 from heedful.storage.measurements import read_metrics
 from heedful.storage.trackers import TRACKERS, JsonlTracker, guarded, open_trackers
@@ -134,7 +134,7 @@ class Failing:
 def test_names_that_environments_gave_reach_no_other_log_with_controls() -> None:
     odd = Metric("reward/\ud800\x1b[2J\nstep 9", 1.0)
     plain = r"reward/\ud800\x1b[2J\nstep 9"
-    assert numbers_of([odd, Metric("reward/mean", 0.5)], all_of_them=True) == {plain: 1.0, "reward/mean": 0.5}
+    assert WatchingConfig(logs="all").logged([odd, Metric("reward/mean", 0.5)]) == {plain: 1.0, "reward/mean": 0.5}
     assert trackers._numbers([odd]) == {plain: 1.0}
     assert trackers._labels([Metric("regime\n", "a\x1b")]) == {r"regime\n": r"a\x1b"}
 

@@ -435,11 +435,15 @@ def test_the_page_gives_the_command_of_what_was_run(written: WrittenRuns) -> Non
     outcomes = read_outcomes(declared, written.folder.runs(declared))
     assert command(declared, outcomes) == f"heedful study {declared.name} --seeds 0"
     starts: list[dict[str, object]] = [{"arms": ["n*"], "steps": 4}, {"arms": ["old", "later"], "steps": 4}]
-    again = f"heedful study {declared.name} --seeds 0 --arms 'n*,old' --steps 4"
+    again = f"heedful study {declared.name} --seeds 0 --arms 'n*,old,later' --steps 4"
     assert command(declared, outcomes, starts) == again
     assert command(declared, outcomes, [{"file": "my study.json"}]) == "heedful study 'my study.json' --seeds 0"
     # A start of all arms asked for all.
     assert "--arms" not in command(declared, outcomes, [*starts, {"steps": 4}])
-    written.folder.declaration.write_text(json.dumps({"starts": starts}))
+    changes = [f"change {at}" for at in range(60)]
+    written.folder.declaration.write_text(json.dumps({"starts": starts, "remeasured": changes}))
     write_results(written.folder, declared, outcomes, 2)
     assert f"    {again}\n" in written.folder.table.read_text(encoding="utf-8")
+    page = written.folder.page.read_text(encoding="utf-8")
+    assert all(words in page for words in (*changes[:6], "and 54 more, in study.json"))
+    assert changes[6] not in page

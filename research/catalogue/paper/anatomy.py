@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from heedful.run.gradients import GradientsSettings
 from heedful.studies.declaration import Arm, Measure, Study, train
-from research.catalogue.metric_names import GREEDY, SUCCESS
+from research.catalogue.paper.lean_runs import GREEDY, SUCCESS
 from research.jobs import GradientsJob
 
 STEPS = 80

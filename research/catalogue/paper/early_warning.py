@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from heedful.studies.declaration import Arm, Study, train
 from research.catalogue.collapse import OF_COLLAPSE
-from research.catalogue.metric_names import GREEDY
-from research.catalogue.paper.lean_runs import CURVES, LEAN, WATCHED
+from research.catalogue.paper.lean_runs import CURVES, GREEDY, LEAN, WATCHED
 from research.detector.early_warning import Lead
 
 _OFTEN = f"--steps 33 {LEAN} --evaluation.times 12 --diagnostics.every 1 --diagnostics.full-every 3"

@@ -5,8 +5,7 @@ from __future__ import annotations
 import itertools
 
 from heedful.studies.declaration import Arm, Pair, Pool, Study, train
-from research.catalogue.metric_names import INFORMATION
-from research.catalogue.paper.lean_runs import CURVES, FILTERS, LEAN, WATCHED
+from research.catalogue.paper.lean_runs import CURVES, FILTERS, INFORMATION, LEAN, WATCHED
 from research.detector.candidates import Hunt
 from research.factorial import Factor, Factorial
 

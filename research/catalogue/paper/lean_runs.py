@@ -5,7 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 
 from heedful.studies.declaration import Interaction, Measure, Pair, Pool
-from research.catalogue.metric_names import GREEDY, INFORMATION, SUCCESS
+
+SUCCESS = "eval/val/sampled/success"
+GREEDY = "eval/val/greedy/success"
+INFORMATION = "information/first_turn"
+ONE_OUTCOME = "policy/advantage_without_outcome"
 
 LEAN = (
     "--keep-rollouts evaluations --checkpoint-every 20 --evaluation.times 3 --evaluation.tasks 256 "

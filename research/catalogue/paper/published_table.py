@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from heedful.studies.declaration import Arm, Measure, Study, train
-from research.catalogue.metric_names import ONE_OUTCOME
 from research.catalogue.paper.lean_runs import (
     CURVES,
     FILTERS,
     LEAN,
+    ONE_OUTCOME,
     WATCHED,
     against_controls,
     effect_against,

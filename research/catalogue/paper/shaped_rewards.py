@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from heedful.studies.declaration import Arm, Measure, Pair, Study, train
-from research.catalogue.metric_names import ONE_OUTCOME
-from research.catalogue.paper.lean_runs import CURVES, LEAN, WATCHED
+from research.catalogue.paper.lean_runs import CURVES, LEAN, ONE_OUTCOME, WATCHED
 
 CENTRED = "--algorithm.advantage.no-standardize"
 """Dr. GRPO's advantage: the reward minus the mean of the group, not divided by the group's standard deviation."""

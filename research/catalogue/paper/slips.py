@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from heedful.studies.declaration import Arm, Measure, Study, train
-from research.catalogue.metric_names import SUCCESS
 from research.catalogue.paper.lean_runs import (
     CURVES,
     FILTERS,
     LEAN,
+    SUCCESS,
     WATCHED,
     against_controls,
     effect_against,

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from heedful.studies.declaration import Arm, Measure, Study, train
-from research.catalogue.metric_names import GREEDY, INFORMATION, SUCCESS
-from research.catalogue.paper.lean_runs import FILTERS, against_controls, effect_against
+from research.catalogue.paper.lean_runs import FILTERS, GREEDY, INFORMATION, SUCCESS, against_controls, effect_against
 from research.catalogue.paper.published_table import ALGORITHMS
 
 

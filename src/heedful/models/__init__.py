@@ -10,7 +10,7 @@ from heedful.models.chat.replies import Tags
 
 if TYPE_CHECKING:
     from heedful.models.chat.calls import tools_of
-    from heedful.models.chat.replies import ReplyParser
+    from heedful.models.chat.replies import ReplyParser, unanswered
     from heedful.models.chat.turn_ends import named_stop_ids
     from heedful.models.folders import write_pretrained
     from heedful.models.forward.attention import longest_context_of
@@ -32,6 +32,7 @@ __all__ = [
     "pick_device",
     "rounding_of",
     "tools_of",
+    "unanswered",
     "write_pretrained",
 ]
 
@@ -45,6 +46,7 @@ __getattr__ = lazily(
         "named_stop_ids": "heedful.models.chat.turn_ends",
         "tools_of": "heedful.models.chat.calls",
         "ReplyParser": "heedful.models.chat.replies",
+        "unanswered": "heedful.models.chat.replies",
         "converted": "heedful.models.gguf",
         "load_model": "heedful.models.load",
         "pick_device": "heedful.models.load",

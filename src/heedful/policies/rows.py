@@ -6,8 +6,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
+from heedful.models.chat.replies import unanswered
 from heedful.seeds import derive
-from heedful.types import Conversation, Message, Prompt, Reply, Span
+from heedful.types import Conversation, Message, Prompt, Reply
 
 
 class ReplyRenderer(Protocol):
@@ -38,11 +39,6 @@ def new_messages(conversation: Conversation) -> list[Message]:
     messages = list(conversation.messages)
     replies = [at for at, message in enumerate(messages) if message.role == "assistant"]
     return messages if conversation.restarts or not replies else messages[replies[-1] + 1 :]
-
-
-def no_room(prompt: Prompt) -> Reply:
-    """The reply to a context that fills the model's window: empty, and cut."""
-    return Reply(prompt, (), "", (), (), Span(0, 0), Span(0, 0), closed=False, cut=True)
 
 
 @dataclass(slots=True)
@@ -76,5 +72,5 @@ class Row:
     def reply(self, renderer: ReplyRenderer) -> Reply:
         """The reply sampled so far. It is empty and cut if there was no room for any token."""
         if self.allowed < 1:
-            return no_room(self.prompt)
+            return unanswered(self.prompt)
         return renderer.parse(self.prompt, self.ids, self.logprobs, self.entropies)

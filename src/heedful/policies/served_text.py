@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from dataclasses import replace
 
-from heedful.models.chat.replies import ReplyParser, Tags
+from heedful.models.chat.replies import ReplyParser, Tags, unanswered
 from heedful.models.sight import refuse_images
-from heedful.policies.rows import new_messages, no_room
+from heedful.policies.rows import new_messages
 from heedful.policies.sampling import Sampling
 from heedful.policies.servers import Client, Draw, OpenAIText, Usage, WindowFull, Written
 from heedful.seeds import derive
@@ -56,7 +56,7 @@ class TextPolicy:
         try:
             written = self._client.ask(call, self._dialect.written, conversation=conversation.key)
         except WindowFull:
-            return no_room(prompt), Usage()
+            return unanswered(prompt), Usage()
         return self._reply(prompt, written), written.usage
 
     def _reply(self, prompt: Prompt, written: Written) -> Reply:

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from heedful.boundary import listed
-from heedful.integrations.watching import Completion
+from heedful.integrations.watching import Completion, success_of
 from heedful.types import Ending, Metric, Task, Trajectory
 from heedful_verl.play.episodes import FIELD, read_episode
 
@@ -181,12 +181,7 @@ def _outcome(name: str | None, measures: Mapping[str, float]) -> float:
             f"Expected the key {name!r}, which heedful.outcome names, in reward_extra_info, found "
             f"{listed(sorted(measures)) or 'no numbers'}. Return it from the reward function, or name another key."
         )
-    if not 0 <= measures[name] <= 1:
-        raise ValueError(
-            f"Expected success from 0 to 1 in the key {name!r}, which heedful.outcome names, found {measures[name]}. "
-            "Name a key that holds success, or none."
-        )
-    return measures[name]
+    return success_of(measures[name], name, "heedful.outcome")
 
 
 def _is_stale(row: Row, version: int | None) -> bool:

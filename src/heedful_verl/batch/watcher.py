@@ -8,11 +8,10 @@ from pathlib import Path
 from typing import Any
 
 from heedful.boundary import listed, to_json
-from heedful.diagnostics import ThoughtTags
 from heedful.filters import KeepAll
-from heedful.integrations.watching import BatchReader, Observer, Record, unknown_metrics
-from heedful.measuring import Diagnostician, TokenScorer
-from heedful.models import ReplyParser, difference_from_folder
+from heedful.integrations import watching
+from heedful.integrations.watching import Observer, Record, unknown_metrics
+from heedful.measuring import TokenScorer
 from heedful.protocols import Filter
 from heedful_verl import compatibility
 from heedful_verl.batch.limits import COUNTED, plain, why_unreadable
@@ -31,30 +30,22 @@ def observer_of(
 
     Raises ValueError for a tokenizer that is not that of its folder.
     """
-    refuse_replaced(tokenizer, str(config.actor_rollout_ref.model.path))
-
-    def decode(ids: Sequence[int]) -> str:
-        return str(tokenizer.decode(list(ids), skip_special_tokens=False, clean_up_tokenization_spaces=False))
-
-    parser = ReplyParser(decode, heedful.tags, stop_ids)
-    diagnostician = Diagnostician(
-        heedful.diagnostics,
+    folder, rollout = str(config.actor_rollout_ref.model.path), config.actor_rollout_ref.rollout
+    advice = "Name the class PreTrainedTokenizerFast in the folder's tokenizer_config.json."
+    watching.refuse_replaced(tokenizer, folder if os.path.isdir(folder) else "", "verl", advice)
+    observer = watching.observer_of(
+        heedful,
+        chooses,
+        tokenizer,
+        stop_ids,
         scorer,
-        heedful.seed,
-        ThoughtTags(heedful.tags.open, heedful.tags.close),
-        parser.piece,
+        seed=heedful.seed,
+        temperature=float(rollout.temperature) or 1.0,
         unknown=unknown_to_verl(config, heedful, played=False),
         unreadable=why_unreadable(config),
     )
-    rollout = config.actor_rollout_ref.rollout
-    return Observer(
-        chooses,
-        BatchReader(parser, decode, heedful.tags),
-        diagnostician,
-        float(rollout.temperature) or 1.0,
-        heedful.seed,
-        read=heedful.groups_read(int(rollout.n)),
-    )
+    observer.read = heedful.groups_read(int(rollout.n))
+    return observer
 
 
 def unknown_to_verl(config: Any, heedful: HeedfulConfig, played: bool) -> dict[str, str]:
@@ -149,17 +140,6 @@ def uses_critic(config: Any) -> bool:
     """Whether verl trains a critic: where it is switched on, and otherwise with GAE."""
     enabled = (config.get("critic") or {}).get("enable")
     return str(config.algorithm.adv_estimator) == "gae" if enabled is None else bool(enabled)
-
-
-def refuse_replaced(tokenizer: Any, folder: str) -> None:
-    """Refuse a tokenizer that transformers built in place of its folder's: verl would train on other ids."""
-    found = difference_from_folder(tokenizer, folder) if os.path.isdir(folder) else ""
-    if found:
-        raise ValueError(
-            f"Expected the tokenizer of {folder} as its tokenizer.json has it, found a {type(tokenizer).__name__} that "
-            f"differs ({found}): transformers made it for the model's architecture. Name the class "
-            "PreTrainedTokenizerFast in the folder's tokenizer_config.json."
-        )
 
 
 def claim_record(config: Any, heedful: HeedfulConfig, chooses: Filter, unknown: Mapping[str, str]) -> Record:

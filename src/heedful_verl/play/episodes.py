@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from heedful.envs.transport import read_task, task_tree
+from heedful.integrations.watching import row_of
 from heedful.types import Ending, Prompt, Reply, Span, Trajectory, Turn
 
 FIELD = "heedful"
@@ -37,11 +38,7 @@ class EpisodeRow(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Output:
-    """Consecutive turns of an episode as one row: each context extends the last.
-
-    Example: prompt `a b`, reply `C D`, glue `e`, reply `F` gives the prompt `a b`, the response `C D e F` and the mask
-    `1 1 0 1`.
-    """
+    """Consecutive turns of an episode as one row: each context extends the last."""
 
     prompt_ids: tuple[int, ...]
     response_ids: tuple[int, ...]
@@ -54,7 +51,8 @@ class Output:
 def outputs_of(trajectory: Trajectory) -> list[Output]:
     """The rows of an episode, in order. Empty for an episode without a turn."""
     known = all(len(turn.reply.logprobs) == len(turn.reply.ids) for turn in trajectory.turns)
-    return [_output(run, known) for run in _runs(trajectory.turns)]
+    rows = [(run[0].reply.prompt.ids, *map(tuple, row_of(run))) for run in _runs(trajectory.turns)]
+    return [Output(prompt, ids, mask, logprobs if known else None) for prompt, ids, mask, logprobs in rows]
 
 
 def write_episode(trajectory: Trajectory) -> str:
@@ -104,20 +102,6 @@ def _runs(turns: Sequence[Turn]) -> list[list[Turn]]:
             runs.append([])
         runs[-1].append(turn)
     return runs
-
-
-def _output(run: Sequence[Turn], known: bool) -> Output:
-    ids: list[int] = []
-    mask: list[int] = []
-    logprobs: list[float] = []
-    for place, turn in enumerate(run):
-        reply = turn.reply
-        glue = reply.prompt.ids if place else ()
-        ids += glue + reply.ids
-        mask += [0] * len(glue) + [1] * len(reply.ids)
-        logprobs += [0.0] * len(glue) + list(reply.logprobs)
-    prompt = tuple(run[0].reply.prompt.ids)
-    return Output(prompt, tuple(ids), tuple(mask), tuple(logprobs) if known else None)
 
 
 def _written_run(run: Sequence[Turn]) -> Iterator[dict[str, Any]]:

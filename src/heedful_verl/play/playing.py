@@ -16,10 +16,10 @@ from typing import Annotated, Any, Protocol, TypeVar
 from heedful import envs
 from heedful.boundary import Choice, Threads, Tokens, from_json, parse_json, settings, trusting
 from heedful.envs.common import in_tags, turns_of
-from heedful.models import Renderer
+from heedful.models import Renderer, unanswered
 from heedful.protocols import Environment
 from heedful.rollout import Context, Player, made
-from heedful.types import Ending, Prompt, Reply, Span, Task, Trajectory
+from heedful.types import Ending, Task, Trajectory
 
 Answer = TypeVar("Answer")
 
@@ -136,12 +136,6 @@ async def play(
         await clock.of_environment(lambda reply=reply: player.advance(reply))  # type: ignore[misc]
     version = 0 if versions is None else versions[1]
     return Played(player.trajectory(temperature, version), versions, clock.sampling, clock.stepping)
-
-
-def unanswered(prompt: Prompt) -> Reply:
-    """The reply of a policy that had no room for one."""
-    nothing = Span(0, 0)
-    return Reply(prompt, (), "", (), (), nothing, nothing, closed=False, cut=True)
 
 
 def reward_and_measures(trajectory: Trajectory) -> tuple[float, dict[str, float]] | None:

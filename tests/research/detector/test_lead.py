@@ -1,7 +1,7 @@
 """Falls of success, leads of alarms, and departures of metrics, on series written by hand."""
 
 from heedful.types import Metric
-from research.detector.lead import LeadTable, RunLead, find_fall, first_alarm, first_departure, run_lead
+from research.detector.early_warning import LeadTable, RunLead, find_fall, first_alarm, first_departure
 
 
 def success(*values: float | None, half: float = 0.03) -> list[tuple[int, Metric]]:
@@ -52,14 +52,9 @@ def test_the_first_alarm_names_all_that_were_raised_then() -> None:
 
 def test_leads_and_their_counts() -> None:
     falling = success(0.7, 0.72, 0.5)  # falls at 20, good until 10
-    runs = [
-        run_lead("early", falling, {"a": [4]}),
-        run_lead("between", falling, {"a": [15]}),
-        run_lead("at once", falling, {"a": [20]}),
-        run_lead("late", falling, {"a": [26]}),
-        run_lead("missed", falling, {}),
-        run_lead("never fell", success(0.7, 0.7), {"a": [3]}),
-    ]
+    steps = {"early": 4, "between": 15, "at once": 20, "late": 26, "missed": None}
+    runs = [RunLead(run, find_fall(falling), step) for run, step in steps.items()]
+    runs.append(RunLead("never fell", find_fall(success(0.7, 0.7)), 3))
     assert [run.lead for run in runs] == [16, 5, 0, -6, None, None]
     healthy = (RunLead("h0", None, None), RunLead("h1", None, 7, ("a",)))
     table = LeadTable(tuple(runs), healthy)

@@ -6,14 +6,17 @@ A changed private method is found when the trainer is created, not in the middle
 from __future__ import annotations
 
 import inspect
-import warnings
 from collections.abc import Mapping
 
 import trl
 from trl.trainer.grpo_trainer import GRPOTrainer
 
+from heedful.integrations.watching.settings import check_version
+
 TESTED = "1.16"
 """The series of TRL releases that the tests run with."""
+
+PROBE_INSTEAD = "use heedful.integrations.trl.Probe, which needs less of TRL"
 
 PRIVATE: Mapping[str, tuple[str, ...]] = {
     "_generate_and_score_completions": ("self", "inputs"),
@@ -54,23 +57,12 @@ def check(methods: Mapping[str, tuple[str, ...]], version: str | None = None) ->
 
     Raises ValueError if a method is missing or takes other parameters.
     """
-    found = version or trl.__version__
     own = {
         name: inspect.signature(getattr(GRPOTrainer, name)).parameters for name in methods if hasattr(GRPOTrainer, name)
     }
     changed = [name for name, expected in methods.items() if tuple(own.get(name, ())) != expected]
-    if changed:
-        raise ValueError(
-            f"heedful expected the methods {', '.join(methods)} of TRL {TESTED}, found trl {found}, in which "
-            f"{', '.join(changed)} {'is' if len(changed) == 1 else 'are'} gone or take other parameters. Install "
-            f"trl=={TESTED}.*, or use heedful.integrations.trl.Probe, which needs less of TRL."
-        )
-    if not found.startswith(f"{TESTED}."):
-        warnings.warn(
-            f"heedful was tested with trl {TESTED}, found {found}. The methods it uses look the same. Compare the "
-            "first steps with `heedful audit`.",
-            stacklevel=3,
-        )
+    parts = f"the methods {', '.join(methods)} of TRL {TESTED}"
+    check_version("trl", version or trl.__version__, TESTED, parts, changed, PROBE_INSTEAD)
 
 
 def check_attributes(trainer: GRPOTrainer) -> None:
@@ -79,6 +71,6 @@ def check_attributes(trainer: GRPOTrainer) -> None:
     if gone:
         raise ValueError(
             f"heedful expected the attributes {', '.join(PRIVATE_ATTRIBUTES)} in a GRPOTrainer of TRL {TESTED}, found "
-            f"trl {trl.__version__}, whose trainer lacks {', '.join(gone)}. Install trl=={TESTED}.*, or use "
-            "heedful.integrations.trl.Probe, which needs less of TRL."
+            f"trl {trl.__version__}, whose trainer lacks {', '.join(gone)}. Install trl=={TESTED}.*, or "
+            f"{PROBE_INSTEAD}."
         )

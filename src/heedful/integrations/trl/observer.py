@@ -5,25 +5,19 @@ The weights that it measures are those that sampled the batch, because TRL rewar
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
 import torch
 
 from heedful.boundary import to_json
-from heedful.diagnostics.cross_scores.thoughts import ThoughtTags
 from heedful.integrations.trl.pictures import PausedSight, bare_model, sees, sight_of
 from heedful.integrations.trl.rollouts import EnvironmentRollouts
 from heedful.integrations.trl.settings import HeedfulConfig
-from heedful.integrations.watching.completions import BatchReader
-from heedful.integrations.watching.observer import Observer
+from heedful.integrations.watching import observer as watching
+from heedful.integrations.watching.observer import Observer, refuse_replaced
 from heedful.integrations.watching.record import Record
 from heedful.integrations.watching.settings import truncating, unknown_metrics
-from heedful.measuring.diagnostician import Diagnostician
-from heedful.models.chat.replies import ReplyParser
-from heedful.models.own_tokenizer import difference_from_folder
 from heedful.protocols import Filter
 from heedful.scorers.hf import HFScorer
 
@@ -41,8 +35,12 @@ def observer_of(trainer: Any, config: HeedfulConfig, chooses: Filter) -> Observe
     played = _plays(trainer)
     _check_names(trainer, config, chooses.on, played)
     tokenizer = getattr(trainer.processing_class, "tokenizer", trainer.processing_class)
-    _refuse_replaced(tokenizer)
-
+    source = str(getattr(tokenizer, "name_or_path", ""))
+    advice = (
+        f"Give the trainer processing_class=PreTrainedTokenizerFast.from_pretrained({source!r}). If you changed the "
+        "tokenizer on purpose, save it to a folder and load it from there."
+    )
+    refuse_replaced(tokenizer, source, "TRL", advice)
     why = why_unreadable(trainer)
     scorer: HFScorer | None = None
     sight: PausedSight | None = None
@@ -52,38 +50,18 @@ def observer_of(trainer: Any, config: HeedfulConfig, chooses: Filter) -> Observe
             sight = sight_of(trainer) if sees(trainer) else None
         except ValueError as error:  # this architecture cannot be scored exactly, so all other metrics are measured
             why, scorer = str(error), None
-
-    def decode(ids: Sequence[int]) -> str:
-        read = list(ids) if sight is None else list(sight.vision.collapsed(ids))
-        return str(tokenizer.decode(read, skip_special_tokens=False, clean_up_tokenization_spaces=False))
-
-    parser = ReplyParser(decode, config.tags, trainer.eos_token_ids)
-    seed = trainer.args.seed if config.seed is None else config.seed
-    diagnostician = Diagnostician(
-        config.diagnostics,
+    return watching.observer_of(
+        config,
+        chooses,
+        tokenizer,
+        trainer.eos_token_ids,
         scorer,
-        seed,
-        ThoughtTags(config.tags.open, config.tags.close),
-        parser.piece,
+        seed=trainer.args.seed if config.seed is None else config.seed,
+        temperature=float(trainer.temperature),
         unknown=unknown_to_trl(config.outcome is not None, played),
         unreadable=why,
+        sight=sight,
     )
-    reader = BatchReader(parser, decode, config.tags, sight)
-    measuring = nullcontext if sight is None else sight.vision.attached
-    return Observer(chooses, reader, diagnostician, float(trainer.temperature), seed, measuring=measuring)
-
-
-def _refuse_replaced(tokenizer: Any) -> None:
-    """Refuse a tokenizer that transformers built in place of its folder's: TRL would train on other ids."""
-    source = str(getattr(tokenizer, "name_or_path", ""))
-    found = difference_from_folder(tokenizer, source) if source else ""
-    if found:
-        raise ValueError(
-            f"Expected the tokenizer of {source} as its tokenizer.json has it, found a {type(tokenizer).__name__} that "
-            f"differs ({found}): transformers made it for the model's architecture. Give the trainer "
-            f"processing_class=PreTrainedTokenizerFast.from_pretrained({source!r}). If you changed the tokenizer on "
-            "purpose, save it to a folder and load it from there."
-        )
 
 
 def why_unreadable(trainer: Any) -> str:

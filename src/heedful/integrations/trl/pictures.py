@@ -9,6 +9,7 @@ from __future__ import annotations
 import inspect
 import io
 from collections.abc import Iterable, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -83,6 +84,14 @@ class PausedSight:
     def show(self, image: Image) -> Picture:
         with evaluating(self.model):  # the first picture of a size goes through the tower
             return self.vision.show(image)
+
+    def collapsed(self, ids: Sequence[int]) -> tuple[int, ...]:
+        """The ids with one placeholder for each picture, as a tokenizer decodes them."""
+        return self.vision.collapsed(ids)
+
+    def attached(self) -> AbstractContextManager[None]:
+        """In this context the model reads ids of pictures."""
+        return self.vision.attached()
 
 
 def sight_of(trainer: Any) -> PausedSight:

@@ -18,13 +18,14 @@ from heedful.envs.common.tagged import in_tags
 from heedful.envs.common.tasks import SEEDS_PER_TASK
 from heedful.integrations.trl.compatibility import PRIVATE_OF_ROLLOUTS, check
 from heedful.integrations.trl.pictures import PausedSight, kinds_of, pixels_of, sight_of
+from heedful.integrations.watching.completions import row_of
 from heedful.models.chat.calls import tools_of
 from heedful.models.chat.render import Renderer
-from heedful.models.chat.replies import Tags
+from heedful.models.chat.replies import Tags, unanswered
 from heedful.protocols import Environment, Policy
 from heedful.rollout.player import Player, first_observation, made
 from heedful.seeds import derive
-from heedful.types import Conversation, Image, Observation, Reply, Span, Task, Trajectory
+from heedful.types import Conversation, Image, Observation, Reply, Task, Trajectory
 
 FIELD = "heedful"
 """The field that passes an episode to reward functions."""
@@ -243,15 +244,7 @@ def _as_rows(played: Sequence[Trajectory], renderer: Renderer, sight: PausedSigh
     }
     known = all(turn.reply.logprobs for trajectory in played for turn in trajectory.turns)
     for trajectory in played:
-        ids: list[int] = []
-        mask: list[int] = []
-        logprobs: list[float] = []
-        for number, turn in enumerate(trajectory.turns):
-            reply = turn.reply
-            glue = reply.prompt.ids if number else ()
-            ids += glue + reply.ids
-            mask += [0] * len(glue) + [1] * len(reply.ids)
-            logprobs += [0.0] * len(glue) + list(reply.logprobs)
+        ids, mask, logprobs = row_of(trajectory.turns)
         if not ids:  # the episode broke at its start, but TRL needs a token in every row
             ids, mask, logprobs = [renderer.end_of_turn_id], [0], [0.0]
         first = trajectory.turns[0].reply.prompt.ids if trajectory.turns else (renderer.end_of_turn_id,)
@@ -284,8 +277,7 @@ class _Engine:
         prompts = [renderer.next_prompt(conversation) for conversation in conversations]
         contexts = [renderer.context_ids(conversation) for conversation in conversations]
         fits = [row for row, context in enumerate(contexts) if len(context) + self._most <= limit]
-        nothing = Span(0, 0)
-        replies = [Reply(prompt, (), "", (), (), nothing, nothing, closed=False, cut=True) for prompt in prompts]
+        replies = [unanswered(prompt) for prompt in prompts]
         if not fits:
             return replies
         shown = [[image for message in conversations[row].messages for image in message.images] for row in fits]

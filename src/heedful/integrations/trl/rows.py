@@ -14,7 +14,7 @@ from heedful.diagnostics.cross_scores.thoughts import ThoughtTags
 from heedful.diagnostics.text import thought_text
 from heedful.integrations.trl.pictures import as_files
 from heedful.integrations.trl.rollouts import FIELD, environment_reward
-from heedful.integrations.watching.completions import Completion
+from heedful.integrations.watching.completions import Completion, success_of
 from heedful.types import Trajectory
 
 PREFIX = "heedful_"
@@ -51,7 +51,11 @@ def completions_of(
                 ids=tuple(ids[row]),
                 sampled=tuple(map(bool, masks[row])) if masks is not None else (True,) * len(ids[row]),
                 rewards=_summed([(name, weight * reward) for name, weight, reward in named if name not in ours]),
-                outcome=_outcome(outcome, {name: reward for name, _, reward in named}),
+                outcome=success_of(
+                    next((reward for name, _, reward in named if name == outcome), math.nan),
+                    str(outcome),
+                    "HeedfulConfig.outcome",
+                ),
                 environment=str(example.get("environment", "")) if trainer.environment_factories else "",
                 played=played,
                 images=pictures[row][0],
@@ -115,15 +119,3 @@ def _weighted(trajectory: Any, functions: Sequence[tuple[str, Any, float]]) -> T
         for turn in trajectory.turns
     ]
     return replace(trajectory, turns=tuple(turns))
-
-
-def _outcome(name: str | None, rewards: dict[str, float]) -> float:
-    if name is None:
-        return math.nan
-    outcome = rewards[name]
-    if not (math.isnan(outcome) or 0 <= outcome <= 1):
-        raise ValueError(
-            f"Expected the reward function {name!r}, which HeedfulConfig.outcome names, to give success from 0 to 1, "
-            f"found {outcome}. Name a function that does, or none."
-        )
-    return outcome

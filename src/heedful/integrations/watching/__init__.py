@@ -11,42 +11,34 @@ from typing import TYPE_CHECKING
 from heedful.exports import lazily
 
 if TYPE_CHECKING:
-    from heedful.integrations.watching.completions import BatchReader, Completion
-    from heedful.integrations.watching.observer import Observer, Seen
+    from heedful.integrations.watching.completions import Completion, row_of, success_of
+    from heedful.integrations.watching.observer import Observer, Seen, observer_of, refuse_replaced
     from heedful.integrations.watching.record import STATE, Record, load_state, reading_state, save_state
-    from heedful.integrations.watching.settings import numbers_of, refuse_soft_weights, truncating, unknown_metrics
+    from heedful.integrations.watching.settings import WatchingConfig, check_version, truncating, unknown_metrics
 
+_PLACES = {
+    "completions": ("Completion", "row_of", "success_of"),
+    "observer": ("Observer", "Seen", "observer_of", "refuse_replaced"),
+    "record": ("STATE", "Record", "load_state", "reading_state", "save_state"),
+    "settings": ("WatchingConfig", "check_version", "truncating", "unknown_metrics"),
+}
 __all__ = [
     "STATE",
-    "BatchReader",
     "Completion",
     "Observer",
     "Record",
     "Seen",
+    "WatchingConfig",
+    "check_version",
     "load_state",
-    "numbers_of",
+    "observer_of",
     "reading_state",
-    "refuse_soft_weights",
+    "refuse_replaced",
+    "row_of",
     "save_state",
+    "success_of",
     "truncating",
     "unknown_metrics",
 ]
 
-__getattr__ = lazily(
-    __name__,
-    {
-        "BatchReader": "heedful.integrations.watching.completions",
-        "Completion": "heedful.integrations.watching.completions",
-        "Observer": "heedful.integrations.watching.observer",
-        "Seen": "heedful.integrations.watching.observer",
-        "Record": "heedful.integrations.watching.record",
-        "STATE": "heedful.integrations.watching.record",
-        "load_state": "heedful.integrations.watching.record",
-        "reading_state": "heedful.integrations.watching.record",
-        "save_state": "heedful.integrations.watching.record",
-        "numbers_of": "heedful.integrations.watching.settings",
-        "refuse_soft_weights": "heedful.integrations.watching.settings",
-        "truncating": "heedful.integrations.watching.settings",
-        "unknown_metrics": "heedful.integrations.watching.settings",
-    },
-)
+__getattr__ = lazily(__name__, {name: f"{__name__}.{file}" for file, names in _PLACES.items() for name in names})

@@ -149,6 +149,33 @@ def replies_of(completion: Completion) -> Iterator[tuple[Ids, Ids, tuple[float, 
             waiting += ids
 
 
+def row_of(turns: Sequence[Turn]) -> tuple[list[int], list[int], list[float]]:
+    """Consecutive turns of an episode, each context extending the last, as one row behind the first turn's prompt.
+
+    (ids, 1 = sampled and 0 = between two replies, log-probabilities with 0 where not sampled). Example: the prompt
+    `a b`, the reply `C D`, the glue `e` and the reply `F` give `C D e F` and `1 1 0 1`."""
+    ids: list[int] = []
+    mask: list[int] = []
+    logprobs: list[float] = []
+    for place, turn in enumerate(turns):
+        reply = turn.reply
+        glue = reply.prompt.ids if place else ()
+        ids += glue + reply.ids
+        mask += [0] * len(glue) + [1] * len(reply.ids)
+        logprobs += [0.0] * len(glue) + list(reply.logprobs)
+    return ids, mask, logprobs
+
+
+def success_of(value: float, name: str, setting: str) -> float:
+    """The value, if it can be success. Raises ValueError outside 0 to 1. `setting`: what has named it."""
+    if not (math.isnan(value) or 0 <= value <= 1):
+        raise ValueError(
+            f"Expected success from 0 to 1 of {name!r}, which {setting} names, found {value}. Name one that gives it, "
+            "or none."
+        )
+    return value
+
+
 def in_groups(completions: Sequence[Completion], group_size: int) -> list[Sequence[Completion]]:
     """Consecutive completions, `group_size` each. The batch of a generation holds every completion of each prompt."""
     return [completions[start : start + group_size] for start in range(0, len(completions), group_size)]

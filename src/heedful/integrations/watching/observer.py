@@ -14,10 +14,14 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from heedful.diagnostics.alarms.watch import Alarm
+from heedful.diagnostics.cross_scores.thoughts import ThoughtTags
 from heedful.integrations.watching.completions import BatchReader, Completion, values_of
 from heedful.integrations.watching.pictures import Unplaced
 from heedful.integrations.watching.record import Record
+from heedful.integrations.watching.settings import WatchingConfig
 from heedful.measuring.diagnostician import Diagnostician
+from heedful.measuring.swapped import TokenScorer
+from heedful.models.chat.replies import ReplyParser
 from heedful.protocols import Filter
 from heedful.seeds import stream
 from heedful.storage.trackers import JsonlTracker
@@ -114,3 +118,54 @@ class Observer:
     def load_state(self, state: Mapping[str, Any]) -> None:
         self.generation = state["generation"]
         self.diagnostician.load_state(state["diagnostics"])
+
+
+def observer_of(
+    config: WatchingConfig,
+    chooses: Filter,
+    tokenizer: Any,
+    stop_ids: Sequence[int],
+    scorer: TokenScorer | None,
+    *,
+    seed: int,
+    temperature: float,
+    unknown: Mapping[str, str],
+    unreadable: str,
+    sight: Any = None,
+) -> Observer:
+    """An observer of batches that this tokenizer wrote.
+
+    `unknown`: metric -> why the trainer cannot give it. `unreadable`: why thoughts cannot be scored, if they cannot.
+    `sight`: for a model that sees, a `models.sight.Sight` that also decodes (`collapsed`) and is `attached`.
+    """
+
+    def decode(ids: Sequence[int]) -> str:
+        read = list(ids) if sight is None else list(sight.collapsed(ids))
+        return str(tokenizer.decode(read, skip_special_tokens=False, clean_up_tokenization_spaces=False))
+
+    parser = ReplyParser(decode, config.tags, stop_ids)
+    diagnostician = Diagnostician(
+        config.diagnostics,
+        scorer,
+        seed,
+        ThoughtTags(config.tags.open, config.tags.close),
+        parser.piece,
+        unknown=dict(unknown),
+        unreadable=unreadable,
+    )
+    reader = BatchReader(parser, decode, config.tags, sight)
+    measuring = nullcontext if sight is None else sight.attached
+    return Observer(chooses, reader, diagnostician, temperature, seed, measuring=measuring)
+
+
+def refuse_replaced(tokenizer: Any, source: str, trainer: str, advice: str) -> None:
+    """Refuse a tokenizer that transformers built in place of its folder's: the trainer would train on other ids."""
+    from heedful.models.own_tokenizer import difference_from_folder
+
+    found = difference_from_folder(tokenizer, source) if source else ""
+    if found:
+        raise ValueError(
+            f"Expected the tokenizer of {source} as its tokenizer.json has it, found a {type(tokenizer).__name__} that "
+            f"differs ({found}): transformers made it for the model's architecture, and {trainer} would train on other "
+            f"ids. {advice}"
+        )

@@ -1,14 +1,22 @@
-"""What another trainer's settings allow heedful, and which metrics go into that trainer's own logs. Torch-free."""
+"""The settings of heedful inside another trainer, and what that trainer's own settings allow. Torch-free."""
 
 from __future__ import annotations
 
 import math
 import random
 import re
+import warnings
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import field
+from typing import Annotated, ClassVar, Literal
 
+from heedful.algorithms.table import LossScale, check_loss_scale
+from heedful.boundary import Choice, settings
 from heedful.boundary.foreign_text import clean_line
 from heedful.diagnostics.names import SUCCESS_METRICS
+from heedful.filters import FILTERS, TopP
+from heedful.measuring.diagnostics_config import DiagnosticsConfig
+from heedful.models.chat.replies import Tags
 from heedful.protocols import Filter
 from heedful.types import Metric
 
@@ -44,17 +52,67 @@ UNEVEN = tuple((1.0,) * ones + (0.0,) * (8 - ones) for ones in (0, 1, 4, 8))
 """Values of groups to which a filter with weights gives unequal weights."""
 
 
-def refuse_soft_weights(trainer: str, filter: Filter) -> None:
-    """Raise ValueError for a filter that gives a few uneven groups other weights than 0 and 1.
+@settings
+class WatchingConfig:
+    """What every trainer's settings of heedful begin with: the filter, the diagnostics, and facts that it lacks."""
 
-    The trainer's loss can only keep or drop rows.
-    """
-    weights = sorted({verdict.weight for verdict in filter(UNEVEN, random.Random(0))})
-    if not set(weights) <= {0.0, 1.0}:
-        raise ValueError(
-            f"Inside {trainer} a group is kept or dropped, but {type(filter).__name__} gives soft weights (here "
-            f"{', '.join(f'{weight:.3g}' for weight in weights)}). Choose a filter without weights, such as TopP."
-        )
+    trainer: ClassVar[str]
+    """The name of the trainer, for errors."""
+
+    filter: Annotated[Filter, Choice(FILTERS)] = field(default_factory=lambda: TopP(on="reward"))
+    """Chooses prompts by the spread of their completions' values. `on`: `reward` (the raw one, as the trainer sums it),
+    `outcome`, the name of another value that the trainer gives for a completion (TRL: a reward function, verl: a key of
+    `reward_extra_info`), or of a component of one of heedful's environments."""
+    loss_scale: LossScale = "kept"
+    """Factor of the loss when groups were dropped."""
+    outcome: str | None = None
+    """The name of the value that measures success: 1 = solved, between 0 and 1 = partly. TRL: a reward function, by its
+    name in TRL's logs. verl: a key of `reward_extra_info`. Without it success is unknown, unless heedful's own
+    environments are played."""
+    tags: Tags = field(default_factory=Tags)
+    """Delimiters of thought and answer in a completion."""
+    diagnostics: DiagnosticsConfig = field(default_factory=DiagnosticsConfig)
+    """How often and on how many thoughts heedful measures. Inside verl `max_tokens` has no effect: verl cuts batches
+    itself."""
+    on_collapse: Literal["warn", "stop"] = "warn"
+    """Effect of an alarm that names a collapse: warn = warning only, stop = end the training after the step, saved."""
+    record: bool = True
+    """Keep rollouts, metrics with intervals, and score matrices in the folder `heedful` in the trainer's output folder,
+    for `heedful report` and `heedful audit`."""
+    logs: Literal["main", "all"] = "main"
+    """Which metrics go into the trainer's own logs. The record holds all of them."""
+
+    def __post_init__(self) -> None:
+        """Raises ValueError for a filter that the trainer's loss cannot apply: a group is kept or dropped."""
+        check_loss_scale(self.loss_scale, self.filter.share)
+        weights = sorted({verdict.weight for verdict in self.filter(UNEVEN, random.Random(0))})
+        if not set(weights) <= {0.0, 1.0}:
+            soft = ", ".join(f"{weight:.3g}" for weight in weights)
+            raise ValueError(
+                f"Inside {self.trainer} a group is kept or dropped, but {type(self.filter).__name__} gives soft "
+                f"weights (here {soft}). Choose a filter without weights, such as TopP."
+            )
+
+    def logged(self, metrics: Sequence[Metric]) -> dict[str, float]:
+        """The finite numbers among the metrics, by name, for the trainer's logs.
+
+        Names of reward components come from environments. What no terminal and no file should get is escaped.
+        """
+        return {
+            clean_line(metric.name): float(metric.value)
+            for metric in metrics
+            if isinstance(metric.value, int | float)
+            and math.isfinite(metric.value)
+            and (self.logs == "all" or not _DETAIL.match(metric.name))
+        }
+
+
+_DETAIL = re.compile(
+    r"(information|retrieval)[^/]*/(?!first_turn(@[^/]*)?/)"  # other scopes than first turns
+    r"|information/.*/(mi_loo|mi_tempered|mi_per_token|mi_head_.*|n_reaching_.*|zscore.*|entropy_.*(?<!per_token))$"
+    r"|retrieval/.*(@|chance|2way)"
+)
+"""Metrics that only the record needs."""
 
 
 def unknown_metrics(trainer: str, unknown_success: str, outcome: bool, played: bool) -> dict[str, str]:
@@ -68,22 +126,22 @@ def unknown_metrics(trainer: str, unknown_success: str, outcome: bool, played: b
     return missing | ({} if played else {"format/valid_rate": validity})
 
 
-_DETAIL = re.compile(
-    r"(information|retrieval)[^/]*/(?!first_turn(@[^/]*)?/)"  # other scopes than first turns
-    r"|information/.*/(mi_loo|mi_tempered|mi_per_token|mi_head_.*|n_reaching_.*|zscore.*|entropy_.*(?<!per_token))$"
-    r"|retrieval/.*(@|chance|2way)"
-)
+def check_version(
+    trainer: str, found: str, tested: str, parts: str, changed: Sequence[str], instead: str, stacklevel: int = 4
+) -> None:
+    """Warn about an untested version of a trainer, and refuse one in which `parts` that heedful uses have `changed`.
 
-
-def numbers_of(metrics: Sequence[Metric], all_of_them: bool) -> dict[str, float]:
-    """The finite numbers among the metrics, by name, with or without those that only the record needs.
-
-    Names of reward components come from environments. What no terminal and no file should get is escaped.
+    Raises ValueError, with `instead`: what to do without these parts.
     """
-    return {
-        clean_line(metric.name): float(metric.value)
-        for metric in metrics
-        if isinstance(metric.value, int | float)
-        and math.isfinite(metric.value)
-        and (all_of_them or not _DETAIL.match(metric.name))
-    }
+    if changed:
+        raise ValueError(
+            f"heedful expected {parts}, found {trainer} {found}, in which {', '.join(changed)} "
+            f"{'is' if len(changed) == 1 else 'are'} gone or take other parameters. Install {trainer}=={tested}.*, or "
+            f"{instead}."
+        )
+    if not found.startswith(f"{tested}."):
+        warnings.warn(
+            f"heedful was tested with {trainer} {tested}, found {found}. The methods it uses look the same. Compare "
+            "the first steps with `heedful audit`.",
+            stacklevel=stacklevel,
+        )

@@ -39,6 +39,11 @@ class Tags:
         return prompt[prompt.rindex(self.open) :] if prompt.rstrip().endswith(self.open) else ""
 
 
+def unanswered(prompt: Prompt) -> Reply:
+    """The reply of a policy that had no room for one: empty and cut."""
+    return Reply(prompt, (), "", (), (), Span(0, 0), Span(0, 0), closed=False, cut=True)
+
+
 class ReplyParser:
     """Parses the replies of one tokenizer.
 

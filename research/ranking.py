@@ -10,6 +10,7 @@ import hashlib
 import json
 import math
 import random
+import warnings
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -43,13 +44,6 @@ class RankedTask:
     """1 = the part with the smallest variances; `None` before the last pass, and for a task in no part."""
 
 
-def played(tasks: Sequence[RankedTask], values_PG: Sequence[Sequence[float | None]]) -> list[RankedTask]:
-    """The tasks after one more pass."""
-    return [
-        replace(task, values=(*task.values, tuple(values_G))) for task, values_G in zip(tasks, values_PG, strict=True)
-    ]
-
-
 def ranked(tasks: Sequence[RankedTask], parts: int) -> list[RankedTask]:
     """The tasks with their variance over all passes, and their part."""
     variance_P = variances(values_of(tasks))
@@ -67,12 +61,10 @@ def values_of(tasks: Sequence[RankedTask]) -> Floats:
 
 def variances(values_PKG: Floats) -> Floats:
     """Sample variance of each task over all passes and members, 1/(n - 1); NaN for fewer than two values."""
-    values_PE = values_PKG.reshape(len(values_PKG), -1)
-    known_PE = ~np.isnan(values_PE)
-    counts_P = known_PE.sum(axis=1)
-    means_P = np.where(known_PE, values_PE, 0.0).sum(axis=1) / np.maximum(counts_P, 1)
-    squares_P = np.where(known_PE, (values_PE - means_P[:, None]) ** 2, 0.0).sum(axis=1)
-    return np.where(counts_P > 1, squares_P / np.maximum(counts_P - 1, 1), np.nan)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", RuntimeWarning)  # tasks without values
+        found: Floats = np.nanvar(values_PKG.reshape(len(values_PKG), -1), axis=1, ddof=1)
+    return found
 
 
 def parts_of(variance_P: Floats, names: Sequence[str], parts: int) -> npt.NDArray[np.int64]:
@@ -133,10 +125,10 @@ def ranking_metrics(tasks: Sequence[RankedTask], parts: int) -> list[Metric]:
 
 def _means(values_PKG: Floats) -> Floats:
     """Mean value of each task; NaN where none was scored."""
-    known = ~np.isnan(values_PKG)
-    counts_P = known.sum(axis=(1, 2))
-    sums_P = np.where(known, values_PKG, 0.0).sum(axis=(1, 2))
-    return np.where(counts_P > 0, sums_P / np.maximum(counts_P, 1), np.nan)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", RuntimeWarning)
+        found: Floats = np.nanmean(values_PKG, axis=(1, 2))
+    return found
 
 
 def _mean(values: Floats) -> float | None:
