@@ -79,7 +79,7 @@ def build(corpus: Path, out: Path) -> dict[str, object]:
 
 
 def search(folder: Path) -> dict[str, object]:
-    from heedful_envs.search_qa.retrieval.folder import open_index
+    from heedful_envs.search_qa.passages import open_index
 
     before, used = memory(), cpu()
     index = open_index(folder)
@@ -95,7 +95,7 @@ def search(folder: Path) -> dict[str, object]:
         hits = index.search(query, RESULTS)
         times.append(1000 * (time.perf_counter() - began))
         cpus.append(1000 * (cpu() - used))
-        found += any(each.passage.id == str(place) for each in hits)
+        found += any(each.id == str(place) for each in hits)
     after = memory()
     return {
         "open_cpu_seconds": round(opening, 2),

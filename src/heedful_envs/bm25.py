@@ -190,7 +190,7 @@ def _filled(
     for block in blocks:
         for field, (term, row, count) in enumerate(block):
             lengths = np.array(counted.lengths[field], np.float64)
-            norm = formula.k1 * (1 - formula.b + formula.b * lengths / (lengths.mean() or 1.0))
+            norm = formula.k1 * (1 - formula.b + formula.b * lengths / (lengths.sum() / max(len(lengths), 1) or 1.0))
             sizes = np.bincount(term, minlength=terms)
             to = after[term] + np.arange(len(term)) - (np.cumsum(sizes) - sizes)[term]
             rows[to] = row

@@ -35,8 +35,8 @@ ENVIRONMENTS: list[Any] = [
     Sudoku(),
     Sudoku(size=6, least_empties=8, most_empties=20, turns=5, instructions="brief", tell="wrong"),
     SearchQA(),
-    SearchQA(instructions="brief", register="lines", asked=2, neighbours=True, show_reward=True, results=1, turns=2),
-    SearchQA(instructions="brief", people_passages=True, names="words", notes=2, sorted_register=True, distractors=5),
+    SearchQA(instructions="brief", neighbours=True, show_reward=True, results=1, turns=2),
+    SearchQA(instructions="brief", people_passages=True, names="words", distractors=5),
     Shop(),
     Shop(instructions="brief", turns=27, hidden=1, sums=True, show_reward=True),
 ]

@@ -34,25 +34,16 @@ from heedful.envs.common import (
     text_tool,
 )
 from heedful.types import Ending, Task, Tool
-from heedful_envs.search_qa.encyclopaedia import (
-    MOST_HOPS,
-    NAMES,
-    SCHOOLS,
-    Drawn,
-    Names,
-    Register,
-    Thought,
-    draw,
-    index_of,
-)
-from heedful_envs.search_qa.files import open_questions
+from heedful_envs.replies import ReadAction, read_action
+from heedful_envs.search_qa.encyclopaedia import MOST_HOPS, NAMES, SCHOOLS, Drawn, Names, Thought, draw, drawn_index
+from heedful_envs.search_qa.files import check_place, open_questions, searcher_of
+from heedful_envs.search_qa.passages import Searcher
 from heedful_envs.search_qa.questions import FiledQuestion
-from heedful_envs.search_qa.replies import ReadAction, action_for, read_action, written
-from heedful_envs.search_qa.retrieval import Searcher
 from heedful_envs.search_qa.scores import exact_match, f1
 from heedful_envs.search_qa.server import Protocol
-from heedful_envs.search_qa.solver import searches_of, searches_of_drawn, walks_of
-from heedful_envs.search_qa.sources import check_place, searcher_of
+
+_LONGEST_TEXT = 500
+"""Characters of a query or an answer."""
 
 _QUOTED = 60
 """Characters of an action in an effect."""
@@ -101,8 +92,9 @@ class SearchQA(ToolEnvironment):
     """A retrieval server in place of an index."""
     protocol: Protocol = "search_r1"
     """What the server speaks: `search_r1` (also verl's) or `ragen` (also rLLM's)."""
-    timeout: Seconds = 30.0
-    """Seconds for one answer of the server."""
+    timeout: Seconds = 9.0
+    """Seconds for one answer of the server, which is asked three times. Together less than a step may take (30 s under
+    check-env, `--env-timeout` under `--env-workers`)."""
     patience: Seconds = 120.0
     """Seconds for which a search waits for a server that is away or busy. Then the episode ends as an error."""
     key_env: Annotated[str, NamesSecret()] = ""
@@ -113,10 +105,11 @@ class SearchQA(ToolEnvironment):
     """Files: most characters of a passage that is shown, cut at a word."""
     results: Annotated[int, Interval(ge=1, le=100)] = 3
     """Most passages that a search shows."""
+    typography: bool = True
+    """Compare answers without regard to typography: curly quotes, kinds of dashes, how an accent is composed. False =
+    letter by letter, as the published scores do."""
     partial: Annotated[float, Interval(ge=0, lt=1)] = 0.0
     """Reward for a wrong answer, times its F1. Below 1, or a list of candidates would be worth more than an answer."""
-    show_titles: bool = True
-    """Show the title of a passage before its text."""
     least_hops: Annotated[int, Interval(ge=0, le=MOST_HOPS)] = 1
     """Drawn questions: fewest links from the person of the question to the one whose number is wanted."""
     most_hops: int = 3
@@ -129,21 +122,12 @@ class SearchQA(ToolEnvironment):
     """Drawn questions: schools beside the one that is asked about."""
     neighbours: bool = False
     """Drawn questions: each register names another school, so that a search for a school finds two registers."""
-    notes: Annotated[int, Interval(ge=0, le=100)] = 0
-    """Drawn questions: passages for each school that only mention it."""
     values: Annotated[int, Interval(ge=2, le=1000)] = 10
     """Drawn questions: the numbers of people are 0 to one less than this."""
-    asked: int = 1
-    """Drawn questions: persons whose numbers are asked for at once. The answer is all numbers in a row."""
     people_passages: bool = False
     """Drawn questions: the question does not name the school. A passage on each person does, and is found first."""
     names: Names = "letters"
     """Drawn questions: names of people, `letters` or short `words`."""
-    register: Register = "links"
-    """Drawn questions: brief registers. `links`: `A > K , K > M ; K = 5`. `lines`: an entry a line, `A K` for a link
-    and `k 5` for a number, so that keys have a form of their own."""
-    sorted_register: bool = False
-    """Drawn questions: the entries of a register are sorted by person."""
     thought: Thought = "walk"
     """Demonstrations: `walk` names the people on the way, `A > K = 5`. `scan` goes through the whole register for each
     of them, so that every value is found by its place. It is longer, and learned by smaller models."""
@@ -153,31 +137,19 @@ class SearchQA(ToolEnvironment):
     template: Share = 0.0
     """Demonstrations: share of turns whose thought is a fluent sentence that ignores the prompt. Their answer is right,
     but there is no way to it."""
-    thoughtless: Share = 0.0
-    """Demonstrations: share of turns without a thought. Their answer is right, but there is no way to it."""
 
     def check(self) -> None:
-        if self.template + self.thoughtless > 1:
-            raise ValueError(
-                f"search_qa: template and thoughtless are shares of the same turns and may add up to 1 at most, but "
-                f"are {self.template:g} and {self.thoughtless:g}."
-            )
         check_place(self)
-        self._check_drawn()
-
-    def _check_drawn(self) -> None:
         check_range(self.name, "most_hops", self.most_hops, self.least_hops, MOST_HOPS)
         check_range(self.name, "least_people", self.least_people, self.most_hops + 1)
         check_range(self.name, "most_people", self.most_people, self.least_people)
         if self.neighbours and not self.distractors:
             raise ValueError("search_qa: neighbours are other schools, so distractors must be at least 1, but are 0.")
-        check_range(self.name, "asked", self.asked, 1, self.least_people)
-        names = len(NAMES[self.names])
-        if (1 + self.distractors) * self.most_people > names:
+        needed, names = (1 + self.distractors) * self.most_people, len(NAMES[self.names])
+        if needed > names:
             raise ValueError(
-                f"search_qa: {1 + self.distractors} schools of up to {self.most_people} people need "
-                f"{(1 + self.distractors) * self.most_people} names, and there are {names} {self.names}. Choose fewer "
-                "people or distractors" + (", or names words." if self.names == "letters" else ".")
+                f"search_qa: {1 + self.distractors} schools of up to {self.most_people} people need {needed} names, "
+                f"and there are {names} {self.names}. Choose fewer people or distractors, or names words."
             )
 
     @property
@@ -206,12 +178,12 @@ class SearchQA(ToolEnvironment):
 
     def searcher(self, seed: int) -> Searcher:
         """What answers the searches for a seed's question."""
-        return searcher_of(self) if self.questions else index_of(self, seed, self.brief)
+        return searcher_of(self) if self.questions else drawn_index(self, seed, self.brief)
 
     def task(self, seed: int) -> Task:
         if not self.questions:
             drawn = self.drawn(seed)
-            return task_of(self.name, drawn.line, seed, (f"{max(each.hops for each in drawn.asked)} hops", "drawn"))
+            return task_of(self.name, drawn.line, seed, (f"{drawn.hops} hops", "drawn"))
         questions = open_questions(self.questions, self.skip_faulty)
         number = _number(seed, len(questions))
         found = questions[number]
@@ -225,40 +197,35 @@ class SearchQA(ToolEnvironment):
     def random_answer(self, task: Task, rng: random.Random) -> str:
         """A search for the question, or as often an answer of the right form: of a file, another question's."""
         if rng.random() < 0.5:
-            return action_for("search", self.question(task.seed))
+            return _action("search", self.question(task.seed))
         if self.questions:
-            return action_for("finish", self.golds(rng.randrange(1 << 30))[0])
-        return written("finish", " ".join(str(rng.randrange(self.values)) for _ in range(self.asked)))
+            return _action("finish", self.golds(rng.randrange(1 << 30))[0])
+        return _action("finish", str(rng.randrange(self.values)))
 
     def blind_answers(self, tasks: Sequence[Task]) -> Sequence[str]:
         """The commonest right answers of `tasks`."""
         counted = Counter(self.golds(task.seed)[0] for task in tasks)
-        return [action_for("finish", gold) for gold, _ in counted.most_common(BLIND_ANSWERS)]
+        return [_action("finish", gold) for gold, _ in counted.most_common(BLIND_ANSWERS)]
 
     def demonstrate(self, task: Task, rng: random.Random) -> list[tuple[str, str]]:
         """Play one episode: find the register, follow the links in the thought, answer."""
         return played_through(self.episode(), task, lambda episode: self._demonstrated(task.seed, episode, rng))
 
     def _demonstrated(self, seed: int, episode: SearchEpisode, rng: random.Random) -> str:
-        kind = rng.random()
-        right = kind < self.template + self.thoughtless
-        imperfect = 0.0 if right else self.imperfect
-        first = searches_of(self.filed(seed)) if self.questions else searches_of_drawn(self.drawn(seed))
-        searched = first[episode.turn : self.turns - 1]
+        vague = rng.random() < self.template
+        imperfect = 0.0 if vague else self.imperfect
+        searches = self.filed(seed).searches if self.questions else self.drawn(seed).searches
+        searched = searches[episode.turn : self.turns - 1]
         if searched:
-            action, thought = action_for("search", searched[0]), searched[0]
+            verb, text, thought = "search", searched[0], searched[0]
         elif self.questions:
             wrong = rng.random() < imperfect
-            gold = self.golds(rng.randrange(1 << 30) if wrong else seed)[0]
-            action, thought = action_for("finish", gold), f"it is {gold}"
+            text = self.golds(rng.randrange(1 << 30) if wrong else seed)[0]
+            verb, thought = "finish", f"it is {text}"
         else:
-            drawn = self.drawn(seed)
-            walks = walks_of(drawn, imperfect, rng)
-            action = written("finish", " ".join(str(number) for _, number in walks))
-            thought = drawn.thought(walks) if self.thought == "walk" else drawn.scan(walks)
-        if right:
-            thought = template_thought(rng) if kind < self.template else ""
-        return format_reply([action], thought)
+            people, number = self.drawn(seed).walk(imperfect, rng)
+            verb, text, thought = "finish", str(number), self.drawn(seed).thought(people, number)
+        return format_reply([_action(verb, text)], template_thought(rng) if vague else thought)
 
     def full_rules(self) -> str:
         form = (
@@ -290,7 +257,7 @@ class SearchEpisode(BaseEpisode[SearchQA]):
         return self._show("")
 
     def play(self, response: str) -> Played:
-        action = read_action(response, self.env.tools)
+        action = read_action(response, ("search", "finish"), _LONGEST_TEXT + len("finish[]"), self.env.tools)
         if action.verb == "finish":
             return self._finished(action)
         over = not self.turns_left
@@ -310,8 +277,8 @@ class SearchEpisode(BaseEpisode[SearchQA]):
         )
 
     def _finished(self, action: ReadAction) -> Played:
-        golds = self.env.golds(self.seed)
-        solved, share = exact_match(action.text, golds), f1(action.text, golds)
+        golds, typography = self.env.golds(self.seed), self.env.typography
+        solved, share = exact_match(action.text, golds, typography), f1(action.text, golds, typography)
         paid = self.env.partial * share
         return Played(
             rewards={"solved": 1.0} if solved else {"partial": paid} if paid else {},
@@ -329,12 +296,12 @@ class SearchEpisode(BaseEpisode[SearchQA]):
         if not found:
             return "none\n" if env.brief else "Nothing was found.\n"
         lines = []
-        for place, each in enumerate(found, 1):
-            title, text = each.passage.title, each.passage.text
+        for place, passage in enumerate(found, 1):
+            title, text = passage.title, passage.text
             if env.questions:  # of drawn ones the passages are our own
                 title, text = harmless(title), cut_at_word(harmless(text), env.characters)
-            if env.show_titles and title:
-                text = f"{title} :{'' if text.startswith(chr(10)) else ' '}{text}" if env.brief else f"{title}: {text}"
+            if title:
+                text = f"{title} : {text}" if env.brief else f"{title}: {text}"
             lines.append(text.strip() if env.brief else f"[{place}] {text}")
         return "\n".join(lines) + "\n"
 
@@ -352,6 +319,11 @@ class SearchEpisode(BaseEpisode[SearchQA]):
 def _one_line(text: str) -> str:
     line = " ".join(text.split())
     return line if len(line) <= _QUOTED else f"{line[:_QUOTED]}..."
+
+
+def _action(verb: str, text: str) -> str:
+    """An action with a text that may be foreign or long: on one line, cut to what a reply may hold."""
+    return f"{verb}[{cut_at_word(harmless(text), _LONGEST_TEXT - len(' ...')).removesuffix(' ...')}]"
 
 
 def _number(seed: int, count: int) -> int:

@@ -10,10 +10,9 @@ from pathlib import Path
 from typing import Annotated
 
 from heedful.boundary import CommandLine, Positional, complain, in_home, tell
-from heedful_envs.search_qa.files import QuestionFile, passages_with
-from heedful_envs.search_qa.retrieval import Passage
-from heedful_envs.search_qa.retrieval.corpora import read_corpus, read_rows
-from heedful_envs.search_qa.retrieval.folder import Source, build, open_index
+from heedful_envs.search_qa.corpora import read_corpus, read_rows
+from heedful_envs.search_qa.files import QuestionFile
+from heedful_envs.search_qa.passages import Passage, build_index, folder_name, open_index
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,25 +56,20 @@ def main(argv: list[str]) -> int:
 def index_file(path: Path, out: Path, skip_faulty: bool = False) -> Path:
     """The folder of the index of a file's passages, built if it is not there."""
     with path.open("rb") as file:
-        source = Source(path.name, hashlib.file_digest(file, "sha256").hexdigest())
-    how = "found" if (out / source.folder).exists() else "built"
+        digest = hashlib.file_digest(file, "sha256").hexdigest()
+    how = "found" if (out / folder_name(digest)).exists() else "built"
     began = time.perf_counter()
-    folder = build(source, passages_of(path, skip_faulty), out, lambda passages: _progress(passages, began))
+
+    def progress(passages: int) -> None:
+        complain(f"{passages:,} passages, {time.perf_counter() - began:.0f} s")
+
+    folder = build_index(path.name, digest, _passages_of(path, skip_faulty), out, progress)
     complain(f"{how}: {len(open_index(folder)):,} passages of {path.name}")
     return folder
 
 
-def _progress(passages: int, began: float) -> None:
-    complain(f"{passages:,} passages, {time.perf_counter() - began:.0f} s")
-
-
-def passages_of(path: Path, skip_faulty: bool) -> Iterator[Passage]:
+def _passages_of(path: Path, skip_faulty: bool) -> Iterator[Passage]:
     """The passages of a corpus, or those that come with questions. The first row tells which."""
-    if path.suffix == ".parquet" or _asks(path):
-        return passages_with(QuestionFile(path, skip_faulty))
-    return read_corpus(path)
-
-
-def _asks(path: Path) -> bool:
-    _, first = next(read_rows(path), (0, {}))
-    return isinstance(first, dict) and "question" in first and ("context" in first or "paragraphs" in first)
+    _, first = (0, {}) if path.suffix == ".parquet" else next(read_rows(path), (0, {}))
+    asks = isinstance(first, dict) and "question" in first and ("context" in first or "paragraphs" in first)
+    return QuestionFile(path, skip_faulty).passages() if asks or path.suffix == ".parquet" else read_corpus(path)

@@ -17,13 +17,14 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from heedful.boundary import parse_json
+from heedful.envs.common import harmless
 from heedful_envs.filed import Faulty, text_of
-from heedful_envs.search_qa.retrieval import Passage
+from heedful_envs.search_qa.passages import Passage
 from heedful_envs.search_qa.scores import normalised
 
 COLUMNS = frozenset(
@@ -56,6 +57,12 @@ class FiledQuestion:
     """Those of them that hold the answer."""
 
     @property
+    def searches(self) -> list[str]:
+        """What the solver searches for: the titles of the passages that hold the answer, or else the question."""
+        titles = [harmless(each.title) for each in self.gold_passages if harmless(each.title)]
+        return list(dict.fromkeys(titles)) or [self.text]
+
+    @property
     def asked(self) -> str:
         """The question after normalisation. Equal ones are the same question."""
         return normalised(self.text)
@@ -71,7 +78,7 @@ def read_question(row: Mapping[str, Any]) -> FiledQuestion:
     length = len(found.text) + sum(map(len, found.golds))
     if length > LONGEST:
         raise Faulty(f"its question and right answers have {length:,} characters, more than {LONGEST:,}")
-    empty = next((gold for gold in found.golds if not normalised(gold)), None)
+    empty = next((gold for gold in found.golds if not normalised(gold, typography=True)), None)
     if empty is not None:
         raise Faulty(f"its right answer {empty[:40]!r} normalises to nothing, so that an empty answer would equal it")
     return found
@@ -156,14 +163,3 @@ def key_of(text: str) -> int:
 def passage_key(passage: Passage) -> int:
     """The same for passages of the same title and text."""
     return key_of(f"{passage.title}\n{passage.text}")
-
-
-def different_passages(questions: Iterator[FiledQuestion]) -> Iterator[Passage]:
-    """The passages that come with questions, each once, numbered in their order."""
-    seen: set[int] = set()
-    for question in questions:
-        for passage in question.passages:
-            key = passage_key(passage)
-            if key not in seen and (passage.text.strip() or passage.title.strip()):
-                yield Passage(str(len(seen)), passage.title, passage.text)
-                seen.add(key)

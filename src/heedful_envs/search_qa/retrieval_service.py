@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from heedful.serving import Refusal
-from heedful_envs.search_qa.retrieval import Found, Searcher
+from heedful_envs.search_qa.passages import PassageIndex
 
 MOST_QUERIES = 512
 MOST_RESULTS = 100
@@ -26,14 +26,14 @@ LARGEST_ANSWER = 32 << 20
 class RetrievalService:
     """Answers searches in one index. As thread-safe as the index."""
 
-    def __init__(self, index: Searcher, passages: int) -> None:
-        self._index, self._passages = index, passages
+    def __init__(self, index: PassageIndex) -> None:
+        self._index = index
 
     def answer(self, method: str, path: str, body: Any) -> tuple[int, Any]:
         """HTTP status and answer. `body`: the request's JSON, or `{}` if there is none. Raises Refusal."""
         route = path.split("?")[0].rstrip("/")
         if (method, route) == ("GET", "/health"):
-            return 200, {"status": "ok", "passages": self._passages}
+            return 200, {"status": "ok", "passages": len(self._index)}
         if (method, route) != ("POST", "/retrieve"):
             raise Refusal(404, f"There is nothing at {method} {path[:60]}; known are GET /health, POST /retrieve.")
         if not isinstance(body, Mapping) or ("queries" in body) == ("query" in body):
@@ -41,52 +41,38 @@ class RetrievalService:
         return 200, self._many(body) if "queries" in body else self._one(body)
 
     def _many(self, body: Mapping[str, Any]) -> Any:
-        queries = body["queries"]
+        queries, most = body["queries"], _most(body, "topk", USUAL_TOPK)
         if not isinstance(queries, list) or not all(isinstance(query, str) for query in queries):
             raise Refusal(400, 'Expected "queries" as a list of texts.')
         if len(queries) > MOST_QUERIES:
             raise Refusal(400, f"Expected at most {MOST_QUERIES} queries in one request, found {len(queries)}.")
-        most = _most(body, "topk", USUAL_TOPK)
-        scored = body.get("return_scores", False)
-        if scored not in (True, False, None):
-            raise Refusal(400, 'Expected "return_scores" as true or false.')
-        found: list[list[Found]] = []
+        result: list[Any] = []
         left = LARGEST_ANSWER
         for query in queries:
-            found.append(self._index.search(query, most))
-            left -= sum(len(each.passage.title) + len(each.passage.text) for each in found[-1])
+            result.append([])
+            for passage, score in self._index.scored(query, most):
+                left -= len(passage.title) + len(passage.text)
+                told = {"id": passage.id, "contents": passage.contents, "title": passage.title, "text": passage.text}
+                result[-1].append({"document": told, "score": score} if body.get("return_scores") else told)
             if left < 0:
                 raise Refusal(
                     400,
                     f"Expected queries whose passages have at most {LARGEST_ANSWER:,} characters together, found more "
-                    f"after {len(found)} of {len(queries)} queries. Ask fewer at once, or a smaller topk.",
+                    f"after {len(result)} of {len(queries)} queries. Ask fewer at once, or a smaller topk.",
                 )
-        return {"result": [[_scored(each) if scored else _document(each) for each in row] for row in found]}
+        return {"result": result}
 
     def _one(self, body: Mapping[str, Any]) -> Any:
-        query = body["query"]
+        query, most = body["query"], _most(body, "top_k", USUAL_TOP_K)
         if not isinstance(query, str):
             raise Refusal(400, 'Expected "query" as text.')
-        found = self._index.search(query, _most(body, "top_k", USUAL_TOP_K))
-        results = [
-            {"id": rank, "content": each.passage.contents, "score": each.score} for rank, each in enumerate(found, 1)
-        ]
+        found = enumerate(self._index.scored(query, most), 1)
+        results = [{"id": rank, "content": passage.contents, "score": score} for rank, (passage, score) in found]
         return {"results": results, "num_results": len(results)}
 
 
 def _most(body: Mapping[str, Any], name: str, usual: int) -> int:
-    most = body.get(name)
-    if most is None:
-        return usual
+    most = usual if body.get(name) is None else body[name]
     if type(most) is not int or not 1 <= most <= MOST_RESULTS:
         raise Refusal(400, f'Expected "{name}" as a whole number from 1 to {MOST_RESULTS}.')
     return most
-
-
-def _document(found: Found) -> Any:
-    passage = found.passage
-    return {"id": passage.id, "contents": passage.contents, "title": passage.title, "text": passage.text}
-
-
-def _scored(found: Found) -> Any:
-    return {"document": _document(found), "score": found.score}

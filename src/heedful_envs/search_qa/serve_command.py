@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import time
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Annotated
 
 from annotated_types import Interval
@@ -54,30 +53,20 @@ class ServeSearchSettings:
 def main(argv: list[str]) -> int:
     """serve an index of passages over HTTP, in two protocols"""
     line = CommandLine(ServeSearchWords, argv, "heedful serve-search")
-    settings = line.settings(ServeSearchSettings, ServeSearchSettings())
-    return serve(in_home(line.words.index), settings)
-
-
-def serve(folder: Path, settings: ServeSearchSettings) -> int:
-    """Listen until Ctrl-C or one of `STOP_SIGNALS`."""
+    chosen = line.settings(ServeSearchSettings, ServeSearchSettings())
     from heedful.serving import EnvironmentServer, Limits, read_token
-    from heedful_envs.search_qa.retrieval.folder import open_index
+    from heedful_envs.search_qa.passages import find_index, open_index
     from heedful_envs.search_qa.retrieval_service import RetrievalService
 
-    token = read_token(settings.token_file)
+    token = read_token(chosen.token_file)
+    folder = find_index(in_home(line.words.index))
     index = open_index(folder)
-    limits = Limits(
-        settings.largest_request,
-        settings.connections,
-        settings.log_every,
-        settings.request_seconds,
-        request_flag="--largest-request",
-    )
-    service = RetrievalService(index, len(index))
+    most = (chosen.largest_request, chosen.connections, chosen.log_every, chosen.request_seconds)
+    limits = Limits(*most, request_flag="--largest-request")
+    address, service = (chosen.host, chosen.port), RetrievalService(index)
+    server = EnvironmentServer(address, service, None, token, limits, _tell, chosen.host_name)
     asks = ", clients need the token" if token else ""
-    address, names = (settings.host, settings.port), settings.host_name
-    server = EnvironmentServer(address, service, None, token, limits, _tell, names)
-    tell(f"serving {len(index):,} passages of {index.path.name} at {server.url}{asks}; Ctrl-C ends it")
+    tell(f"serving {len(index):,} passages of {folder.name} at {server.url}{asks}; Ctrl-C ends it")
     server.serve_forever()
     _tell(f"{server.requests:,} requests in all; {server.standing()}")
     return 0

@@ -7,6 +7,7 @@ import json
 import os
 import re
 import signal
+import socket
 import subprocess
 import sys
 import threading
@@ -16,6 +17,7 @@ from typing import Any
 
 import pytest
 
+from heedful import cli
 from heedful.envs.common.actions import format_reply
 from heedful.guarded import Raised, guarded_call
 from heedful.policies.servers import ForeignAnswer, ServerRefused, ServerUnreachable
@@ -24,9 +26,9 @@ from heedful.serving.sessions import Refusal
 from heedful_envs.search_qa import retrieval_service
 from heedful_envs.search_qa.environment import SearchQA
 from heedful_envs.search_qa.index_command import index_file
-from heedful_envs.search_qa.retrieval.folder import open_index
+from heedful_envs.search_qa.passages import open_index
 from heedful_envs.search_qa.retrieval_service import RetrievalService
-from heedful_envs.search_qa.server import read_ragen, read_search_r1
+from heedful_envs.search_qa.server import passages_in
 from patience import PATIENCE
 from ports import nobody_at
 
@@ -41,7 +43,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def service(folder: Path) -> RetrievalService:
-    return RetrievalService(open_index(folder), len(open_index(folder)))
+    return RetrievalService(open_index(folder))
 
 
 @pytest.fixture(scope="module")
@@ -110,7 +112,6 @@ def test_the_second_protocol_numbers_its_results_by_rank(service: RetrievalServi
         ({"queries": ["a"] * 1000}, "at most 512 queries"),
         ({"queries": ["a"], "topk": 0}, '"topk" as a whole number from 1 to 100'),
         ({"queries": ["a"], "topk": True}, '"topk" as a whole number'),
-        ({"queries": ["a"], "return_scores": "yes"}, '"return_scores" as true or false'),
         ({"query": ["a"]}, '"query" as text'),
         ({"query": "a", "top_k": 1e9}, '"top_k" as a whole number'),
         ([], "a JSON object"),
@@ -203,36 +204,49 @@ def test_a_refusal_is_not_repeated_and_gives_no_advice_on_models(service: Retrie
 
 
 @pytest.mark.parametrize(
-    ("read", "tree"),
+    ("protocol", "tree"),
     [
-        (read_search_r1, None),
-        (read_search_r1, {"result": []}),
-        (read_search_r1, {"result": [[], []]}),
-        (read_search_r1, {"result": [[3]]}),
-        (read_search_r1, {"result": [[{"document": {"contents": "x"}}]]}),
-        (read_search_r1, {"result": [[{"document": {"contents": "x"}, "score": float("nan")}]]}),
-        (read_search_r1, {"result": [[{"document": {"contents": "x"}, "score": 10**400}]]}),
-        (read_search_r1, {"result": [[{"document": {}, "score": 1}]]}),
-        (read_ragen, {"result": []}),
-        (read_ragen, {"results": [{"content": 3, "score": 1}]}),
-        (read_ragen, {"results": ["x"]}),
+        ("search_r1", None),
+        ("search_r1", {"result": []}),
+        ("search_r1", {"result": [[], []]}),
+        ("search_r1", {"result": [[3]]}),
+        ("search_r1", {"result": [[{"document": {}, "score": 1}]]}),
+        ("ragen", {"result": []}),
+        ("ragen", {"results": [{"content": 3, "score": 1}]}),
+        ("ragen", {"results": ["x", 3]}),
     ],
 )
-def test_an_answer_of_another_form_is_no_answer(read: Any, tree: Any) -> None:
-    with pytest.raises(ForeignAnswer):
-        read(tree)
+def test_an_answer_of_another_form_is_no_answer(protocol: Any, tree: Any) -> None:
+    with pytest.raises(ForeignAnswer, match=r"expected \{"):
+        passages_in(tree, protocol)
 
 
-def test_the_commands_build_an_index_and_serve_it(tmp_path: Path) -> None:
-    run = [sys.executable, "-m", "heedful"]
-    out = tmp_path / "indexes"
-    command = [*run, "index", str(EXAMPLES / "hotpotqa.json"), "--out", str(out)]
-    first, again = (subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE) for _ in range(2))
-    assert (first.returncode, again.returncode) == (0, 0), first.stderr
-    assert first.stdout == again.stdout
-    assert "built: 48 passages of hotpotqa.json" in first.stderr
-    assert "found: 48 passages of hotpotqa.json" in again.stderr
-    server = subprocess.Popen([*run, "serve-search", str(out), "--port", "0"], stdout=subprocess.PIPE, text=True)
+@pytest.fixture
+def silent() -> Iterator[str]:
+    """A server that takes connections and says nothing."""
+    with socket.create_server(("127.0.0.1", 0), backlog=64) as listening:
+        yield f"http://127.0.0.1:{listening.getsockname()[1]}"
+
+
+@pytest.mark.parametrize("command", ["play search_qa --by solver", "check-env search_qa --quick"])
+def test_a_server_that_hangs_is_answered_with_advice_on_the_server(
+    command: str, silent: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    knobs = ["--env.questions", QUESTIONS, "--env.url", silent, "--env.timeout", "0.1"]
+    assert cli.run([*command.split(), *knobs]) != 0
+    said = capsys.readouterr()
+    assert f"the server at {silent} gave no whole answer within 0.1 s" in said.err
+    assert "Look after the retrieval server that --env.url names" in said.err
+    assert not any(advice in said.out + said.err for advice in ("Mend", "mend", "valid=False", "demonstrations"))
+
+
+def test_the_commands_build_an_index_and_serve_it(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    out = str(tmp_path / "indexes")
+    for how in ("built", "found"):
+        assert cli.run(["index", str(EXAMPLES / "hotpotqa.json"), "--out", out]) == 0
+        assert f"{how}: 48 passages of hotpotqa.json" in capsys.readouterr().err
+    command = [sys.executable, "-m", "heedful", "serve-search", out, "--port", "0"]
+    server = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
     try:
         assert server.stdout is not None
         line = server.stdout.readline()
@@ -248,11 +262,8 @@ def test_the_commands_build_an_index_and_serve_it(tmp_path: Path) -> None:
         assert server.wait(PATIENCE) == 0
 
 
-def test_a_corpus_that_is_none_is_a_sentence(tmp_path: Path) -> None:
-    run = [sys.executable, "-m", "heedful", "index"]
+def test_a_corpus_that_is_none_is_a_sentence(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "c.jsonl").write_text('{"text": "fine"}\n{"words": 1}\n')
-    command = [*run, str(tmp_path / "c.jsonl"), "--out", str(tmp_path / "out")]
-    ended = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE)
-    assert ended.returncode == 2
-    assert "c.jsonl:2: expected a passage, found a row without the text field" in ended.stderr
+    assert cli.run(["index", str(tmp_path / "c.jsonl"), "--out", str(tmp_path / "out")]) == 2
+    assert "c.jsonl:2: expected a passage, found a row without the text field" in capsys.readouterr().err
     assert not list((tmp_path / "out").iterdir())

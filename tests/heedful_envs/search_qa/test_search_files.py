@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import random
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,7 @@ import pytest
 from heedful.envs.checking.check import QUICK, Effort, check
 from heedful.envs.common.actions import cut_at_word, format_reply, harmless
 from heedful.types import Ending
-from heedful_envs.search_qa import sources
+from heedful_envs.search_qa import files
 from heedful_envs.search_qa.environment import SearchQA
 from heedful_envs.search_qa.files import QuestionFile, open_questions
 from heedful_envs.search_qa.index_command import index_file
@@ -72,11 +73,8 @@ def test_the_solver_plays_each_form(name: str) -> None:
         assert any(env.golds(seed)[0] in text for text, _ in pairs[1:]) or not told
 
 
-@pytest.mark.parametrize("name", ["musique.jsonl", "search_r1.parquet"])
-def test_a_file_keeps_the_contract(name: str) -> None:
-    from dataclasses import replace
-
-    report = check(filed(name), effort=replace(QUICK, seeds=200, episodes=10, patience=PATIENCE))
+def test_a_file_keeps_the_contract() -> None:
+    report = check(filed("search_r1.parquet"), effort=replace(QUICK, seeds=200, episodes=10, patience=PATIENCE))
     assert report.ok, str(report)
 
 
@@ -128,6 +126,7 @@ def test_equal_questions_are_in_one_split_and_a_large_family_is_trained_on(tmp_p
         ({"question": " ", "golden_answers": ["x"]}, "its question is empty"),
         ({"question": "Q?", "golden_answers": ["fine", "The The"]}, "'The The' normalises to nothing"),
         ({"question": "Q?", "answer": "..."}, "normalises to nothing"),
+        ({"question": "Q?", "answer": "\u2014"}, "normalises to nothing"),
         ({"question": "Q" * 100_000, "answer": "fine"}, "have 100,004 characters, more than 100,000"),
         ({"question": "Q?", "golden_answers": [3]}, "a value was expected as text, and there is int"),
         ({"query": "Q?"}, r"its columns \(query\) belong to no known form"),
@@ -234,13 +233,14 @@ def test_foreign_text_is_cut_at_words_and_keeps_letters_of_every_script() -> Non
     assert harmless("Zoë (1990) – 東京, 50%\n\nnext\ud800") == "Zoë (1990) – 東京, 50% next"
 
 
-def test_titles_can_be_hidden(tmp_path: Path) -> None:
-    env = filed("flashrag.jsonl", show_titles=False, instructions="brief", results=1)
-    episode = env.episode()
-    episode.start(env.task(0), 0)
-    town = invented_files.towns()[0]["town"]
-    line = episode.step(format_reply([f"search[{town}]"], "")).observation.text.splitlines()[1]
-    assert line.startswith(f"{town} is a town")
+def test_typography_counts_only_where_the_published_score_is_wanted(tmp_path: Path) -> None:
+    path = lines(tmp_path / "q.jsonl", [{"question": "Who?", "answer": "Spider\u2011Man\u2019s Beyonc\u00e9"}])
+    env = SearchQA(questions=str(path), corpus=str(EXAMPLES / "corpus.jsonl"))
+    for typography in (True, False):
+        episode = replace(env, typography=typography).episode()
+        episode.start(env.task(0), 0)
+        step = episode.step(format_reply(["finish[Spider-Man's Beyonce\u0301]"], ""))
+        assert (step.outcome, step.progress) == (float(typography), float(typography))
 
 
 def test_blind_answers_of_a_file_are_its_commonest_golds(tmp_path: Path) -> None:
@@ -289,8 +289,8 @@ def test_questions_without_passages_of_their_own_are_no_corpus() -> None:
 
 
 def test_too_many_passages_for_memory_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("heedful_envs.search_qa.sources.MOST_PASSAGES", 10)
-    sources._in_memory.cache_clear()
+    monkeypatch.setattr("heedful_envs.search_qa.files.MOST_PASSAGES", 10)
+    files._in_memory.cache_clear()
     env = SearchQA(questions=str(EXAMPLES / "hotpotqa.json"), corpus="questions")
     with pytest.raises(ValueError, match=r"more than 10 passages, too many for an index in memory\. Build one"):
         env.searcher(0)

@@ -70,10 +70,10 @@ def random_text(rng: random.Random) -> str:
     )
 
 
-def test_both_implementations_agree_on_5000_random_pairs() -> None:
+def test_both_implementations_agree_on_2000_random_pairs() -> None:
     rng = random.Random(16)
     matched = partial = 0
-    for _ in range(5000):
+    for _ in range(2000):
         answer, golds = random_text(rng), [random_text(rng) for _ in range(rng.randint(1, 3))]
         if rng.random() < 0.2:
             answer = rng.choice(golds).upper()
@@ -83,8 +83,8 @@ def test_both_implementations_agree_on_5000_random_pairs() -> None:
         assert f1(answer, golds) == pytest.approx(share, abs=1e-12), (answer, golds)
         matched += exact
         partial += 0 < share < 1
-    assert matched > 500
-    assert partial > 500
+    assert matched > 200
+    assert partial > 200
 
 
 @pytest.mark.parametrize(
@@ -137,3 +137,53 @@ def test_each_score_takes_its_own_best_of_several_golds() -> None:
 def test_eleven_words_that_hold_a_gold_of_two_would_pass_a_threshold_of_three_tenths() -> None:
     """Why F1 is progress here, and no outcome."""
     assert f1("one two three four five six seven eight nine Eiffel Tower", ["Eiffel Tower"]) == pytest.approx(4 / 13)
+
+
+SAME = [
+    ("Spider\u2011Man", "Spider-Man"),
+    ("1939\u20131945", "1939-1945"),
+    ("1939\u20141945", "1939-1945"),
+    ("\u22125", "-5"),
+    ("Schro\u0308dinger\u2019s cat", "Schr\u00f6dinger's cat"),
+    ("Beyonce\u0301", "Beyonc\u00e9"),
+    ("\u201cHeroes\u201d", '"Heroes"'),
+    ("\u201eHelden\u201c", '"Helden"'),
+    ("\u00abHéros\u00bb", "Héros"),
+    ("Hawai\u02bbi", "Hawai'i"),
+    ("O\u02bcNeill", "O'Neill"),
+    ("5\u2032 7\u2033", "5' 7\""),
+    ("Wait\u2026", "wait..."),
+    ("New\u00a0York", "New York"),
+    ("co\u00adoperation", "cooperation"),
+    ("Elm\u200b Street", "Elm Street"),
+    ("\ufb01re", "fire"),
+    ("\uff21\uff22\uff23\uff0d\uff11", "ABC-1"),
+]
+DIFFERENT = [
+    ("cafe", "caf\u00e9"),
+    ("10\u00b2", "102"),
+    ("H\u2082O", "H2O"),
+    ("1\u20442", "12"),
+    ("\u00bd", "12"),
+    ("Gro\u00dfe", "Grosse"),
+    ("\u0391", "A"),
+    ("na\u00efve", "naive"),
+    ("\u00f8re", "ore"),
+    ("Spider\u00b7Man", "SpiderMan"),
+]
+
+
+@pytest.mark.parametrize(("one", "other"), SAME)
+def test_typography_makes_no_answer_wrong_unless_the_published_score_is_wanted(one: str, other: str) -> None:
+    for answer, gold in ((one, other), (other, one)):
+        assert exact_match(answer, [gold], typography=True)
+        assert f1(answer, [gold], typography=True) == 1.0
+    plain = one.isascii() or "\u00a0" in one  # a space of its own kind is one in the published scripts, too
+    assert exact_match(one, [other]) == plain
+
+
+@pytest.mark.parametrize(("one", "other"), DIFFERENT)
+@pytest.mark.parametrize("typography", [False, True])
+def test_other_letters_stay_other_letters(one: str, other: str, typography: bool) -> None:
+    assert not exact_match(one, [other], typography)
+    assert not exact_match(other, [one], typography)

@@ -21,6 +21,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from heedful.boundary import cut
+from heedful.boundary.http import ServerUnreachable
 from heedful.envs.checking import rules
 from heedful.envs.checking.play import QUICK, Bench, Broke, Effort
 from heedful.envs.checking.report import Finding, Report, broken, shown, unchecked
@@ -70,8 +71,8 @@ def check(
     `skip`: names of rules to leave out. `progress` is told what is looked at next (with None), and each rule's name
     with its finding.
 
-    Raises ValueError for an unknown rule in `skip`, and the environment's own ImportError where it needs a library that
-    is not installed.
+    Raises ValueError for an unknown rule in `skip`, and the environment's own ImportError or ServerUnreachable where it
+    needs a library that is not installed, or a server that does not answer.
     """
     unknown = sorted(set(skip) - {rule.name for rule in RULES})
     if unknown:
@@ -107,8 +108,8 @@ def _looked(what: str, look: Callable[[], Finding | Evidence]) -> Finding | Evid
     answer = guarded_call(look)
     if not isinstance(answer, Raised):
         return answer.value
-    if isinstance(answer.error, ImportError):
-        raise answer.error  # a library is missing, which is no fault of the environment
+    if isinstance(answer.error, ImportError | ServerUnreachable):
+        raise answer.error  # a library or a server is missing, which is no fault of the environment
     return broken(
         f"a call failed while it was looked at whether {what}",
         expected="an environment that answers whenever it is asked, with values that can be read, compared and shown",

@@ -20,6 +20,7 @@ from typing import Annotated, Any, TypeVar
 from annotated_types import Interval
 
 from heedful.boundary import Seconds, settings
+from heedful.boundary.http import ServerUnreachable
 from heedful.boundary.limits import MOST_EPISODES
 from heedful.envs.checking.report import shortened
 from heedful.envs.common.contract import checked_episode, checked_observation, checked_step, step_fault, task_fault
@@ -173,7 +174,11 @@ class Bench:
         return int(self.env.turns)
 
     def ask(self, call: str, function: Callable[[], Answer]) -> Answer | Fault:
-        """The answer of one call, or what went wrong. Raises ImportError where a library is missing."""
+        """The answer of one call, or what went wrong.
+
+        Raises ImportError for a missing library, and ServerUnreachable for a server that the environment asks and that
+        does not answer: both say nothing about the environment.
+        """
         try:
             with _at_most(self.effort.patience):
                 answer = guarded_call(function)
@@ -181,7 +186,7 @@ class Bench:
             return Fault("text", f"`{call}` did not return within {self.effort.patience:g} s", late=True)
         if not isinstance(answer, Raised):
             return answer.value
-        if isinstance(answer.error, ImportError):
+        if isinstance(answer.error, ImportError | ServerUnreachable):
             raise answer.error
         if isinstance(answer.error, SystemExit):
             return Fault("text", f"`{call}` ended the process: {str(answer).replace(': ', '(', 1)[:80]})")

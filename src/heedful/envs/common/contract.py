@@ -200,6 +200,8 @@ def answer_to(env: Demonstrates, task: Task, reply: str) -> str:
 def _asked(env: Environment, task: Task, name: str, call: Callable[[], Answer]) -> Answer:
     answer = guarded_call(call)
     if isinstance(answer, Raised):
+        if isinstance(answer.error, ConnectionError) and tells_its_user(answer.error):
+            raise answer.error  # of a server that the environment asks: nothing in the environment is to be mended
         raise _unusable(env, task, name, f"it raised {answer.located}")
     return answer.value
 

@@ -12,11 +12,10 @@ from pathlib import Path
 import pytest
 
 from heedful_envs import bm25
-from heedful_envs.search_qa.retrieval import Passage, SmallIndex
-from heedful_envs.search_qa.retrieval.folder import Source, build, find_index, open_index
+from heedful_envs.search_qa.passages import Passage, build_index, find_index, index_of, open_index
 from patience import PATIENCE
 
-SOURCE = Source("drawn.jsonl", "ab" * 32)
+DIGEST = "ab" * 32
 
 
 def drawn(count: int = 600) -> list[Passage]:
@@ -34,17 +33,17 @@ def queries(count: int) -> list[str]:
 
 
 def results(index, most: int = 5, count: int = 60) -> list[list[tuple[str, float]]]:
-    found = [index.search(query, most) for query in queries(count)]
-    return [[(each.passage.id, round(each.score, 9)) for each in row] for row in found]
+    found = [index.scored(query, most) for query in queries(count)]
+    return [[(passage.id, round(score, 9)) for passage, score in row] for row in found]
 
 
 @pytest.mark.parametrize("block", [50_000, 250])
 def test_an_index_on_the_disk_gives_the_results_of_the_one_in_memory(
     block: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    wanted = SmallIndex(drawn())
+    wanted = index_of(drawn())
     monkeypatch.setattr(bm25, "_BLOCK", block)
-    index = open_index(build(SOURCE, iter(drawn()), tmp_path))
+    index = open_index(build_index("drawn.jsonl", DIGEST, iter(drawn()), tmp_path))
     assert len(index) == 600
     assert results(index) == results(wanted)
     assert results(index, 700, 3) == results(wanted, 700, 3)
@@ -52,26 +51,28 @@ def test_an_index_on_the_disk_gives_the_results_of_the_one_in_memory(
 
 
 def test_another_process_and_another_build_find_the_same(tmp_path: Path) -> None:
-    folder, other = (build(SOURCE, iter(drawn()), tmp_path / name) for name in "ab")
+    folder, other = (build_index("drawn.jsonl", DIGEST, iter(drawn()), tmp_path / name) for name in "ab")
     assert folder.name == other.name == "abababababababab-v2"
     program = (
-        "import sys, pathlib; from heedful_envs.search_qa.retrieval.folder import open_index; "
-        "print([(e.passage.id, e.score) for e in open_index(pathlib.Path(sys.argv[1])).search('w1 w2 w30', 9)])"
+        "import sys, pathlib; from heedful_envs.search_qa.passages import open_index; "
+        "print([(e.id, s) for e, s in open_index(pathlib.Path(sys.argv[1])).scored('w1 w2 w30', 9)])"
     )
     ended = subprocess.run(
         [sys.executable, "-c", program, str(folder)], capture_output=True, text=True, timeout=PATIENCE, check=True
     )
-    found = open_index(other).search("w1 w2 w30", 9)
-    assert ended.stdout.strip() == str([(each.passage.id, each.score) for each in found])
+    found = open_index(other).scored("w1 w2 w30", 9)
+    assert ended.stdout.strip() == str([(passage.id, score) for passage, score in found])
 
 
 def test_equal_scores_are_in_the_order_of_the_corpus_however_many_there_are(tmp_path: Path) -> None:
-    index = open_index(build(SOURCE, (Passage(str(place), "fox", "hen") for place in range(300)), tmp_path))
-    assert [each.passage.id for each in index.search("hen", 4)] == ["0", "1", "2", "3"]
+    index = open_index(
+        build_index("drawn.jsonl", DIGEST, (Passage(str(place), "fox", "hen") for place in range(300)), tmp_path)
+    )
+    assert [each.id for each in index.search("hen", 4)] == ["0", "1", "2", "3"]
 
 
 def test_passages_without_any_term_are_an_index_that_finds_nothing(tmp_path: Path) -> None:
-    index = open_index(build(SOURCE, iter([Passage("1", "", "?!")]), tmp_path))
+    index = open_index(build_index("drawn.jsonl", DIGEST, iter([Passage("1", "", "?!")]), tmp_path))
     assert (len(index), index.search("fox", 3)) == (1, [])
 
 
@@ -82,15 +83,15 @@ def broken(count: int) -> Iterator[Passage]:
 
 def test_an_interrupted_build_leaves_nothing(tmp_path: Path) -> None:
     with pytest.raises(KeyboardInterrupt):
-        build(SOURCE, broken(50), tmp_path)
+        build_index("drawn.jsonl", DIGEST, broken(50), tmp_path)
     assert list(tmp_path.iterdir()) == []
     with pytest.raises(ValueError, match="Expected the folder of an index at"):
         find_index(tmp_path)
 
 
 def test_an_index_that_is_there_is_not_built_again(tmp_path: Path) -> None:
-    first = build(SOURCE, iter(drawn(20)), tmp_path)
-    assert build(SOURCE, broken(0), tmp_path) == first
+    first = build_index("drawn.jsonl", DIGEST, iter(drawn(20)), tmp_path)
+    assert build_index("drawn.jsonl", DIGEST, broken(0), tmp_path) == first
 
 
 def summarise(folder: Path, **changes: object) -> None:
@@ -101,35 +102,35 @@ def summarise(folder: Path, **changes: object) -> None:
 @pytest.mark.parametrize(
     ("damage", "sentence"),
     [
-        (lambda folder: (folder / "passages.jsonl").write_text("{}"), "expected .* bytes, but it has 2"),
-        (lambda folder: (folder / "rows.npy").unlink(), "rows.npy: expected .* bytes, but it is missing"),
+        (lambda folder: (folder / "passages.jsonl").write_text("{}"), "expected .* bytes, found 2"),
+        (lambda folder: (folder / "rows.npy").unlink(), "rows.npy: expected .* bytes, found 0"),
         (lambda folder: (folder / "index.json").write_text("{}"), "expected an index of version 2, found another"),
         (lambda folder: summarise(folder, version=1), "expected an index of version 2, found another"),
         (lambda folder: (folder / "index.json").unlink(), "Expected the folder of an index at"),
     ],
 )
 def test_a_folder_that_is_no_whole_index_is_refused_with_a_sentence(damage, sentence: str, tmp_path: Path) -> None:
-    folder = build(SOURCE, iter(drawn(20)), tmp_path)
+    folder = build_index("drawn.jsonl", DIGEST, iter(drawn(20)), tmp_path)
     damage(folder)
     with pytest.raises(ValueError, match=sentence):
         open_index(tmp_path)
 
 
 def test_files_that_are_removed_under_an_open_index_are_still_read(tmp_path: Path) -> None:
-    folder = build(SOURCE, iter(drawn(20)), tmp_path)
+    folder = build_index("drawn.jsonl", DIGEST, iter(drawn(20)), tmp_path)
     index = open_index(folder)
     for file in folder.iterdir():
         file.unlink()
-    assert results(index) == results(SmallIndex(drawn(20)))
+    assert results(index) == results(index_of(drawn(20)))
 
 
 def test_a_corpus_without_passages_is_refused(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match=r"Expected passages in drawn.jsonl, found none"):
-        build(SOURCE, iter([]), tmp_path)
+        build_index("drawn.jsonl", DIGEST, iter([]), tmp_path)
 
 
 def test_several_indexes_in_one_folder_have_to_be_named(tmp_path: Path) -> None:
     for digest in ("ab", "cd"):
-        build(Source("x", digest * 32), iter(drawn(20)), tmp_path)
+        build_index("x", digest * 32, iter(drawn(20)), tmp_path)
     with pytest.raises(ValueError, match="found 2 of them"):
         open_index(tmp_path)

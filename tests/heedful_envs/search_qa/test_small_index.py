@@ -7,8 +7,7 @@ import random
 
 import pytest
 
-from heedful_envs.search_qa.retrieval import Passage, SmallIndex, terms_of
-from heedful_envs.search_qa.retrieval.passages import LONGEST_TERM, MOST_QUERIED, queried
+from heedful_envs.search_qa.passages import LONGEST_TERM, MOST_QUERIED, Passage, index_of, queried, terms_of
 
 VOCABULARY = [f"w{number}" for number in range(40)]
 
@@ -36,35 +35,35 @@ def slow_scores(passages: list[Passage], query: str) -> list[float]:
 
 def test_scores_are_those_of_the_formula() -> None:
     passages = drawn(1, 60)
-    index = SmallIndex(passages)
+    index = index_of(passages)
     rng = random.Random(2)
     for _ in range(100):
         query = " ".join(rng.choices([*VOCABULARY, "absent"], k=rng.randint(1, 6)))
         wanted = slow_scores(passages, query)
-        found = index.search(query, 10)
-        for each in found:
-            assert each.score == pytest.approx(wanted[int(each.passage.id)], rel=1e-12)
+        found = index.scored(query, 10)
+        for passage, score in found:
+            assert score == pytest.approx(wanted[int(passage.id)], rel=1e-12)
         best = sorted((score for score in wanted if score > 0), reverse=True)[:10]
-        assert [each.score for each in found] == pytest.approx(best, rel=1e-12)
+        assert [score for _, score in found] == pytest.approx(best, rel=1e-12)
 
 
 def test_equal_scores_are_ordered_by_place() -> None:
-    index = SmallIndex(Passage(str(place), "", "fox and hen" if place % 2 else "owl") for place in range(30))
-    assert [each.passage.id for each in index.search("fox", 4)] == ["1", "3", "5", "7"]
-    assert [each.passage.id for each in index.search("hen fox fox", 100)] == [str(place) for place in range(1, 30, 2)]
+    index = index_of(Passage(str(place), "", "fox and hen" if place % 2 else "owl") for place in range(30))
+    assert [each.id for each in index.search("fox", 4)] == ["1", "3", "5", "7"]
+    assert [each.id for each in index.search("hen fox fox", 100)] == [str(place) for place in range(1, 30, 2)]
 
 
 def test_a_title_counts_beside_the_text() -> None:
-    index = SmallIndex(
+    index = index_of(
         [Passage("a", "owl", "the elm"), Passage("b", "elm", "a long register of many people of a school")]
     )
-    assert [each.passage.id for each in index.search("elm", 2)] == ["b", "a"]
+    assert [each.id for each in index.search("elm", 2)] == ["b", "a"]
 
 
 @pytest.mark.parametrize("query", ["", "   ", "absent", "!!!", "\ud800", "AND OR (", 'title:"x', "\x00", "*"])
 def test_a_query_without_known_terms_finds_nothing(query: str) -> None:
-    assert SmallIndex([Passage("a", "fox", "hen")]).search(query, 3) == []
-    assert SmallIndex([]).search(query, 3) == []
+    assert index_of([Passage("a", "fox", "hen")]).search(query, 3) == []
+    assert index_of([]).search(query, 3) == []
 
 
 def test_terms_are_lower_case_runs_of_letters_and_digits() -> None:

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from heedful_envs.search_qa.retrieval import Passage
-from heedful_envs.search_qa.retrieval.corpora import passage_of, read_corpus
+from heedful_envs.search_qa.corpora import passage_of, read_corpus
+from heedful_envs.search_qa.passages import Passage
 
 
 @pytest.mark.parametrize(
@@ -80,7 +80,7 @@ def test_a_file_of_another_kind_is_refused(tmp_path: Path) -> None:
 def test_a_line_that_a_small_file_makes_endless_is_refused_before_it_is_read_whole(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("heedful_envs.search_qa.retrieval.corpora.LONGEST_LINE", 1 << 20)
+    monkeypatch.setattr("heedful_envs.search_qa.corpora.LONGEST_LINE", 1 << 20)
     with gzip.open(tmp_path / "a.jsonl.gz", "wb") as file:
         file.write(b'{"text": "b"}\n' + b" " * (1 << 20) + b"{}\n")
     passages = read_corpus(tmp_path / "a.jsonl.gz")

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from heedful.boundary import parse_json, read_json
-from heedful_envs.search_qa.retrieval.passages import Passage
+from heedful_envs.search_qa.passages import Passage
 
 CORPUS_KINDS = (".jsonl", ".jsonl.gz", ".json")
 
