@@ -135,7 +135,7 @@ def test_an_interrupted_audit_goes_on_where_it_stopped(tmp_path: Path, witness: 
     again = Witness()
     run_audit(log, out, again)
     assert again.steps == [4, 5, 6]
-    assert "3 steps are measured" in again.notes[-1]
+    assert any("3 steps are measured" in note for note in again.notes)
     assert lines(out) == lines(whole)
     record, other = (json.loads((folder / "audit.json").read_text()) for folder in (out, whole))
     assert record == other
@@ -192,8 +192,6 @@ def test_tags_lost_in_decoding_are_said_to_be_lost(tmp_path: Path, witness: Witn
     log = logs.write_lines(tmp_path / "1.jsonl", rows)
     folder = run_audit(log, tmp_path / "out", witness)
     assert "no reply so far holds </think>" in by_step(folder)[1]["format/closed_rate"].why
-    record = json.loads((folder / "audit.json").read_text())
-    assert any("the whole reply was taken as the thought" in sentence for sentence in record["assumed"])
     said = Witness()
     folder = run_audit(log, tmp_path / "other", said, AuditSettings(tags=("walk", "by way of")))
     assert by_step(folder)[1]["format/closed_rate"].value == 1.0

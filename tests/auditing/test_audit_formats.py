@@ -167,25 +167,12 @@ def test_a_spread_of_what_the_log_does_not_hold_is_missing_with_the_reason(tmp_p
 def test_a_trl_column_that_is_no_reward_is_noticed_by_the_advantages_and_can_be_left_out(tmp_path: Path) -> None:
     rows = [{**row, "length": 100.0 * (5 - place)} for place, row in enumerate(logs.trl_rows(1))]
     logs.write_parquet(tmp_path / "a.parquet", rows)
-    log, _, _ = read(tmp_path)
-    assert "do not follow the sum" in " ".join(log.reader.knowledge.assumed)
-    log, steps, _ = read(tmp_path, AuditSettings(rewards=("accuracy", "format")))
-    assert "do not follow the sum" not in " ".join(log.reader.knowledge.assumed)
+    assert read(tmp_path)[1][0].contradicted == {"order"}
+    _, steps, _ = read(tmp_path, AuditSettings(rewards=("accuracy", "format")))
+    assert not steps[0].contradicted
     assert rewards(steps[0])[0] == [1.5, 0.5, 1.5]
     with pytest.raises(ValueError, match=r"--rewards to name columns of the log, found no speed\. Its columns are"):
         read(tmp_path, AuditSettings(rewards=("speed",)))
-
-
-@pytest.mark.parametrize("early", [{"late": None}, {}])
-def test_a_trl_column_that_begins_without_values_is_told(tmp_path: Path, early: dict[str, None]) -> None:
-    for step in (0, 1):
-        rows = [row | ({"late": 5.0} if step else early) for row in logs.trl_rows(step)]
-        logs.write_lines(tmp_path / f"completions_{step}.jsonl", rows)
-    log, _, _ = read(tmp_path)
-    assert "Columns without a value in the first rows are not read: late." in " ".join(log.reader.knowledge.assumed)
-    log, steps, _ = read(tmp_path, AuditSettings(rewards=("late",)))
-    assert "are not read" not in " ".join(log.reader.knowledge.assumed)
-    assert rewards(steps[1])[0] == [5.0] * 3
 
 
 @pytest.mark.parametrize("rows", [logs.plain_rows(), logs.ragen_rows(), logs.trace_rows(), logs.result_rows()])

@@ -17,6 +17,12 @@ LEVEL = 0.05
 """Of the permutation test."""
 COLLAPSE = "alarm/template_collapse"
 JOIN = "`--join N` reads N steps as one."
+LOST = (
+    "not decided. No reply holds {}, so thought and answer cannot be told apart: the special token may have been lost "
+    "in decoding, and an answer that depends on the prompt hides a thought that does not. Ways out: "
+    "`--tags OPEN,CLOSE` if thoughts end otherwise, a log that keeps token ids or special tokens, or heedful's own "
+    "record of the run (docs/trl.md, docs/verl.md)."
+)
 _UNKNOWN = Metric("", None, None)
 _TEST = re.compile(r"retrieval(@[^/]+)?/(first_turn(?:/[^/]+)?)/p_value")
 
@@ -31,26 +37,32 @@ class Answer(NamedTuple):
     """The metrics in the sentences."""
 
 
-def conclusion(lines: Sequence[StepMetrics]) -> list[str]:
-    """The sentences, the answer first."""
+def conclusion(lines: Sequence[StepMetrics], lost: str = "") -> list[str]:
+    """The sentences, the answer first. `lost`: the closing tag, where no reply of the log holds it: then whole replies
+    were read as thoughts, and what depends on the prompt may be the answer alone."""
     names = dict.fromkeys(name for line in lines for name in line.metrics)
     tests = [test for name in names if (test := _TEST.fullmatch(name))]
-    answers = [answer for test in tests if (answer := _scored(lines, test[1] or "", test[2]))]
-    if not answers and (worded := _worded(lines)):
+    what = "reply" if lost else "thought"
+    answers = [answer for test in tests if (answer := _scored(lines, test[1] or "", test[2], what))]
+    if not answers and (worded := _worded(lines, what)):
         unscored = [f"The model does not decide: {_why_not(lines, tests[0][0])}"] if tests else []
         answers = [worded._replace(sentences=[*worded.sentences, *unscored])]
-    if not answers:
+    if not answers and not lost:
         return [f"Template collapse: not measured. {_why_not(lines, tests[0][0] if tests else '')}"]
     raised = [(step, metric.why) for step, metric in _readings(lines, COLLAPSE) if metric.value]
     short = "; ".join(dict.fromkeys(answer.short for answer in answers))
-    sentences = [f"Template collapse: {_ended(f'alarm at step {raised[0][0]}. {raised[0][1]}' if raised else short)}"]
+    alarm = f"alarm at step {raised[0][0]}. {raised[0][1]}" if raised else ""
+    sentences = [f"Template collapse: {LOST.format(lost) if lost else _ended(alarm or short)}"]
+    sentences += [f"Of whole replies: {_ended(alarm)}"] if lost and alarm else []
     sentences += [sentence for answer in answers for sentence in answer.sentences]
     legend = legend_of(metric for answer in answers for metric in answer.shown)
     return [*sentences, legend] if legend else sentences
 
 
-def _scored(lines: Sequence[StepMetrics], at: str, scope: str) -> Answer | None:
-    """By log-probabilities. `at`: `@` and the scorer, empty for the policy itself. `None` where nothing was scored."""
+def _scored(lines: Sequence[StepMetrics], at: str, scope: str, what: str) -> Answer | None:
+    """By log-probabilities. `at`: `@` and the scorer, empty for the policy itself. `what`: thought or reply.
+    `None` where nothing was scored."""
+    many = "thoughts" if what == "thought" else "replies"
     accuracies = dict(_readings(lines, f"retrieval{at}/{scope}/accuracy"))
     chances = dict(_readings(lines, f"retrieval{at}/{scope}/chance"))
     tests = _readings(lines, f"retrieval{at}/{scope}/p_value")
@@ -62,30 +74,30 @@ def _scored(lines: Sequence[StepMetrics], at: str, scope: str) -> Answer | None:
     found = accuracies[step]
     reader = f"{f' of {environment}' if environment else ''}{f', as {at[1:]} reads them' if at else ''}"
     evidence = (
-        f"the own prompt is found for {_shown(found)} of the thoughts, chance {_shown(chances[step])}, "
+        f"the own prompt is found for {_shown(found)} of the {many}, chance {_shown(chances[step])}, "
         f"p = {_number(test):.3g}"
     )
     if _number(test) > LEVEL:
-        sentences = [f"At step {step} nothing shows that thoughts depend on their prompts{reader}: {evidence}."]
+        sentences = [f"At step {step} nothing shows that {many} depend on their prompts{reader}: {evidence}."]
         earlier = [before for before, each in tests if _number(each) <= LEVEL]
         if earlier:
             return Answer(f"likely at step {step}", [*sentences, f"They did at step {earlier[-1]}."], [found])
         sentences += ["They did at no earlier step of this log."] if len(tests) > 1 else []
         return Answer(f"not excluded at step {step}", sentences, [found])
-    sentences = [f"At step {step} thoughts depend on their prompts{reader}: {evidence}."]
+    sentences = [f"At step {step} {many} depend on their prompts{reader}: {evidence}."]
     gaps = _readings(lines, f"information{at}/{scope}/gap")
     if len(gaps) < 2:
         return Answer(f"not seen at step {step}", sentences, [found])
     (first, before), (last, after) = gaps[0], gaps[-1]
     fallen = before.low is not None and after.high is not None and after.high < before.low
     sentences.append(
-        f"A thought tells {_shown(before)} nats more under its own prompt than under others at step {first}, and "
+        f"A {what} tells {_shown(before)} nats more under its own prompt than under others at step {first}, and "
         f"{_shown(after)} at step {last}: {'a fall' if fallen else 'no clear fall'}."
     )
     return Answer("less information than at the start" if fallen else "not seen", sentences, [found, before, after])
 
 
-def _worded(lines: Sequence[StepMetrics]) -> Answer | None:
+def _worded(lines: Sequence[StepMetrics], what: str) -> Answer | None:
     """By the words of thoughts, without a model."""
     among_8 = _readings(lines, "text/judge_accuracy_8way")
     readings = among_8 or _readings(lines, "text/judge_accuracy")
@@ -96,7 +108,7 @@ def _worded(lines: Sequence[StepMetrics]) -> Answer | None:
     chance = 1 / 8 if among_8 else _number(dict(_readings(lines, "text/judge_chance")).get(last, _UNKNOWN))
     better = after.low is not None and after.low > chance
     sentences = [
-        f"A judge of words names the prompt of a thought {ways} in {_shown(after)} of cases at step {last}, chance "
+        f"A judge of words names the prompt of a {what} {ways} in {_shown(after)} of cases at step {last}, chance "
         f"{chance:.3f}{f' ({_shown(before)} at step {first})' if first != last else ''}."
     ]
     if better:

@@ -5,13 +5,15 @@ Nothing is measured here. A log that cannot be recognised ends in a sentence tha
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
-from itertools import islice
+from itertools import chain, islice
 from pathlib import Path
+from typing import Any
 
-from heedful.auditing.logs.files import LogFiles, find_files, rows_of
+from heedful.auditing.logs.files import LogFiles, find_files, is_parquet, rows_of
 from heedful.auditing.logs.records import Faults, Row
+from heedful.auditing.logs.values import is_missing, truth_of
 from heedful.auditing.readers import FORMATS, Hints, Reader, recognise
 from heedful.auditing.settings import AuditSettings, OwnRun, refuse_unreadable_runs
 from heedful.boundary import listed
@@ -19,7 +21,9 @@ from heedful.diagnostics.cross_scores.thoughts import ThoughtTags
 from heedful.diagnostics.names import SPREAD_METRICS, SUCCESS_METRICS
 
 SAMPLE = 64
-"""Rows from which a log's format and columns are understood."""
+"""The first rows of a log, from which its format is recognised."""
+MOST_KINDS = 448
+"""Later rows that are kept because they hold a column, or a kind of value in it, that no earlier row holds."""
 
 _OF_OURS = {
     "evaluation.json": "an evaluation without finished episodes. Go on with the same command of heedful eval",
@@ -52,7 +56,7 @@ class RecognisedLog:
 
 
 def open_log(source: Path, settings: AuditSettings) -> RecognisedLog:
-    """Recognise a log by its first rows.
+    """Recognise a log by its rows. All of them are read once: what a column means may show late.
 
     Raises:
         ValueError: nothing there, nothing readable, an unknown format, or files of several formats.
@@ -70,10 +74,11 @@ def open_log(source: Path, settings: AuditSettings) -> RecognisedLog:
     hints = Hints(tags, settings.temperature or 1.0, settings.rewards, settings.success, weights)
     reader = FORMATS[name].begin(sample, hints)
     knowledge = reader.knowledge
-    ours = knowledge.own or knowledge.numbered
-    if ours and own is None:
-        refuse_unreadable_runs(source)
-    own = own if ours else None
+    if knowledge.own or knowledge.numbered:
+        if own is None:
+            refuse_unreadable_runs(source)
+    else:
+        own = None
     by_outcome = knowledge.own or ("reward/mean" in knowledge.unknown and not knowledge.rewarded)
     spread_of = "outcome" if by_outcome and "success/rate" not in knowledge.unknown else "reward"
     on = settings.on or (own.on if own else spread_of)
@@ -89,24 +94,31 @@ def open_log(source: Path, settings: AuditSettings) -> RecognisedLog:
 
 
 def _one_format(source: Path, files: LogFiles) -> tuple[str, list[Row], LogFiles]:
-    """The format that all files share, its first rows, and the files without strangers.
-
-    The rows are those of the first file. Columns of later files are named in them, without values: a trainer may get
-    another reward when it goes on.
-    """
+    """The format that all files share, rows that show every kind of value in its columns, and the files without
+    strangers."""
     formats: dict[str, list[Path]] = {}
     sample: list[Row] = []
-    columns: dict[str, None] = {}
+    kinds: set[object] = set()
     faults, strangers = Faults(), []
     for file in files.files:
-        rows = [row for _, row in islice(rows_of(file, faults, lambda read: None), SAMPLE)]
-        name = recognise(rows)
+        rows = (row for _, row in rows_of(file, faults, lambda read: None))
+        first = list(islice(rows, SAMPLE))
+        name = recognise(first)
         if name is None:
-            strangers += [(file, rows)]
+            strangers += [(file, first)]
             continue
         formats.setdefault(name, []).append(file)
-        sample = sample or rows
-        columns |= {column: None for row in rows for column in row}
+        if not sample:
+            sample = first
+            kinds |= {kind for row in first for kind in _kinds(row)}
+            first = []
+        # The columns of our own parquet files are known.
+        later = first if name == "heedful rollouts" and is_parquet(file) else chain(first, rows)
+        for row in later:
+            new = {*_kinds(row)} - kinds
+            if new and len(sample) < SAMPLE + MOST_KINDS:
+                sample.append(row)
+                kinds |= new
     if len(formats) > 1:
         shown = " and ".join(f"{name} ({counted(len(of), 'file')}: {of[0].name})" for name, of in formats.items())
         raise ValueError(f"Expected one log in {source}, found {shown}. Name one file, or a folder that holds one log.")
@@ -114,8 +126,8 @@ def _one_format(source: Path, files: LogFiles) -> tuple[str, list[Row], LogFiles
         for kind, told in _OF_OURS.items():
             if (source / kind).is_file():
                 raise ValueError(f"Expected a log in {source}, found {told}.")
-        file, rows = strangers[0]
-        found = f"columns {listed(rows[0])}" if rows else "; ".join(map(str, faults.kept[:2])) or "no rows"
+        file, first = strangers[0]
+        found = f"columns {listed(first[0])}" if first else "; ".join(map(str, faults.kept[:2])) or "no rows"
         raise ValueError(
             f"Expected a log that heedful can read ({', '.join(FORMATS)}), found in {file}: {found}. For a "
             "log of your own, write JSON lines with the columns `prompt` and `completion` and, where you have them, "
@@ -123,8 +135,19 @@ def _one_format(source: Path, files: LogFiles) -> tuple[str, list[Row], LogFiles
         )
     ((name, known),) = formats.items()
     aside = (*files.aside, *(file.name for file, _ in strangers))
-    sample[0] = sample[0] | {column: None for column in columns if not any(column in row for row in sample)}
     return name, sample, replace(files, files=tuple(known), aside=aside)
+
+
+def _kinds(value: Any, where: str = "") -> Iterator[tuple[str, str]]:
+    """The places in a row, and the kind of value at each. A list is known by its first entry."""
+    if isinstance(value, dict):
+        for name, inner in value.items():
+            yield from _kinds(inner, f"{where}.{name}")
+    elif isinstance(value, list) and value:
+        yield from _kinds(value[0], f"{where}[]")
+    else:
+        kind = "missing" if is_missing(value) else type(value).__name__
+        yield where, f"{kind}, 0 or 1" if truth_of(value) in (0, 1) else kind
 
 
 def counted(number: int, noun: str) -> str:

@@ -9,21 +9,22 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from itertools import count
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 from heedful.auditing.logs.files import LogFiles
-from heedful.auditing.logs.records import Faults
-from heedful.boundary import listed, open_file, read_json
+from heedful.auditing.logs.records import Faults, name_of
+from heedful.auditing.recognised import RecognisedLog
+from heedful.auditing.settings import AuditSettings
+from heedful.boundary import listed, open_file, read_json, to_json
 from heedful.storage import LOCK, claim_folder, write_whole
 
 RECORD = "audit.json"
 PROGRESS = "audit-progress.json"
 """How far an audit is, while it goes on."""
-VERSION = 1
 _FREE = frozenset({"device", "threads", "max_tokens", "api_key_env", "connections"})
 """Settings that change speed and memory, and may differ when an audit goes on."""
 
@@ -54,11 +55,38 @@ class AuditRecord:
     """Lines of metrics.jsonl that this record knows of."""
     state: dict[str, Any] = field(default_factory=dict)
     """What later measurements need of earlier ones."""
-    version: int = VERSION
+    version: int = 1
+
+    @classmethod
+    def of(cls, log: RecognisedLog, settings: AuditSettings, prints: Fingerprints) -> Self:
+        """The record of an audit that begins."""
+        knowledge = log.reader.knowledge
+        assumed = list(knowledge.assumed)
+        if settings.scores and not knowledge.temperature:
+            given = "as --temperature says" if settings.temperature else "the log does not hold it"
+            assumed.append(f"Temperature of sampling: {settings.temperature or 1:g} ({given}).")
+        if settings.scores:
+            assumed.append("Sampling was not truncated (top-p 1, no top-k): no log says so.")
+        resolved = {"tags": [log.tags.open, log.tags.close], "on": log.on, "seed": log.seed}
+        return cls(
+            str(log.source),
+            log.source.resolve().name,
+            log.format,
+            prints.listed,
+            {**to_json(settings), **resolved},
+            list(log.files.aside),
+            list(knowledge.found),
+            assumed,
+        )
 
     def count(self, faults: Faults) -> None:
         first = [
-            {"file": fault.place.file.name, "line": fault.place.line, "expected": fault.expected, "found": fault.found}
+            {
+                "file": name_of(fault.place.file),
+                "line": fault.place.line,
+                "expected": fault.expected,
+                "found": fault.found,
+            }
             for fault in faults.kept
         ]
         self.left_out = {"count": faults.count, "first": first}
@@ -83,21 +111,15 @@ class Fingerprints:
     """Size and time of the last change, in nanoseconds."""
 
     @classmethod
-    def of(cls, log: LogFiles) -> Fingerprints:
+    def of(cls, log: LogFiles) -> Self:
         listed, seen = [], {}
-        for file in log.files:
+        for file in (*log.files, *log.failures):
             with open_file(file) as stream:
                 found = os.fstat(stream.fileno())
                 digest = hashlib.file_digest(stream, "sha256").hexdigest()
             seen[file] = found.st_size, found.st_mtime_ns
-            listed.append({"name": file.name, "size": found.st_size, "sha256": digest})
+            listed.append({"name": name_of(file), "size": found.st_size, "sha256": digest})
         return cls(listed, seen)
-
-    def repeated(self) -> list[str]:
-        """A phrase for each file that holds the bytes of an earlier one."""
-        first: dict[str, str] = {}
-        earlier = [(file["name"], first.setdefault(file["sha256"], file["name"])) for file in self.listed]
-        return [f"{name} repeats {before}" for name, before in earlier if name != before]
 
     def changed(self) -> list[str]:
         """A phrase for each file that has changed since."""
@@ -106,11 +128,27 @@ class Fingerprints:
             try:
                 found = file.stat()
             except OSError:
-                phrases.append(f"{file.name} (gone)")
+                phrases.append(f"{name_of(file)} (gone)")
                 continue
             if (found.st_size, found.st_mtime_ns) != (size, time):
-                phrases.append(f"{file.name} ({size:,} bytes at the start, {found.st_size:,} at the end)")
+                phrases.append(f"{name_of(file)} ({size:,} bytes at the start, {found.st_size:,} at the end)")
         return phrases
+
+    def sentences(self, changed: Sequence[str]) -> Iterator[str]:
+        """What is said of files that hold the bytes of an earlier one, and of `changed` ones."""
+        first: dict[str, str] = {}
+        earlier = [(file["name"], first.setdefault(file["sha256"], file["name"])) for file in self.listed]
+        repeated = [f"{name} repeats {before}" for name, before in earlier if name != before]
+        if repeated:
+            yield (
+                f"Files hold the same bytes: {listed(repeated)}. If they are copies, their rows are no new evidence, "
+                "and the judge of words knows their thoughts: audit the log without them."
+            )
+        if changed:
+            yield (
+                f"The log changed while it was read: {listed(changed)}. These numbers are of no whole log. Audit it "
+                "again with another --out when its trainer has ended."
+            )
 
 
 def new_folder(root: Path, source: Path) -> Path:

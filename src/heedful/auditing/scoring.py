@@ -43,6 +43,10 @@ IMPROBABLE = 2.5
 Measured on 30 thoughts of each of three seedlings: 0.07 to 0.13 on text of their own environment, 2.7 to 8.4 with
 random weights, 4.6 to 15 with the ids of another tokenizer, 15 to 20 on text of another environment.
 """
+RETOKENISED = (
+    "Prompts and thoughts were tokenised from text by {}; a thought without its closing tag is scored without an end, "
+    "since text does not show the end-of-turn token."
+)
 _LEAST_BYTES = 64
 """Less text says nothing about the fit."""
 
@@ -73,13 +77,18 @@ class ModelJudge:
     def __post_init__(self) -> None:
         self.reader = ScopeReader(self.seed)
 
+    def assumed(self) -> list[str]:
+        """What was assumed to score this log."""
+        return [RETOKENISED.format(self.name)] if self.retokenised else []
+
     def warnings(self) -> list[str]:
         """Sentences about the fit of model and log: another tokenizer, or text that the model finds improbable."""
         bits = self.nats / math.log(2) / max(1, self.read_bytes)
+        noted = [self.note] if self.note else []
         if self.read_bytes < _LEAST_BYTES or bits <= IMPROBABLE:
-            return [self.note] if self.note else []
+            return noted
         return [
-            *([self.note] if self.note else []),
+            *noted,
             f"{self.name} finds the logged thoughts wildly improbable: {bits:.1f} bits per character, and more than "
             f"{IMPROBABLE:g} is no text of this model. Model or tokenizer are probably not those of the log: do not "
             "rely on the readings of this model.",

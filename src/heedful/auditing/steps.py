@@ -6,11 +6,14 @@ its step was handed on is counted and named.
 
 from __future__ import annotations
 
+import itertools
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from heedful.auditing.logs.records import Faults, LoggedEpisode
 from heedful.auditing.logs.values import digest
+from heedful.diagnostics.statistics.group_statistics import is_constant
 from heedful.types import Group, Trajectory, Verdict
 
 STEPS_HELD = 16
@@ -31,6 +34,10 @@ class LoggedStep:
     """Equal for steps that hold the same texts with the same rewards in the same order."""
     read: int = 0
     """Bytes of the log that were read when its last episode came."""
+    parted: int = 0
+    """Prompts whose episodes have several right answers, and were read as several groups."""
+    contradicted: frozenset[str] = frozenset()
+    """What contradicts groups by text: `truths`, `groups` or `order` (see `_contradictions`)."""
 
     @property
     def episodes(self) -> int:
@@ -59,7 +66,7 @@ class StepStream:
                 self.faults.add(
                     episode.place,
                     f"the episodes of step {step} within {STEPS_HELD} steps of each other",
-                    f"one after step {step} was measured: sort the log by step",
+                    f"one after step {step} was measured: sort the log by step, and keep one writing of a step",
                 )
                 continue
             if step not in waiting:
@@ -107,11 +114,13 @@ def _as_one(steps: list[LoggedStep]) -> LoggedStep:
 
 
 def _step(number: int, episodes: Sequence[LoggedEpisode], read: int) -> LoggedStep:
-    by_group: dict[str, list[LoggedEpisode]] = {}
+    groups: list[Group] = []
+    verdicts: list[Verdict] = []
+    by_name: dict[str, list[LoggedEpisode]] = {}
     for episode in episodes:
-        by_group.setdefault(episode.group, []).append(episode)
-    groups = []
-    for members in by_group.values():
+        by_name.setdefault(episode.group, []).append(episode)
+    gathered = [by_truth for members in by_name.values() for by_truth in _by_truth(members)]
+    for members in gathered:
         task = members[0].task
         named = len({member.trajectory.member for member in members}) == len(members)
         trajectories = (
@@ -119,21 +128,56 @@ def _step(number: int, episodes: Sequence[LoggedEpisode], read: int) -> LoggedSt
             for place, episode in enumerate(members)
         )
         groups.append(Group(task, tuple(trajectories)))
-    verdicts = [members[0].verdict for members in by_group.values()]
-    known = tuple(verdict for verdict in verdicts if verdict is not None)
+        verdicts += [] if members[0].verdict is None else [members[0].verdict]
+    messages = {
+        episode.trajectory.turns[0].reply.prompt.text: episode.messages
+        for members in gathered
+        for episode in members
+        if episode.messages and episode.trajectory.turns
+    }
     return LoggedStep(
         number,
         tuple(groups),
-        known if len(known) == len(verdicts) else None,
-        {
-            member.trajectory.turns[0].reply.prompt.text: member.messages
-            for members in by_group.values()
-            for member in members
-            if member.messages and member.trajectory.turns
-        },
+        tuple(verdicts) if len(verdicts) == len(groups) else None,
+        messages,
         digest(*(part for group in groups for member in group.trajectories for part in _told(member))),
         read,
+        len(gathered) - len(by_name),
+        frozenset(kind for members in gathered for kind in _contradictions(members)),
     )
+
+
+def _by_truth(members: list[LoggedEpisode]) -> list[list[LoggedEpisode]]:
+    """Episodes of one prompt, apart where their right answers differ: these are different tasks.
+
+    Not where an answer stands at one episode alone: then it may be what was sampled.
+    """
+    counts = Counter(episode.truth for episode in members)
+    if len(counts) < 2 or min(counts.values()) < 2:
+        return [members]
+    parts = {truth: [episode for episode in members if episode.truth == truth] for truth in counts}
+    return [
+        [replace(episode, task=replace(episode.task, id=f"{episode.task.id}-{digest(truth)}")) for episode in part]
+        for truth, part in parts.items()
+    ]
+
+
+def _contradictions(members: Sequence[LoggedEpisode]) -> Iterator[str]:
+    """`truths`: several right answers; `groups`: equal rewards with different advantages; `order`: a higher reward
+    without a higher advantage."""
+    if len({member.truth for member in members}) > 1:
+        yield "truths"
+    known = [
+        (member.trajectory.turns[-1].rewards, member.trajectory.reward, member.advantage)
+        for member in members
+        if member.advantage is not None and member.trajectory.reward is not None and member.trajectory.turns
+    ]
+    known.sort(key=lambda each: each[1])
+    for (rewards, total, advantage), (next_rewards, next_total, next_advantage) in itertools.pairwise(known):
+        if repr(rewards) == repr(next_rewards):
+            yield from () if is_constant([advantage, next_advantage]) else ("groups",)
+        elif not is_constant([total, next_total]) and advantage >= next_advantage:
+            yield "order"
 
 
 def _told(trajectory: Trajectory) -> Iterator[str]:

@@ -82,7 +82,6 @@ def _conclude(console: Console, folder: Path) -> None:
     from heedful.storage import RunFolder, read_metrics
 
     record = read_json(folder / RECORD)
-    console.print(record["found"][-1])
     left_out = record["left_out"]
     for fault in left_out["first"][:5]:
         console.print(f"{fault['file']}, line {fault['line']}: expected {fault['expected']}, found {fault['found']}")

@@ -60,18 +60,22 @@ def cause_metrics(groups: Sequence[Group], values_PG: Sequence[Sequence[float | 
 
     In this order: the values spread; they are constant and all members succeeded; they are constant though success
     or progress differs, so the reward is blind to something; the rest. The shares add to 1. Without `progress` from
-    the environment `blind` is `None`, since a blind group then looks like a failed one.
+    the environment `blind` is `None`, since a blind group then looks like a failed one. Where a constant group has a
+    reward and no member whose success is known, all but `mixed` are `None`.
     """
     names = ("mixed", "solved", "blind", "failed")
-    causes = [
-        cause_of(group, scored(values_G))
-        for group, values_G in zip(groups, values_PG, strict=True)
-        if len(scored(values_G)) >= 2
-    ]
+    known = [(group, scored(values_G)) for group, values_G in zip(groups, values_PG, strict=True)]
+    known = [(group, values) for group, values in known if len(values) >= 2]
+    causes = [cause_of(group, values) for group, values in known]
     if not causes:
         return [Metric(f"signal/{name}", None, 0, why=_NO_SPREAD) for name in names]
     counts = Counter(causes)
     shares = {name: Metric(f"signal/{name}", counts[name] / len(causes), len(causes)) for name in names}
+    successes = [{member.success for member in group.trajectories} for group, values in known if is_constant(values)]
+    unknown = successes.count({None})
+    if unknown:
+        why = f"success is unknown in {unknown} of the groups without spread"
+        shares |= {name: Metric(f"signal/{name}", None, len(causes), why=why) for name in names[1:]}
     if not any(trajectory.progress is not None for group in groups for trajectory in group.trajectories):
         shares["blind"] = Metric("signal/blind", None, len(causes), why="the environment reports no progress")
     return list(shares.values())

@@ -1,13 +1,14 @@
 """Chat messages of logs as turns: the text before each reply, and the reply.
 
-No text is invented. Contents made of parts keep their text, other parts are named, with a digest of what they hold, and
-tool calls are written as their JSON.
+No text is invented. A thought that stands apart from the content is put before it, between the tags. Contents made of
+parts keep their texts and thoughts, other parts are named, with a digest of what they hold, and tool calls are written
+as their JSON.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from heedful.auditing.logs.records import Misfit
@@ -19,6 +20,11 @@ Messages = tuple[Mapping[str, str], ...]
 
 UNREAD_PARTS = "Pictures and other parts of messages that are no text are not read: they are told apart, and no more."
 """Assumed of logs that hold such parts."""
+THOUGHTS = ("reasoning_content", "reasoning", "thinking", "reasoning_details")
+"""Where servers and trainers put a thought beside the content of its message, the first one that is there: as text, or
+as a list of parts."""
+_TEXTS = ("text", "thinking", "reasoning", "summary", "content")
+"""Keys of a part's text."""
 
 
 def messages_of(value: object, what: str, tags: ThoughtTags) -> Messages:
@@ -59,36 +65,17 @@ def text_turn(prompt: str, reply: str, tags: ThoughtTags, rewards: Mapping[str, 
     return Turn(sampled, dict(rewards or {}), (), True, "", "")
 
 
-def _message(entry: object, what: str, tags: ThoughtTags) -> Mapping[str, str]:
-    if not isinstance(entry, dict) or not isinstance(entry.get("role"), str):
-        raise Misfit(f"a message with `role` and `content` as `{what}`", _described(entry))
-    content = _content(entry.get("content"), what)
-    thought = entry.get("reasoning_content")
-    if isinstance(thought, str) and thought:
-        content = f"{tags.open}{text_of(thought, what)}{tags.close}{content}"
-    calls = entry.get("tool_calls")
-    if calls:
-        content += text_of(json.dumps(calls, ensure_ascii=False, sort_keys=True, default=str), what)
-    return {"role": text_of(entry["role"], f"{what}.role"), "content": content}
-
-
-def _content(value: Any, what: str) -> str:
-    if value is None:
-        return ""
-    if isinstance(value, list):
-        return "".join(_part(part, what) for part in value)
-    return text_of(value, f"{what}.content")
-
-
-def _part(part: object, what: str) -> str:
-    if isinstance(part, dict) and isinstance(part.get("text"), str):
-        return text_of(part["text"], what)
-    kind = part.get("type") if isinstance(part, dict) else None
-    if not isinstance(part, dict) or not isinstance(kind, str):
-        raise Misfit(f"parts with a `type` in `{what}.content`", _described(part))
-    held = {name: value for name, value in part.items() if name != "type" and value is not None}
-    number = f" {digest(json.dumps(held, sort_keys=True, default=str))}" if held else ""
-    return f"[{text_of(kind, what)}{number}]"
+def with_thought(content: str, held: Mapping[str, Any], what: str, tags: ThoughtTags) -> str:
+    """The content with the thought that its message or row holds apart, between tags. A content that already has a
+    thought keeps it alone."""
+    if tags.close in content:
+        return content
+    for value in (held.get(name) for name in THOUGHTS):
+        parts = [{"type": "thinking", "text": value}] if isinstance(value, str) else value
+        thought = "\n".join(text for part in _parts(parts) for text in _texts(part))
+        if thought:
+            return f"{tags.open}{text_of(thought, what)}{tags.close}{content}"
+    return content
 
 
 def unread_parts(value: object) -> tuple[str, ...]:
@@ -96,14 +83,65 @@ def unread_parts(value: object) -> tuple[str, ...]:
     return (UNREAD_PARTS,) if _unread(value) else ()
 
 
+def _message(entry: object, what: str, tags: ThoughtTags) -> Mapping[str, str]:
+    if not isinstance(entry, dict) or not isinstance(entry.get("role"), str):
+        raise Misfit(f"a message with `role` and `content` as `{what}`", _described(entry))
+    content = with_thought(_content(entry.get("content"), what, tags), entry, what, tags)
+    calls = entry.get("tool_calls")
+    if calls:
+        content += text_of(json.dumps(calls, ensure_ascii=False, sort_keys=True, default=str), what)
+    return {"role": text_of(entry["role"], f"{what}.role"), "content": content}
+
+
+def _content(value: Any, what: str, tags: ThoughtTags) -> str:
+    if value is None:
+        return ""
+    if not isinstance(value, list):
+        return text_of(value, f"{what}.content")
+    # Neighbouring thoughts are one.
+    return "".join(_part(part, what, tags) for part in value).replace(tags.close + tags.open, "\n")
+
+
+def _part(part: object, what: str, tags: ThoughtTags) -> str:
+    kind = part.get("type") if isinstance(part, dict) else None
+    if isinstance(part, dict) and _is_thought(kind) and (thought := "\n".join(_texts(part))):
+        return f"{tags.open}{text_of(thought, what)}{tags.close}"
+    if isinstance(part, dict) and isinstance(part.get("text"), str):
+        return text_of(part["text"], what)
+    if not isinstance(part, dict) or not isinstance(kind, str):
+        raise Misfit(f"parts with a `type` in `{what}.content`", _described(part))
+    held = {name: value for name, value in part.items() if name != "type" and value is not None}
+    number = f" {digest(json.dumps(held, sort_keys=True, default=str))}" if held else ""
+    return f"[{text_of(kind, what)}{number}]"
+
+
+def _is_thought(kind: object) -> bool:
+    return isinstance(kind, str) and kind.startswith(("thinking", "reasoning"))
+
+
+def _parts(value: object) -> list[dict[str, Any]]:
+    return [part for part in value if isinstance(part, dict)] if isinstance(value, list) else []
+
+
+def _texts(part: Mapping[str, Any]) -> Iterator[str]:
+    """The text of a part: under one of several names, or in parts of its own."""
+    for value in (part.get(name) for name in _TEXTS):
+        texts = [value] if isinstance(value, str) else [text for inner in _parts(value) for text in _texts(inner)]
+        if any(texts):
+            yield from texts
+            return
+
+
 def _unread(value: object) -> bool:
     if isinstance(value, list):
         return any(map(_unread, value))
     if not isinstance(value, dict):
         return False
-    parts = value["content"] if isinstance(value.get("content"), list) else ()
-    other = any(isinstance(part, dict) and not isinstance(part.get("text"), str) for part in parts)
-    return other or any(map(_unread, value.values()))
+    parts = _parts(value.get("content"))
+    read = (
+        isinstance(part.get("text"), str) or (_is_thought(part.get("type")) and any(_texts(part))) for part in parts
+    )
+    return not all(read) or any(map(_unread, value.values()))
 
 
 def _described(value: object) -> str:

@@ -24,10 +24,11 @@ LONGEST_LINE = 64 * 2**20
 """Bytes. A longer line is left out unread."""
 _PICKLES = (".pkl", ".pickle", ".pt", ".pth", ".bin", ".ckpt")
 _GATHERED = ("rollouts", "completions")
-"""Folders in which a trainer gathers its logs: ours, TRL's."""
+"""Folders in which a trainer gathers its logs: ours, TRL's, prime-rl's."""
 _EPISODES = ("traces.jsonl", "results.jsonl")
 """The one file of a verifiers run that holds its episodes."""
 _OWN_STEP = re.compile(r"step_\d+\.parquet")
+_PACKED = {b"\x1f\x8b": "gzip", b"PK": "zip", b"\x28\xb5\x2f\xfd": "zstd", b"BZh": "bzip2", b"\xfd7zXZ": "xz"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,10 +40,12 @@ class LogFiles:
     """Names of what else the folder holds."""
     refused: tuple[tuple[Path, str], ...] = ()
     """Files of the log that cannot be read at all, each with the sentence that says why."""
+    failures: tuple[Path, ...] = ()
+    """Files in which only the episodes without a trace count: the others are in `files`, as far as they were used."""
 
     @property
     def size(self) -> int:
-        return sum(file.stat().st_size for file in self.files)
+        return sum(file.stat().st_size for file in (*self.files, *self.failures))
 
 
 def find_files(source: Path) -> LogFiles:
@@ -61,9 +64,12 @@ def find_files(source: Path) -> LogFiles:
     episodes = [folder / name for name in _EPISODES if (folder / name).is_file()]
     entries = sorted((entry for entry in folder.iterdir() if not entry.is_dir()), key=_natural)
     files = episodes[:1] or [entry for entry in entries if entry.suffix.lower() in SUFFIXES]
+    failures: list[Path] = []
     if any(_OWN_STEP.fullmatch(file.name) for file in files):
         # The folder also holds the rollouts of evaluations: other tasks, other sampling.
         files = [file for file in files if _OWN_STEP.fullmatch(file.name)]
+    if not files:
+        files, failures = _of_steps(folder)
     if not files:
         pickles = [entry for entry in entries if entry.suffix.lower() in _PICKLES]
         if pickles:
@@ -82,8 +88,20 @@ def find_files(source: Path) -> LogFiles:
     if len(refused) == len(files):
         raise ValueError(refused[files[0]])
     readable = tuple(file for file in files if file not in refused)
-    known = set(files)
-    return LogFiles(readable, tuple(entry.name for entry in entries if entry not in known), tuple(refused.items()))
+    aside = tuple(entry.name for entry in entries if entry not in files)
+    return LogFiles(readable, aside, tuple(refused.items()), tuple(failures))
+
+
+def _of_steps(folder: Path) -> tuple[list[Path], list[Path]]:
+    """The files of a prime-rl run, `step_N/{train,eval}/{all,effective}/traces.jsonl`, by step, and those in which only
+    failures count. Training comes before evaluation, and the episodes that were trained on before all."""
+    found = sorted(folder.rglob("traces.jsonl"), key=_natural)
+    for kind in ("train", "eval"):
+        by_subset = [[file for file in found if file.parts[-3:-1] == (kind, subset)] for subset in ("effective", "all")]
+        if any(by_subset):
+            effective, every = by_subset
+            return (effective, every) if effective else (every, [])
+    return [], []
 
 
 def refuse_unreadable(file: Path) -> None:
@@ -97,8 +115,7 @@ def refuse_unreadable(file: Path) -> None:
         )
     if not head:
         raise ValueError(f"Expected a log in {file}, found an empty file.")
-    packed = {b"\x1f\x8b": "gzip", b"PK": "zip", b"\x28\xb5\x2f\xfd": "zstd", b"BZh": "bzip2", b"\xfd7zXZ": "xz"}
-    kind = next((name for magic, name in packed.items() if head.startswith(magic)), None)
+    kind = next((name for magic, name in _PACKED.items() if head.startswith(magic)), None)
     if kind:
         raise ValueError(f"Expected a log in {file}, found a file packed with {kind}. Unpack it first.")
     if is_parquet(file):
@@ -152,12 +169,26 @@ def _json_lines(opened: BufferedReader, file: Path, faults: Faults, tell: Tell) 
                     faults.add(place, "a JSON object", f"{error}{cut}")
                     continue
                 if isinstance(row, dict):
-                    yield place, row
+                    yield from ((place, each) for each in _unfolded(row))
                 else:
                     faults.add(place, "a JSON object", f"a {type(row).__name__}")
 
 
+def _unfolded(row: Row) -> list[Row]:
+    """The rows of a line that holds a list per column, as ms-swift writes a batch; other rows as they are."""
+    prompts, said = row.get("prompt"), row.get("completion")
+    if not isinstance(prompts, list) or not isinstance(said, list) or not len(prompts) == len(said) > 0:
+        return [row]
+    if any(isinstance(value, dict) for value in (*prompts, *said)):  # the messages of one conversation
+        return [row]
+    columns = {
+        name: values if isinstance(values, list) and len(values) == len(said) else [values] * len(said)
+        for name, values in row.items()
+    }
+    return [dict(zip(columns, values, strict=True)) for values in zip(*columns.values(), strict=True)]
+
+
 def _natural(path: Path) -> tuple[tuple[int, int | str], ...]:
-    """Sorts 9.jsonl before 10.jsonl."""
-    parts = re.split(r"(\d+)", path.name)
+    """Sorts 9.jsonl before 10.jsonl, and step_9/ before step_10/."""
+    parts = re.split(r"(\d+)", path.as_posix())
     return tuple((0, int(part)) if part.isdecimal() else (1, part) for part in parts if part)

@@ -6,6 +6,7 @@ kept is bounded.
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -50,7 +51,7 @@ class Fault:
 
     def __str__(self) -> str:
         line = f", line {self.place.line}" if self.place.line else ""
-        return f"{self.place.file.name}{line}: expected {self.expected}, found {self.found}"
+        return f"{name_of(self.place.file)}{line}: expected {self.expected}, found {self.found}"
 
 
 @dataclass(slots=True)
@@ -82,6 +83,10 @@ class LoggedEpisode:
     messages: tuple[Mapping[str, str], ...] = ()
     """The first prompt as roles and contents, where the log holds messages instead of text."""
     verdict: Verdict | None = None
+    truth: str = ""
+    """The right answer, where the log has one and `group` is only the text of the prompt."""
+    advantage: float | None = None
+    """As the trainer computed it, where `group` is only the text of the prompt."""
 
 
 LocatedRows = Iterable[tuple[Location, Row]]
@@ -97,19 +102,19 @@ class Knowledge:
     assumed: tuple[str, ...] = ()
     """Sentences."""
     unknown: Mapping[str, str] = field(default_factory=dict)
-    """Metric, or all metrics below a prefix that ends in `/` -> why it cannot be read off this log."""
+    """Metric -> why it cannot be read off this log."""
     own: bool = False
     """Our own rollouts: ids, verdicts and temperature are in the rows."""
     temperature: bool = False
     """The rows name the temperature of sampling."""
     stepped: bool = False
-    """The first rows name their steps."""
+    """The rows name their steps: one that does not is left out."""
     numbered: bool = False
     """heedful numbered the rows while another trainer trained on them."""
     components: tuple[str, ...] = ()
     """The parts of the reward that the rows of such a log hold."""
     rewarded: bool = False
-    """The first rows hold a reward that some later step may lack."""
+    """The log holds a reward that some step may lack."""
 
 
 SUCCESS = "no success of 0 and 1 is in the log; name the column that holds it with --success"
@@ -121,9 +126,6 @@ WITHOUT_IDS = {
     "text/distinct_thoughts": "the log holds text, and thoughts are compared by their token ids",
 }
 """What a log of texts cannot give, with the reasons."""
-NO_VALIDITY = "the log does not say whether a reply could be executed"
-NO_ANSWER = "the log does not say where an answer ends"
-ONE_TEXT = "the log holds an episode as one text, so its turns cannot be counted"
 
 
 def unknown_of(
@@ -132,9 +134,17 @@ def unknown_of(
     """The metrics that a log cannot give, each with the reason, from what it holds."""
     missing = {} if success else dict.fromkeys(SUCCESS_METRICS, SUCCESS)
     missing |= {} if reward else {"reward/mean": NO_REWARD}
-    missing |= {} if ids else WITHOUT_IDS | {"format/trailing_tokens": NO_ANSWER}
-    missing |= {} if valid else {"format/valid_rate": NO_VALIDITY}
-    return missing | ({} if turns else {"length/turns": ONE_TEXT})
+    missing |= {} if ids else WITHOUT_IDS | {"format/trailing_tokens": "the log does not say where an answer ends"}
+    missing |= {} if valid else {"format/valid_rate": "the log does not say whether a reply could be executed"}
+    return missing | (
+        {} if turns else {"length/turns": "the log holds an episode as one text, so its turns cannot be counted"}
+    )
+
+
+def name_of(file: Path) -> str:
+    """A file's name, from the folder of its step on where there is one: there all files have one name."""
+    nested = re.search(r"step_\d+/.*", file.as_posix())
+    return nested[0] if nested else file.name
 
 
 def shortened(text: str, most: int = 160) -> str:

@@ -1,4 +1,7 @@
-"""Values of a log, checked and converted once. A value that does not fit raises `Misfit`."""
+"""Values of a log, checked and converted once. A value that does not fit raises `Misfit`.
+
+What is a number, a step, success, a truth value or the name of a group is decided here, for all formats.
+"""
 
 from __future__ import annotations
 
@@ -16,6 +19,7 @@ from heedful.storage import MOST_STEP
 Converted = TypeVar("Converted")
 
 _INT64 = 2**63
+_TRUTHS = {"true": True, "false": False}
 _SHORT = reprlib.Repr()
 _SHORT.maxstring = _SHORT.maxother = _SHORT.maxlong = 80
 
@@ -32,8 +36,8 @@ class Fields(dict[str, Any]):
         return number(self.get(name), self._within + name)
 
     def outcome(self, name: str) -> float | None:
-        """Success as 0, 1 or partial credit between, or missing."""
-        outcome = self.number(name)
+        """Success as 0, 1 or partial credit between, or missing. `True` and `False` may be text."""
+        outcome = number(truth_of(self.get(name)), self._within + name)
         if outcome is not None and not 0 <= outcome <= 1:
             raise Misfit(f"`{self._within}{name}` from 0 to 1, 1 = success", _SHORT.repr(self[name]))
         return outcome
@@ -53,7 +57,7 @@ class Fields(dict[str, Any]):
     def key(self, name: str) -> str | None:
         """What names a group: text or a whole number, where 3.0 is 3; or missing."""
         value = self.get(name)
-        if value is None or (isinstance(value, float) and math.isnan(value)):
+        if is_missing(value):
             return None
         if isinstance(value, float) and value.is_integer():
             value = int(value)
@@ -72,9 +76,7 @@ class Fields(dict[str, Any]):
     def inner(self, name: str) -> Fields:
         """A JSON object; empty where it is missing."""
         value = self.get(name)
-        if not isinstance(value, dict | None):
-            raise Misfit(f"an object as `{self._within}{name}`", shown(value))
-        return Fields(value or {}, f"{self._within}{name}.")
+        return Fields({}) if value is None else object_of(value, self._within + name)
 
     def listed(self, name: str) -> list[Any]:
         """A list; empty where it is missing."""
@@ -93,18 +95,25 @@ def shown(value: object) -> str:
     return f"{type(value).__name__} {_SHORT.repr(value)}"
 
 
+def is_missing(value: object) -> bool:
+    return value is None or (isinstance(value, float) and math.isnan(value))
+
+
+def truth_of(value: object) -> object:
+    """A truth value that was written as text; anything else as it is."""
+    return _TRUTHS.get(value.lower(), value) if isinstance(value, str) else value
+
+
 def number(value: object, what: str) -> float | None:
     """A finite number or a truth value as float; `None` and NaN are missing. Raises `Misfit` for anything else.
 
     An infinity is no missing value: dropping it would change a mean in silence. Numbers larger than any reward are
     refused as well, since the squares of variances overflow.
     """
-    if value is None:
+    if is_missing(value):
         return None
     if not isinstance(value, bool | int | float):
         raise Misfit(f"a number as `{what}`", shown(value))
-    if isinstance(value, float) and math.isnan(value):
-        return None
     if abs(value) > LARGEST_REWARD:
         raise Misfit(f"a number from -{LARGEST_REWARD:g} to {LARGEST_REWARD:g} as `{what}`", shown(value))
     return float(value)
@@ -134,8 +143,8 @@ def integer(value: object, what: str) -> int:
 
 
 def step_number(value: object, what: str) -> int:
-    """A step, as `metrics.jsonl` takes it."""
-    step = integer(value, what)
+    """A step, as `metrics.jsonl` takes it. ms-swift writes it as text."""
+    step = integer(int(value) if isinstance(value, str) and value.isdecimal() and len(value) < 20 else value, what)
     if not 0 <= step <= MOST_STEP:
         raise Misfit(f"a step from 0 to {MOST_STEP:,} as `{what}`", shown(value))
     return step

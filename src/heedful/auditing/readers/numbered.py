@@ -24,15 +24,13 @@ from heedful.auditing.logs.records import (
     unknown_of,
 )
 from heedful.auditing.logs.values import Fields, fitting, number, shown, step_number
-from heedful.auditing.readers.reader import Hints, RowReader, columns_of, known_rewards, require, text_trajectory
+from heedful.auditing.readers.reader import Hints, RowReader, columns_of, known_rewards, require
 from heedful.storage.rollouts import environment_in
 from heedful.types import Task, Verdict
 
 _ID = re.compile(r"(\d{1,18})/(\d{1,18})/(\d{1,18})")
 _PLACE = re.compile(r"(\d{1,18}):(\d{1,18})")
 _ONE_TEXT = "TRL logs a completion as one decoded text, which does not show the replies in it"
-_EVALUATED = "of evaluations"
-_REPEATED = "of batches that were logged before"
 
 
 @dataclass(slots=True)
@@ -70,7 +68,11 @@ class NumberedCompletions(RowReader):
         weights = dict.fromkeys(hints.rewards, 1.0) or _explaining(rows, hints.weights)
         success = hints.success or ("heedful_outcome" if columns.get("heedful_outcome") else None)
         require([success] if success else [], columns, "success")
-        return cls(hints, _knowledge(success, tuple(weights)), success, tuple(weights), weights)
+        unknown = unknown_of(success=success is not None, turns=False) | WITHOUT_IDS
+        unknown |= dict.fromkeys(("format/closed_rate", "format/trailing_tokens", "length/turns"), _ONE_TEXT)
+        found = "heedful numbered the rows: groups, verdicts, rewards and thoughts are those that the run measured."
+        knowledge = Knowledge((found,), (), unknown, numbered=True, components=tuple(weights))
+        return cls(hints, knowledge, success, tuple(weights), weights=weights)
 
     def of_row(self, place: Location, row: Fields, faults: Faults) -> Iterable[LoggedEpisode]:
         """The episode, if the row is one of training that was not read before, in a batch that is held from its start.
@@ -78,28 +80,30 @@ class NumberedCompletions(RowReader):
         TRL logs the last rows it generated: a batch may be logged twice, and an evaluation pushes out the first ones.
         """
         if row.get("heedful_id") is None:
-            faults.aside[_EVALUATED] += 1
+            faults.aside["of evaluations"] += 1
             return
-        step, group, member = _id(row)
+        found = _ID.fullmatch(row.text("heedful_id"))
+        if found is None:
+            raise Misfit("batch/group/member as `heedful_id`", shown(row["heedful_id"]))
+        step, group, member = step_number(int(found[1]), "heedful_id"), int(found[2]), int(found[3])
         batch = self.batch
         if step != batch.step:
             batch.step, batch.seen, batch.whole = step, set(), (group, member) == (0, 0)
         if (group, member) in batch.seen:
-            faults.aside[_REPEATED] += 1
+            faults.aside["of batches that were logged before"] += 1
             return
         batch.seen.add((group, member))
         if not batch.whole:
             raise Misfit(f"generation batch {step} from its first completion", f"{group}/{member} first")
         prompt, messages = self.prompt(row.get("prompt"))
-        total = row.number("heedful_reward")
-        rewards, scored = {} if total is None else {"heedful_reward": total}, total is not None
+        rewards = known_rewards({"heedful_reward": row.number("heedful_reward")})
         if self.weights:  # the parts of the reward, weighted, in place of their sum
             given = _weighted(row, self.weights)
-            rewards, scored = known_rewards({name: given.get(name) for name in self.weights}), bool(given)
+            rewards = known_rewards({name: given.get(name) for name in self.weights})
         name = row.text("heedful_task")
         task = Task(name, 0, "train", environment=environment_in(name))
-        turn = text_turn(prompt, self._first_thought(row, prompt), self.hints.tags, rewards)
-        trajectory = text_trajectory(task, (turn,), scored, self.outcome(row), self.hints.temperature)
+        turn = text_turn(prompt, self._first_thought(row, prompt), self.hints.tags)
+        trajectory = self.trajectory(task, (turn,), rewards, self.outcome(row))
         trajectory = replace(trajectory, member=member, progress=row.number("heedful_progress"))
         reason = row.text("heedful_reason")
         verdict = Verdict(float(reason == "kept"), reason, None)
@@ -129,13 +133,6 @@ class NumberedCompletions(RowReader):
         return f"{opening}{text[int(place[1]) : end]}{tags.close if closed else ''}"
 
 
-def _id(row: Fields) -> tuple[int, int, int]:
-    found = _ID.fullmatch(row.text("heedful_id"))
-    if found is None:
-        raise Misfit("batch/group/member as `heedful_id`", shown(row["heedful_id"]))
-    return step_number(int(found[1]), "heedful_id"), int(found[2]), int(found[3])
-
-
 def _explaining(rows: Sequence[Row], weights: Mapping[str, float]) -> dict[str, float]:
     """The weights, if with them the reward columns add to `heedful_reward` in every row; else none."""
 
@@ -153,11 +150,3 @@ def _weighted(row: Fields, weights: Mapping[str, float]) -> dict[str, float]:
     for name, part in parts.items():
         number(part, f"{name} times its weight")
     return parts
-
-
-def _knowledge(success: str | None, components: tuple[str, ...]) -> Knowledge:
-    unknown = unknown_of(success=success is not None, turns=False)
-    unknown |= dict.fromkeys(("format/closed_rate", "format/trailing_tokens", "length/turns"), _ONE_TEXT)
-    unknown |= WITHOUT_IDS
-    found = "heedful numbered the rows: groups, verdicts, rewards and thoughts are those that the run measured."
-    return Knowledge((found,), (), unknown, numbered=True, components=components)

@@ -7,12 +7,12 @@ only `new_prompt_text` and `reply_text`. Everything else that is missing is repo
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from hashlib import blake2b
 from typing import Any, ClassVar, Self
 
-from heedful.auditing.logs.conversations import text_turn
+from heedful.auditing.logs.conversations import THOUGHTS, text_turn, with_thought
 from heedful.auditing.logs.records import (
     NO_REWARD,
     Episodes,
@@ -26,7 +26,19 @@ from heedful.auditing.logs.records import (
     unknown_of,
 )
 from heedful.auditing.logs.values import Fields, number, shown, text_of
-from heedful.auditing.readers.reader import SCORED_ONLY, Hints, columns_of, prompt_task, require, step_of
+from heedful.auditing.readers.reader import (
+    SCORED_ONLY,
+    Hints,
+    Located,
+    choose_group,
+    choose_success,
+    columns_of,
+    consecutive,
+    prompt_task,
+    require,
+    step_of,
+    stepped,
+)
 from heedful.boundary import listed
 from heedful.envs.transport.images import image_fault
 from heedful.pixels import damage
@@ -40,8 +52,13 @@ _LARGEST_ID = 2**31
 _LEAST_ID = -(2**63)
 """Of pictures, whose ids are negative."""
 _ENDINGS = {ending.value: ending for ending in Ending}
-
-Located = tuple[Location, Fields]
+_HELD = {
+    "token ids": "reply_ids",
+    "log-probabilities": "logprobs",
+    "entropies": "entropies",
+    "verdicts of a filter": "weight",
+    "the temperature": "temperature",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,16 +69,14 @@ class OwnRows:
 
     hints: Hints
     success: str | None
+    group: str
     knowledge: Knowledge
 
     @property
     def columns(self) -> frozenset[str]:
         """The columns that are read. Log-probabilities, half of such a file, are not."""
-        return (
-            frozenset(COLUMNS) - {"logprobs", "effect"}
-            | {IMAGES, PICTURES}
-            | ({self.success} if self.success else set())
-        )
+        read = (frozenset(COLUMNS) - {"logprobs", "effect"}) | {IMAGES, PICTURES, self.group, *THOUGHTS}
+        return read | ({self.success} if self.success else set())
 
     @staticmethod
     def fits(row: Row) -> bool:
@@ -69,53 +84,60 @@ class OwnRows:
 
     @classmethod
     def begin(cls, sample: Sequence[Row], hints: Hints) -> Self:
-        columns = columns_of([row for row in sample if cls.fits(row)])
+        rows = [row for row in sample if cls.fits(row)]
+        columns = columns_of(rows)
         there = {name for name, values in columns.items() if values}
-        named = hints.success
-        if named is not None:
-            require([named], columns, "success")
-        success = named or next((name for name in ("outcome", "success") if name in there), None)
+        require([hints.success] if hints.success else [], columns, "success")
+        success = hints.success or next((name for name in ("outcome", "success") if name in there), None)
+        success = success or choose_success(columns, hints)
+        grouped = {"group", "task_id"} & there
+        group = "group" if grouped else choose_group(rows, "new_prompt_text") or "group"
         ids = {"new_prompt_ids", "reply_ids", *_SPANS} <= there
+        has_steps, _ = stepped(rows)
         unknown = unknown_of(success=success is not None, turns=True, ids=ids, valid="valid" in there)
         # Rows of ours name their components, also where there are none. In others a step may lack the reward.
         unknown |= {} if "components" in columns else {"reward/mean": NO_REWARD}
+        held = [words for words, column in _HELD.items() if column in there]
+        assumed = {
+            "The rows name no step: each file is one step, the number in its name, or 0.": "step" not in there,
+            "Few rows name a step: the others are of the step of their file.": "step" in there and not has_steps,
+            "The rows name no group: episodes with the same first prompt in one step are one group.": not (
+                grouped or group in there
+            ),
+            "The rows name no turn: each row is an episode of one turn.": "turn" not in there,
+            "The rows hold no token ids: prompts and replies are known as text alone.": not ids,
+        }
         known = Knowledge(
-            _found(there),
-            _assumed(there, ids),
+            (f"The rows hold {', '.join(held)}.",) if held else (),
+            tuple(sentence for sentence, true in assumed.items() if true),
             unknown,
             own=ids,
             temperature="temperature" in there,
-            stepped="step" in there,
+            stepped=has_steps,
             rewarded="reward" in there,
         )
-        return cls(hints, success, known)
+        return cls(hints, success, group, known)
 
     def episodes(self, rows: LocatedRows, faults: Faults) -> Episodes:
-        held: list[Located] = []
         pictures = _Pictures()
-        before, several = faults.count, False
         ended: dict[bytes, object] = {}
-        for place, row in rows:
-            if held and _begins_another(row, held[-1][1]):
-                yield from self._episode(held, faults, pictures, lost=several and faults.count > before)
-                ended[_identity(held[-1][1])] = held[-1][1].get("turn")
-                held = []
-                _refuse_scattered(place, row, ended)
-            pictures.add(place, row)
-            if not held:
-                before = faults.count
-            held.append((place, Fields(row)))
-            several = several or len(held) > 1
-        if held:
-            yield from self._episode(held, faults, pictures, lost=several and faults.count > before)
 
-    def _episode(self, held: Sequence[Located], faults: Faults, pictures: _Pictures, lost: bool) -> Episodes:
-        try:
-            if lost:
-                raise Misfit("every turn of the episode that begins here", "a line left out in it or right after it")
-            yield self._read(held, pictures)
-        except Misfit as misfit:
-            faults.add(held[0][0], misfit.expected, misfit.found)
+        def met() -> LocatedRows:
+            for place, row in rows:
+                pictures.add(row)
+                yield place, row
+
+        for held, lost in consecutive(met(), faults, _begins_another):
+            place, head = held[0]
+            _refuse_scattered(place, head, ended)
+            ended[_identity(head)] = held[-1][1].get("turn")
+            try:
+                if lost:
+                    found = "a line left out in it or right after it"
+                    raise Misfit("every turn of the episode that begins here", found)
+                yield self._read(held, pictures)
+            except Misfit as misfit:
+                faults.add(place, misfit.expected, misfit.found)
 
     def _read(self, held: Sequence[Located], pictures: _Pictures) -> LoggedEpisode:
         (place, head), rows = held[0], [row for _, row in held]
@@ -134,41 +156,42 @@ class OwnRows:
             task = Task(name, head.whole("task_seed", 0), str(head.get("split") or "train"), tags, environment)
         # Rows of ours repeat how the episode ended. Others may know it in the last turn only.
         last = rows[-1]
-        if self.success is None:
-            outcome = SCORED_ONLY if any(turn.rewards for turn in turns) else None
-        else:
-            unknown = isinstance(last.get(self.success), float) and math.isnan(last[self.success])
-            outcome = SCORED_ONLY if unknown else last.outcome(self.success)
         temperature, weight = head.number("temperature"), head.number("weight")
         trajectory = Trajectory(
             task,
             head.whole("member", 0),
             turns,
             _ENDINGS.get(str(last.get("ending")), Ending.OUT_OF_TURNS),
-            outcome,
+            self._outcome(last, turns),
             last.outcome("progress"),
             head.whole("policy_version", 0),
             self.hints.temperature if temperature is None else temperature,
             str(last.get("error") or ""),
         )
-        group = head.key("group") or head.key("task_id") or task.id
+        group = head.key(self.group) or head.key("task_id") or task.id
         verdict = None if weight is None else Verdict(weight, str(head.get("reason")), head.number("spread"))
         step = step_of(head, place.file, self.knowledge.stepped)
         return LoggedEpisode(place, step, group, task, trajectory, verdict=verdict)
+
+    def _outcome(self, last: Fields, turns: Sequence[Turn]) -> float | None:
+        """Success. Where a row of ours has none, the episode broke. In others only success is unknown then."""
+        value = last.get(self.success) if self.success else None
+        outcome = last.outcome(self.success) if self.success else None
+        if outcome is not None or (value is None and self.success and self.knowledge.own):
+            return outcome
+        scored = isinstance(value, float) or any(turn.rewards for turn in turns)
+        return SCORED_ONLY if scored else None
 
 
 class _Pictures:
     """The pictures of one file that were met so far. A file holds each once, in the first row that names it."""
 
     def __init__(self) -> None:
-        self._file: object = None
         self._known: dict[str, Image] = {}
         self._faults: dict[str, str] = {}
 
-    def add(self, place: Location, row: Row) -> None:
+    def add(self, row: Row) -> None:
         """Remember the pictures of a row. What is no picture is told of by the rows that name it."""
-        if place.file != self._file:
-            self._file, self._known, self._faults = place.file, {}, {}
         stored = row.get(PICTURES)
         for held in stored if isinstance(stored, list) else ():
             values: Any = held if isinstance(held, dict) else {}
@@ -182,19 +205,19 @@ class _Pictures:
     def of(self, row: Fields) -> tuple[Image, ...]:
         """The pictures that a row names. Raises Misfit for one that was not met."""
         digests = list(map(str, row.listed(IMAGES)))
-        lost = [digest for digest in digests if digest not in self._known]
-        if lost:
-            fault = self._faults.get(lost[0])
-            found = f"for {lost[0]} {fault}" if fault else f"none for {lost[0]}"
-            raise Misfit(f"each picture that `{IMAGES}` names in `{PICTURES}`, there or earlier", found)
+        for digest in digests:
+            if digest not in self._known:
+                fault = self._faults.get(digest)
+                found = f"for {digest} {fault}" if fault else f"none for {digest}"
+                raise Misfit(f"each picture that `{IMAGES}` names in `{PICTURES}`, there or earlier", found)
         return tuple(self._known[digest] for digest in digests)
 
 
 def _begins_another(row: Row, previous: Row) -> bool:
     if any(row.get(name) != previous.get(name) for name in _IDENTITY):
         return True
-    turns = row.get("turn"), previous.get("turn")
-    return not all(isinstance(turn, int | float) for turn in turns) or turns[0] <= turns[1]  # type: ignore[operator]
+    turn, before = row.get("turn"), previous.get("turn")
+    return not (isinstance(turn, int | float) and isinstance(before, int | float)) or turn <= before
 
 
 def _identity(row: Row) -> bytes:
@@ -202,7 +225,7 @@ def _identity(row: Row) -> bytes:
     return blake2b(repr([row.get(name) for name in _IDENTITY]).encode(), digest_size=8).digest()
 
 
-def _refuse_scattered(place: Location, row: Row, ended: Mapping[bytes, object]) -> None:
+def _refuse_scattered(place: Location, row: Row, ended: dict[bytes, object]) -> None:
     """Raise ValueError for the next turn of an episode that has ended: its first turns were read as all of it."""
     turn, last = row.get("turn"), ended.get(_identity(row))
     if isinstance(turn, int | float) and isinstance(last, int | float) and last > 0 and turn == last + 1:
@@ -213,37 +236,13 @@ def _refuse_scattered(place: Location, row: Row, ended: Mapping[bytes, object]) 
         )
 
 
-def _found(there: set[str]) -> tuple[str, ...]:
-    holds = {
-        "token ids": "reply_ids",
-        "log-probabilities": "logprobs",
-        "entropies": "entropies",
-        "verdicts of a filter": "weight",
-        "the temperature": "temperature",
-    }
-    held = [words for words, column in holds.items() if column in there]
-    return (f"The rows hold {', '.join(held)}.",) if held else ()
-
-
-def _assumed(there: set[str], ids: bool) -> tuple[str, ...]:
-    assumed = []
-    if "step" not in there:
-        assumed.append("The rows name no step: each file is one step, the number in its name, or 0.")
-    if not {"group", "task_id"} & there:
-        assumed.append("The rows name no group: episodes with the same first prompt in one step are one group.")
-    if "turn" not in there:
-        assumed.append("The rows name no turn: each row is an episode of one turn.")
-    if not ids:
-        assumed.append("The rows hold no token ids: prompts and replies are known as text alone.")
-    return tuple(assumed)
-
-
 def _turn(row: Fields, hints: Hints, images: tuple[Image, ...]) -> Turn:
     rewards, actions, state = _rewards(row), tuple(map(str, row.listed("actions"))), str(row.get("state") or "")
     valid, prompt, said = row.truth("valid", missing=True), row.text("new_prompt_text"), row.text("reply_text")
     if row.get("reply_ids") is None or any(row.get(name) is None for name in _SPANS):
         if images:
             raise Misfit("token ids beside the pictures of a prompt", "text alone")
+        said = with_thought(said, row, "a thought", hints.tags)
         return Turn(text_turn(prompt, said, hints.tags).reply, rewards, actions, valid, "", state)
     ids, entropies = _ids(row, "reply_ids"), row.listed("entropies")
     thought, answer = (Span(row.whole(f"{of}_start"), row.whole(f"{of}_end")) for of in ("thought", "answer"))

@@ -19,15 +19,12 @@ from heedful.auditing.readers.reader import (
     Hints,
     RowReader,
     columns_of,
+    known_rewards,
     prompt_task,
     require,
-    rewarded,
     step_of_file,
-    text_trajectory,
 )
 from heedful.boundary import listed
-
-_REWARD = "total_reward"
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,22 +57,16 @@ class RagenTrajectories(RowReader):
             raise Misfit("`messages`, and `metadata` with a `group_id`", f"fields {listed(row)}")
         metadata = row.inner("metadata")
         prompt, turns = turns_of(messages_of(row["messages"], "messages", self.hints.tags), self.hints.tags)
-        reward = metadata.number(_REWARD)
-        key = _success_key(metadata, self.hints)
-        outcome = metadata.outcome(key) if key else None
-        known = "success/rate" not in self.knowledge.unknown
-        scored = reward is not None and (outcome is not None or not known)
-        group = metadata.key("group_id")
+        rewards = known_rewards({"total_reward": metadata.number("total_reward")})
+        key, group = _success_key(metadata, self.hints), metadata.key("group_id")
         if group is None:
             raise Misfit("text or a whole number as `metadata.group_id`", "nothing")
         task = prompt_task(place.file.name, group)
-        turns = rewarded(turns, {} if reward is None else {_REWARD: reward})
-        trajectory = text_trajectory(task, turns, scored, outcome, self.hints.temperature)
+        trajectory = self.trajectory(task, turns, rewards, metadata.outcome(key) if key else None)
         yield LoggedEpisode(place, step_of_file(place.file), group, task, trajectory, prompt)
 
 
 def _success_key(metadata: dict[str, Any], hints: Hints) -> str | None:
     if hints.success is not None:
         return hints.success if hints.success in metadata else None
-    tagged = sorted(name for name in metadata if name.endswith("/success"))
-    return tagged[0] if tagged else None
+    return min((name for name in metadata if name.endswith("/success")), default=None)

@@ -1,42 +1,53 @@
 """TRL's completion logs: `<output_dir>/completions/completions_<step>.parquet`, written with `log_completions=True`.
 
-Any other rows with a `prompt` and a `completion` are read in the same way.
+Any other rows with a `prompt` and a `completion`, or with `messages` and a `reward`, are read in the same way.
 
 Source: TRL 1.16, `GRPOTrainer.log`. One row per completion with `step`, `prompt`, `completion`, a column per reward
 function, user columns, `advantage`. Texts are decoded with special tokens dropped; a reward that was not given is null.
+An evaluation writes its completions into the file of the same step. ms-swift 4 writes a line of lists per batch, with
+`gen_step` and `advantages`.
 Promise: what such a file does not tell (weights of rewards, which number is a reward) is reported, not guessed.
 """
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from itertools import combinations
 from typing import ClassVar, Self
 
-from heedful.auditing.logs.conversations import messages_of, text_turn, turns_of, unread_parts
-from heedful.auditing.logs.records import Faults, Knowledge, Location, LoggedEpisode, Misfit, Row, unknown_of
-from heedful.auditing.logs.values import Fields, fitting, shown
+from heedful.auditing.logs.conversations import unread_parts
+from heedful.auditing.logs.records import (
+    Episodes,
+    Faults,
+    Knowledge,
+    LocatedRows,
+    Location,
+    LoggedEpisode,
+    Misfit,
+    Row,
+    unknown_of,
+)
+from heedful.auditing.logs.values import Fields, shown
 from heedful.auditing.readers.reader import (
-    NO_STEP,
+    GROUP_NAMES,
+    READ_BESIDE,
     TEXT_ALONE,
+    TRUTH_NAMES,
     Hints,
     RowReader,
+    choose_group,
     choose_success,
     columns_of,
     prompt_task,
     require,
     scalar,
     step_of,
-    text_trajectory,
+    stepped,
 )
 from heedful.boundary import listed
-from heedful.diagnostics.statistics.group_statistics import is_constant
-from heedful.types import Turn
 
 _OF_TRL = frozenset({"step", "advantage"})
-_NO_REWARDS = _OF_TRL | {"mode", "epoch"}
+_NO_REWARDS = _OF_TRL.union(("mode", "epoch"), GROUP_NAMES, TRUTH_NAMES)
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,17 +55,20 @@ class TrlCompletions(RowReader):
     """Rows of TRL's completion logs."""
 
     SUMS: ClassVar[bool] = True
-    FIELDS: ClassVar[frozenset[str]] = frozenset({"step", "prompt", "completion", "advantage"})
+    FIELDS: ClassVar[frozenset[str]] = READ_BESIDE | {
+        *("step", "gen_step", "prompt", "completion", "messages", "advantage", "advantages")
+    }
 
     @staticmethod
     def fits(row: Row) -> bool:
-        return {"prompt", "completion"} <= row.keys()
+        return {"prompt", "completion"} <= row.keys() or (isinstance(row.get("messages"), list) and "reward" in row)
 
     @classmethod
     def begin(cls, sample: Sequence[Row], hints: Hints) -> Self:
-        rows = [row for row in sample if cls.fits(row)]
+        rows = [_as_trl(row) for row in sample if cls.fits(row)]
         columns = columns_of(rows)
         require(hints.rewards, columns, "rewards")
+        success, group = choose_success(columns, hints), choose_group(rows, "prompt")
         numbers = tuple(
             name
             for name, values in columns.items()
@@ -63,32 +77,43 @@ class TrlCompletions(RowReader):
         if not columns.keys() & _OF_TRL or ("reward" in columns and "advantage" not in columns):
             numbers = ("reward",) if scalar(columns.get("reward", ())) else ()  # by hand: others may be anything
         rewards = hints.rewards or numbers
-        success = choose_success(columns, hints)
-        return cls(hints, _knowledge(rows, columns, rewards, success, hints), success, rewards)
+        return cls(hints, _knowledge(rows, columns, rewards, success, group, hints), success, rewards, group)
+
+    def episodes(self, rows: LocatedRows, faults: Faults) -> Episodes:
+        return RowReader.episodes(self, ((place, _as_trl(row)) for place, row in rows), faults)
 
     def of_row(self, place: Location, row: Fields, faults: Faults) -> Iterable[LoggedEpisode]:
         if not self.fits(row):
             raise Misfit("`prompt` and `completion`", f"columns {listed(row)}")
         given, outcome = self.given(row), self.outcome(row)
-        prompt, messages = self.prompt(row["prompt"])
-        if isinstance(row["completion"], str):
-            turns: tuple[Turn, ...] = (text_turn(prompt, row.text("completion"), self.hints.tags, given),)
-        else:
-            said = messages_of(row["completion"], "completion", self.hints.tags)
-            _, turns = turns_of(({"role": "user", "content": prompt}, *said), self.hints.tags)
-            if not turns:
-                roles = [message["role"] for message in said]
-                raise Misfit("an assistant's message in `completion`", f"roles {roles}")
-            turns = (text_turn(prompt, turns[0].reply.text, self.hints.tags, given), *turns[1:])
+        prompt, messages, turns = self.dialogue(row)
         task = prompt_task(prompt)
-        scored = self.scored(bool(given) or (not self.rewards and outcome is not None), outcome)
-        trajectory = text_trajectory(task, turns, scored, outcome, self.hints.temperature)
+        group, truth = self.by_text(row, prompt)
+        trajectory = self.trajectory(task, turns, given, outcome)
+        compared = not self.group and not self.hints.rewards
+        advantage = row.number("advantage") if compared else None
         step = step_of(row, place.file, self.knowledge.stepped)
-        yield LoggedEpisode(place, step, task.id, task, trajectory, messages)
+        yield LoggedEpisode(place, step, group, task, trajectory, messages, truth=truth, advantage=advantage)
+
+
+def _as_trl(row: Row) -> Row:
+    """The row under TRL's names: one conversation ends its prompt before the first reply."""
+    row = {{"gen_step": "step", "advantages": "advantage"}.get(name, name): value for name, value in row.items()}
+    messages = row.get("messages")
+    if isinstance(messages, list) and "prompt" not in row:
+        said = (at for at, one in enumerate(messages) if isinstance(one, dict) and one.get("role") == "assistant")
+        first = next(said, len(messages))
+        row |= {"prompt": messages[:first], "completion": messages[first:]}
+    return row
 
 
 def _knowledge(
-    rows: Sequence[Row], columns: dict[str, list[object]], rewards: tuple[str, ...], success: str | None, hints: Hints
+    rows: Sequence[Row],
+    columns: dict[str, list[object]],
+    rewards: tuple[str, ...],
+    success: str | None,
+    group: str | None,
+    hints: Hints,
 ) -> Knowledge:
     unread = columns.get("reward") if "reward" not in rewards and not hints.rewards else None
     none = (
@@ -98,44 +123,30 @@ def _knowledge(
     )
     found = [f"Reward columns: {listed(rewards)}." if rewards else none]
     found += [f"Success is read from the column {success}."] if success else []
-    assumed = [
-        "Completions with the same prompt in one step are one group: the log has no group number.",
-        "Each file holds the last batch that was generated before its step was logged."
-        if "step" in columns
-        else NO_STEP,
+    found += [f"Groups are those of the column {group}."] if group else []
+    grouped = "Completions with the same prompt in one step are one group: the log has no group number."
+    has_steps, no_steps = stepped(rows)
+    assumed = [] if group else [grouped]
+    assumed += no_steps or [
+        "Each file holds the last batch that was generated before its step was logged, or that of an evaluation at "
+        "that step (eval_steps)."
     ]
     if len(rewards) > 1:
         assumed.append("The reward is the plain sum of the reward columns: weights are not logged.")
-    if not hints.rewards and not _advantages_agree(rows, rewards):
+    mixed = [name for name, values in columns.items() if name not in (*rewards, success) and _is_mixed(values)]
+    if mixed:
         assumed.append(
-            "The logged advantages do not follow the sum of these columns: some are weighted, or are no rewards. Name "
-            "the right ones with --rewards."
+            f"Columns that hold numbers and other values are no rewards: {listed(mixed)}. Name a reward among them "
+            "with --rewards."
         )
-    empty = [name for name, values in columns.items() if not values and name not in (*rewards, success, *_OF_TRL)]
-    if empty:
-        assumed.append(
-            f"Columns without a value in the first rows are not read: {listed(empty)}. Name a reward among "
-            "them with --rewards, and success with --success."
-        )
-    conversational = any(isinstance(value, list) for value in columns["prompt"])
-    if not conversational:
+    if not any(isinstance(value, list) for value in columns["prompt"]):
         assumed.append(TEXT_ALONE)
     assumed += unread_parts([columns["prompt"], columns["completion"]])
     whole = any(isinstance(value, str) for value in columns["completion"])
     unknown = unknown_of(success=success is not None, turns=not whole, reward=bool(rewards))
-    return Knowledge(tuple(found), tuple(assumed), unknown, stepped=bool(columns.get("step")))
+    return Knowledge(tuple(found), tuple(assumed), unknown, stepped=has_steps)
 
 
-def _advantages_agree(rows: Sequence[Row], rewards: tuple[str, ...]) -> bool:
-    """Whether, within each prompt, a higher sum of rewards has the higher advantage."""
-
-    def read(row: Fields) -> tuple[str, list[float | None], float | None]:
-        return str(row["prompt"]), [row.number(name) for name in rewards], row.number("advantage")
-
-    groups: dict[str, list[tuple[float, float]]] = {}
-    for prompt, values, advantage in fitting(read, rows):
-        if advantage is not None and None not in values:
-            total = math.fsum(value for value in values if value is not None)
-            groups.setdefault(prompt, []).append((total, advantage))
-    pairs = (pair for members in groups.values() for pair in combinations(members, 2))
-    return all(is_constant([a[0], b[0]]) or (a[0] > b[0]) == (a[1] > b[1]) for a, b in pairs)
+def _is_mixed(values: Sequence[object]) -> bool:
+    numbers = [isinstance(value, int | float) for value in values]
+    return any(numbers) and not all(numbers)

@@ -1,9 +1,9 @@
 """The logs of verifiers (and of trainers built on it): `traces.jsonl` and the older `results.jsonl`.
 
-Source: verifiers 0.4, `v1/episode.py`, `v1/trace.py`, `legacy/utils/save_utils.py`. A line of `traces.jsonl` is one
-episode with its task, the run's step, and one trace per agent: messages as a graph, named and weighted rewards, calls
-with their sampling. A line of `results.jsonl` is one rollout: `example_id`, `prompt`, `completion`, `reward` and
-`metrics`.
+Source: verifiers 0.4, `v1/episode.py`, `v1/trace.py`, `legacy/utils/save_utils.py`; prime-rl, `monitors/file.py`. A
+line of `traces.jsonl` is one episode with its task, the run's step, and one trace per agent: messages as a graph, named
+and weighted rewards, calls with their sampling. A line may also be a trace alone. A line of `results.jsonl` is one
+rollout: `example_id`, `prompt`, `completion`, `reward` and `metrics`.
 Only the messages of the agents in training are read. Of a branched trace, the last branch is read, as verifiers does.
 """
 
@@ -13,7 +13,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Self
 
-from heedful.auditing.logs.conversations import Messages, messages_of, text_turn, turns_of, unread_parts
+from heedful.auditing.logs.conversations import Messages, messages_of, turns_of, unread_parts
 from heedful.auditing.logs.records import Faults, Knowledge, Location, LoggedEpisode, Misfit, Row, unknown_of
 from heedful.auditing.logs.values import Fields, digest, fitting, number, shown
 from heedful.auditing.readers.reader import (
@@ -24,29 +24,32 @@ from heedful.auditing.readers.reader import (
     columns_of,
     known_rewards,
     prompt_task,
-    rewarded,
     step_of_file,
-    text_trajectory,
 )
 from heedful.boundary import listed
 from heedful.diagnostics.cross_scores.thoughts import ThoughtTags
 from heedful.types import Turn
+
+TRACELESS = "of episodes that failed without a trace"
 
 
 @dataclass(frozen=True, slots=True)
 class VerifiersTraces(RowReader):
     """Lines of `traces.jsonl`."""
 
-    FIELDS: ClassVar[frozenset[str]] = frozenset({"traces", "task", "env", "run", "group"})
+    FIELDS: ClassVar[frozenset[str]] = frozenset(
+        {"traces", "task", "env", "run", "group", "agent", "nodes", "calls", "rewards", "metrics"}
+    )
 
     @staticmethod
     def fits(row: Row) -> bool:
-        return isinstance(row.get("traces"), list) and ("task" in row or "env" in row)
+        whole = isinstance(row.get("traces"), list) and ("task" in row or "env" in row)
+        return whole or (isinstance(row.get("nodes"), list) and "rewards" in row)
 
     @classmethod
     def begin(cls, sample: Sequence[Row], hints: Hints) -> Self:
         rows = [row for row in sample if cls.fits(row)]
-        traces = [trace for row in rows for trace in row["traces"] if isinstance(trace, dict)]
+        traces = [trace for row in rows for trace in row.get("traces", [row]) if isinstance(trace, dict)]
         success = choose_success(columns_of(fitting(_named_scores, traces)), hints)
         found = [f"Success is read from {success}."] if success else []
         assumed = [
@@ -64,7 +67,10 @@ class VerifiersTraces(RowReader):
             raise Misfit("an episode with `traces`", f"fields {listed(row)}")
         step = _work_step(row)
         step = step_of_file(place.file) if step is None else step
-        for trace in row.objects("traces"):
+        traces = row.objects("traces") if "traces" in row else [row]
+        if not traces:
+            faults.aside[TRACELESS] += 1
+        for trace in traces:
             agent = trace.inner("agent")
             if agent.get("trainable", True):
                 yield self._trace(place, step, row, trace, str(agent.get("name", "agent")))
@@ -75,17 +81,10 @@ class VerifiersTraces(RowReader):
         first = next((at for at, node in enumerate(path) if node.get("sampled")), len(path))
         messages = messages_of([node.get("message") for node in path], "nodes", tags) if path else ()
         rewards = known_rewards({name: _reward(entry) for name, entry in trace.inner("rewards").items()})
-        outcome = self.outcome(_named_scores(trace))
-        temperature = _temperature(trace)
         group = _group(row, trace)
-        trajectory = text_trajectory(
-            prompt_task(group, agent),
-            rewarded(_sampled_turns(messages, path, first, tags), rewards),
-            self.scored(bool(rewards), outcome),
-            outcome,
-            self.hints.temperature if temperature is None else temperature,
-        )
-        return LoggedEpisode(place, step, f"{group} {agent}", trajectory.task, trajectory, messages[:first])
+        task, turns = prompt_task(group, agent), _sampled_turns(messages, path, first, tags)
+        trajectory = self.trajectory(task, turns, rewards, self.outcome(_named_scores(trace)), _temperature(trace))
+        return LoggedEpisode(place, step, f"{group} {agent}", task, trajectory, messages[:first])
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,24 +112,14 @@ class VerifiersResults(RowReader):
     def of_row(self, place: Location, row: Fields, faults: Faults) -> Iterable[LoggedEpisode]:
         if not self.fits(row):
             raise Misfit("`example_id`, `prompt` and `completion`", f"fields {listed(row)}")
-        text, prompt = self.prompt(row["prompt"])
-        tags = self.hints.tags
-        if isinstance(row["completion"], str):
-            turns: tuple[Turn, ...] = (text_turn(text, row.text("completion"), tags),)
-        else:
-            opening: Messages = ({"role": "user", "content": text},)
-            _, turns = turns_of((*opening, *messages_of(row["completion"], "completion", tags)), tags)
-            turns = (text_turn(text, turns[0].reply.text, tags), *turns[1:]) if turns else ()
-        reward = row.number("reward")
-        turns = rewarded(turns, {} if reward is None else {"reward": reward})
-        outcome = self.outcome(_flat_scores(row))
-        scored = self.scored(reward is not None and row.get("error") is None, outcome)
-        group = row.key("example_id")
+        _, messages, turns = self.dialogue(row)
+        failed, reward, group = row.get("error") is not None, row.number("reward"), row.key("example_id")
         if group is None:
             raise Misfit("text or a whole number as `example_id`", "nothing")
         task = prompt_task(str(row.get("task", "")), group)
-        trajectory = text_trajectory(task, turns, scored, outcome, self.hints.temperature)
-        yield LoggedEpisode(place, step_of_file(place.file), group, task, trajectory, prompt)
+        rewards = known_rewards({"reward": None if failed else reward})
+        trajectory = self.trajectory(task, turns, rewards, self.outcome(_flat_scores(row)))
+        yield LoggedEpisode(place, step_of_file(place.file), group, task, trajectory, messages)
 
 
 def _last_branch(nodes: Sequence[Fields]) -> list[Fields]:

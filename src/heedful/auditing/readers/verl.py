@@ -2,8 +2,8 @@
 
 Source: verl 0.9, `_dump_generations` of both trainers. One line per row with `input`, `output`, `gts`, `score`, `step`.
 The default trainer of 0.9 adds `uid`, the key of the row: prompt, session, and part of the session. Its parts are the
-outputs of one episode whose context began anew, and verl writes the score of the episode on each. The older trainer
-writes no key. Token ids are in neither; texts are decoded with special tokens dropped.
+outputs of one episode whose context began anew, and verl writes the score of the episode on each. A `uid` of another
+form names the prompt. Token ids are in neither; texts are decoded with special tokens dropped.
 `score` is the reward. Nothing else is added to it unless --rewards says so.
 """
 
@@ -12,9 +12,9 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
-from typing import ClassVar, NamedTuple, Self
+from typing import ClassVar, Self
 
-from heedful.auditing.logs.conversations import text_turn
+from heedful.auditing.logs.conversations import text_turn, with_thought
 from heedful.auditing.logs.records import (
     Episodes,
     Faults,
@@ -28,16 +28,20 @@ from heedful.auditing.logs.records import (
 )
 from heedful.auditing.logs.values import Fields, shown, text_of
 from heedful.auditing.readers.reader import (
+    ONE_REPLY,
+    READ_BESIDE,
     TEXT_ALONE,
     Hints,
+    Located,
     RowReader,
+    choose_group,
     choose_success,
     columns_of,
+    consecutive,
     prompt_task,
     require,
-    rewarded,
     step_of,
-    text_trajectory,
+    stepped,
 )
 from heedful.boundary import listed
 
@@ -47,20 +51,12 @@ _PADDING = "pad"
 _FILLING = "that only fill verl's batch"
 
 
-class _Key(NamedTuple):
-    """A row's place: one draw of a prompt, the member of its group, the part of the episode."""
-
-    prompt: str
-    session: int
-    part: int
-
-
 @dataclass(frozen=True, slots=True)
 class VerlRollouts(RowReader):
     """Lines of verl's rollout and validation dumps."""
 
     SUMS: ClassVar[bool] = True
-    FIELDS: ClassVar[frozenset[str]] = frozenset({"step", "input", "output", "score", "uid"})
+    FIELDS: ClassVar[frozenset[str]] = READ_BESIDE | {"step", "input", "output", "score", "uid"}
 
     keyed: bool = False
     """The rows name prompt, session and part."""
@@ -74,90 +70,77 @@ class VerlRollouts(RowReader):
         rows = [row for row in sample if cls.fits(row)]
         columns = columns_of(rows)
         require(hints.rewards, columns, "rewards")
-        rewards = hints.rewards or ("score",)
-        success = choose_success(columns, hints)
+        rewards, success = hints.rewards or ("score",), choose_success(columns, hints)
         keyed = any(_matched(row) is not None for row in rows)
+        group = None if keyed else choose_group(rows, "input")
         found = [f"Reward: {listed(rewards)}."] + ([f"Success is read from {success}."] if success else [])
         found += ["Groups, members and the parts of an episode are those of the column uid."] if keyed else []
-        grouped = "Samples with the same input in one step are one group: the log has no group number."
-        assumed = (
-            *(() if keyed else (grouped,)),
-            "An output is taken as one reply; in a run of several turns it also holds the environment's words.",
-            TEXT_ALONE,
-        )
+        found += [f"Groups are those of the column {group}."] if group else []
+        grouped = ["Samples with the same input in one step are one group: the log has no group number."]
+        has_steps, no_steps = stepped(rows)
+        assumed = (*(grouped if not keyed and not group else ()), *no_steps, ONE_REPLY, TEXT_ALONE)
         unknown = unknown_of(success=success is not None, turns=False)
-        return cls(
-            hints, Knowledge(tuple(found), assumed, unknown, stepped=bool(columns.get("step"))), success, rewards, keyed
-        )
+        knowledge = Knowledge(tuple(found), assumed, unknown, stepped=has_steps)
+        return cls(hints, knowledge, success, rewards, group, keyed)
 
     def episodes(self, rows: LocatedRows, faults: Faults) -> Episodes:
         """The episodes of one file, in order. With keys, the parts of an episode follow each other."""
         return self._of_parts(rows, faults) if self.keyed else RowReader.episodes(self, rows, faults)
 
     def of_row(self, place: Location, row: Fields, faults: Faults) -> Iterable[LoggedEpisode]:
-        yield self._episode([(place, row)], prompt_task(self._prompt(row)).id, 0)
+        yield self._episode([(place, row)])
 
     def _of_parts(self, rows: LocatedRows, faults: Faults) -> Episodes:
-        held: list[tuple[Location, Fields]] = []
-        before, current = faults.count, ("", -1)
-        for place, row in rows:
+        def keyed() -> LocatedRows:
+            for place, row in rows:
+                found = _matched(row)
+                if found is None:
+                    faults.add(place, "prompt_session_part as `uid`, as the first rows have it", shown(row.get("uid")))
+                elif found[1].startswith(_PADDING):
+                    faults.aside[_FILLING] += 1
+                else:
+                    yield place, row
+
+        def begins(row: Fields, before: Fields) -> bool:
+            return _key(row)[:2] != _key(before)[:2]
+
+        for held, lost in consecutive(keyed(), faults, begins):
+            parts = [_key(row)[2] for _, row in held]
             try:
-                key = _key(row)
+                if parts != list(range(len(parts))) or (lost and len(parts) > 1):
+                    found = f"parts {parts} of {shown(held[0][1]['uid'])}" + (" and a line left out" if lost else "")
+                    raise Misfit("all parts of an episode, 0 and on, in order", found)
+                yield self._episode(held)
             except Misfit as misfit:
-                faults.add(place, misfit.expected, misfit.found)
-                continue
-            if key.prompt.startswith(_PADDING):
-                faults.aside[_FILLING] += 1
-                continue
-            if held and current != (key.prompt, key.session):
-                yield from self._joined(held, faults, lost=faults.count > before)
-                held = []
-            if not held:
-                before, current = faults.count, (key.prompt, key.session)
-            held.append((place, Fields(row)))
-        if held:
-            yield from self._joined(held, faults, lost=faults.count > before)
+                faults.add(held[0][0], misfit.expected, misfit.found)
 
-    def _joined(self, held: Sequence[tuple[Location, Fields]], faults: Faults, lost: bool) -> Episodes:
-        """The episode of these rows, or its fault. `lost`: a line was left out within it or right after it."""
-        keys = [_key(row) for _, row in held]
-        parts = [key.part for key in keys]
-        try:
-            if parts != list(range(len(parts))) or (lost and len(parts) > 1):
-                found = f"parts {parts} of {shown(held[0][1]['uid'])}" + (" and a line left out" if lost else "")
-                raise Misfit("all parts of an episode, 0 and on, in order", found)
-            yield self._episode(held, keys[0].prompt, keys[0].session)
-        except Misfit as misfit:
-            faults.add(held[0][0], misfit.expected, misfit.found)
-
-    def _episode(self, held: Sequence[tuple[Location, Fields]], group: str, member: int) -> LoggedEpisode:
+    def _episode(self, held: Sequence[Located]) -> LoggedEpisode:
         """The rows of one episode. Its reward and success are those of the last row."""
         (place, head), last = held[0], held[-1][1]
-        given, outcome = self.given(last), self.outcome(last)
+        if not all(self.fits(row) for _, row in held):
+            raise Misfit("`input`, `output` and `score`", f"fields {listed(head)}")
+        given, outcome, tags = self.given(last), self.outcome(last), self.hints.tags
         turns = []
         for at, (_, row) in enumerate(held):
-            turn = text_turn(self._prompt(row), row.text("output"), self.hints.tags)
+            turn = text_turn(row.text("input"), with_thought(row.text("output"), row, "a thought", tags), tags)
             prompt = replace(turn.reply.prompt, restarts=at > 0)  # the context began anew
             turns.append(replace(turn, reply=replace(turn.reply, prompt=prompt)))
-        task = prompt_task(self._prompt(head))
-        trajectory = text_trajectory(
-            task, rewarded(tuple(turns), given), self.scored(bool(given), outcome), outcome, self.hints.temperature
-        )
+        task = prompt_task(head.text("input"))
+        if self.keyed:
+            (group, member, _), truth = _key(head), ""
+        else:
+            (group, truth), member = self.by_text(head, head.text("input")), 0
+        trajectory = replace(self.trajectory(task, tuple(turns), given, outcome), member=member)
         step = step_of(head, place.file, self.knowledge.stepped)
-        return LoggedEpisode(place, step, group, task, replace(trajectory, member=member))
-
-    def _prompt(self, row: Fields) -> str:
-        if not self.fits(row):
-            raise Misfit("`input`, `output` and `score`", f"fields {listed(row)}")
-        return row.text("input")
+        return LoggedEpisode(place, step, group, task, trajectory, truth=truth)
 
 
 def _matched(row: Row) -> re.Match[str] | None:
     return _KEY.fullmatch(row["uid"]) if isinstance(row.get("uid"), str) else None
 
 
-def _key(row: Row) -> _Key:
+def _key(row: Row) -> tuple[str, int, int]:
+    """One draw of a prompt, the member of its group, the part of the episode."""
     found = _matched(row)
-    if found is None:
-        raise Misfit("prompt_session_part as `uid`, as the first rows have it", shown(row.get("uid")))
-    return _Key(text_of(found[1], "uid"), int(found[2]), int(found[3]))
+    assert found is not None  # rows without a key were left out
+    return text_of(found[1], "uid"), int(found[2]), int(found[3])

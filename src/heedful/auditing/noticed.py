@@ -1,0 +1,137 @@
+"""What only the whole log shows, and the sentences that say it on the page and in the terminal."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from contextlib import suppress
+from dataclasses import dataclass, field
+
+from heedful.auditing.logs.records import Faults
+from heedful.auditing.recognised import RecognisedLog, counted
+from heedful.auditing.settings import AuditSettings
+from heedful.auditing.steps import LoggedStep
+from heedful.boundary import listed
+from heedful.boundary.jsontext import read_json
+
+_CONTRADICTED = {
+    "truths": "Some prompts have several right answers, so equal prompts hide several tasks, and the spread within "
+    "groups may be that between tasks. A column `uid` or `group` would tell them apart.",
+    "groups": "Completions with the same prompt and the same rewards have different advantages: equal prompts hide "
+    "several groups, so the spread within groups may be wrong. A column `uid` or `group` would tell them apart.",
+    "order": "The logged advantages do not follow the sum of these columns: some are weighted, or are no rewards. Name "
+    "the right ones with --rewards.",
+}
+
+
+@dataclass(slots=True)
+class Noticed:
+    """Counts on the way through the steps."""
+
+    steps: int = 0
+    episodes: int = 0
+    groups: int = 0
+    tagged: bool = False
+    """A reply has closed its thought."""
+    last_fingerprint: str = ""
+    repeated: int = 0
+    single: bool = True
+    """No group has had two episodes."""
+    highest: int = -1
+    """The highest step so far."""
+    disorder: str = ""
+    """What is said of the first step that comes after a higher one."""
+    sizes: dict[int, int] = field(default_factory=dict)
+    """Step -> its episodes."""
+    parted: int = 0
+    contradicted: set[str] = field(default_factory=set)
+
+    def notice(self, step: LoggedStep) -> None:
+        self.steps += 1
+        self.episodes += step.episodes
+        self.groups += len(step.groups)
+        self.repeated += step.fingerprint == self.last_fingerprint
+        self.last_fingerprint = step.fingerprint
+        if step.number < self.highest and not self.disorder:
+            self.disorder = (
+                f"Steps are out of order: step {step.number} comes after step {self.highest}. From there on no alarm "
+                "is judged. Sort the log by step."
+            )
+        self.highest = max(self.highest, step.number)
+        self.single = self.single and all(len(group.trajectories) < 2 for group in step.groups)
+        self.tagged = self.tagged or any(
+            turn.reply.closed for group in step.groups for member in group.trajectories for turn in member.turns
+        )
+        self.sizes[step.number] = step.episodes
+        self.parted += step.parted
+        self.contradicted |= step.contradicted
+
+    def untagged(self, log: RecognisedLog) -> bool:
+        """Thought and answer cannot be told apart: the log holds texts alone, and no reply has closed a thought."""
+        return log.foreign and not self.tagged
+
+    def found(self, log: RecognisedLog, settings: AuditSettings, faults: Faults, interleaved: int) -> Iterator[str]:
+        yield (
+            f"{log.format}: {counted(len(log.files.files), 'file')}, {counted(self.steps, 'step')}, "
+            f"{counted(self.episodes, 'episode')} in {counted(self.groups, 'group')}."
+        )
+        if settings.join > 1:
+            yield f"Up to {settings.join} steps were read as one, under the number of the first (--join)."
+        if interleaved:
+            yield (
+                f"Steps are interleaved: {interleaved} episodes came after another step's. If a resumed run wrote "
+                "these steps again, both writings were read as one."
+            )
+        if self.disorder:
+            yield self.disorder
+        yield from self._written_twice(log)
+        if self.repeated and log.foreign:
+            yield (
+                f"{counted(self.repeated, 'step')} {'repeats' if self.repeated == 1 else 'repeat'} the texts of the "
+                "step before: the trainer logged a batch again, and these readings are no new evidence."
+            )
+        if self.parted:
+            yield (
+                f"Equal prompts had different right answers: their episodes were read as {self.parted} more groups, "
+                "one for each answer."
+            )
+        yield from (f"{counted(count, 'row')} {what} left out." for what, count in faults.aside.items() if count)
+        yield from _evaluated(log, self.sizes)
+
+    def assumed(self, log: RecognisedLog) -> Iterator[str]:
+        if self.single:
+            yield "No two episodes share a group, so nothing can be said of spread within groups."
+        yield from (sentence for kind, sentence in _CONTRADICTED.items() if kind in self.contradicted)
+        if self.untagged(log):
+            yield f"No reply holds {log.tags.close}: the whole reply was taken as the thought."
+
+    def _written_twice(self, log: RecognisedLog) -> Iterator[str]:
+        """Steps with more episodes than most: a run that goes on from a checkpoint writes the steps after it again."""
+        (usual, often), *_ = Counter(self.sizes.values()).most_common(1)
+        larger = [number for number, size in self.sizes.items() if size > usual]
+        if log.foreign and larger and 2 * often > len(self.sizes):
+            yield (
+                f"Steps {listed(map(str, larger))} hold more than the {usual} episodes of other steps: a resumed run "
+                "may have written them twice, and both writings were read as one."
+            )
+
+
+def _evaluated(log: RecognisedLog, steps: Iterable[int]) -> Iterator[str]:
+    """The steps at which TRL wrote an evaluation over its training rows, by the state that its checkpoints hold."""
+    if log.format != "TRL completions":
+        return
+    folder = log.files.files[0].parent.parent
+    states = [folder / "trainer_state.json", *folder.glob("checkpoint-*/trainer_state.json")]
+    history: dict[int, dict[str, object]] = {}
+    for state in states:
+        with suppress(OSError, ValueError, TypeError, KeyError, AttributeError):
+            for entry in read_json(state)["log_history"]:
+                history.setdefault(entry["step"], {}).update(entry)
+    evaluated = [step for step in steps if any(name.startswith("eval_") for name in history.get(step, ()))]
+    if evaluated:
+        rewards = {step: history[step]["reward"] for step in evaluated if "reward" in history[step]}
+        means = f" (mean reward of training there: {listed(f'{at}: {mean}' for at, mean in rewards.items())})"
+        yield (
+            f"Steps {listed(map(str, evaluated))} hold completions of an evaluation, which TRL wrote over those of "
+            f"training: their readings are not those of training{means if rewards else ''}."
+        )

@@ -1,0 +1,387 @@
+"""What users' own files hold: sparse success, thoughts apart, groups by name, nested folders, late columns, lost tags.
+
+Each log is the usual six episodes of two prompts (see `foreign_logs`), written in one of the ways of public reports.
+"""
+
+import copy
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import foreign_logs as logs
+import pytest
+from audit_watching import by_step, read
+
+from heedful import cli
+from heedful.auditing.steps import LoggedStep
+from heedful.types import Metric
+
+Rows = list[logs.Row]
+
+
+def audited(
+    log: Path, capsys: pytest.CaptureFixture[str], *more: str
+) -> tuple[dict[int, dict[str, Metric]], str, list[str]]:
+    """The readings of `heedful audit LOG` by step, what it printed, and its verdict."""
+    out = log.parent / "audited"
+    assert cli.run(["audit", str(log), "--out", str(out), *more]) == 0
+    return by_step(out), capsys.readouterr().out, json.loads((out / "verdict.json").read_text())["sentences"]
+
+
+def sizes(step: LoggedStep) -> list[int]:
+    return [len(group.trajectories) for group in step.groups]
+
+
+# Success is a mask of its own -----------------------------------------------------------------------------------------
+
+
+def without(path: str) -> Callable[[logs.Row], None]:
+    """Removes what is at a path like `metadata.x`."""
+
+    def remove(row: Any) -> None:
+        *above, last = path.split(".")
+        for name in above:
+            row = row[int(name) if isinstance(row, list) else name]
+        del row[last]
+
+    return remove
+
+
+def numbered_rows() -> Rows:
+    columns = {"heedful_task": "t", "heedful_reason": "kept", "heedful_progress": None, "heedful_thought": ""}
+    return [
+        {**row, **columns, "heedful_id": f"1/{at // 3}/{at % 3}"}
+        | {"heedful_reward": row["accuracy"], "heedful_outcome": row["accuracy"]}
+        for at, row in enumerate(logs.trl_rows(1))
+    ]
+
+
+SPARSE: dict[str, tuple[Rows, Callable[[logs.Row], None]]] = {
+    "TRL": ([{**row, "solved": row["accuracy"] == 1} for row in logs.trl_rows(1)], without("solved")),
+    "by hand": (
+        [{"prompt": r["prompt"], "completion": r["completion"], "reward": r["accuracy"], "success": r["accuracy"]}
+         for r in logs.trl_rows(1)],
+        without("success"),
+    ),
+    "verl": (logs.verl_rows(1), without("acc")),
+    "verl, keyed": ([{**row, "acc": row["score"]} for row in logs.keyed_verl_rows(1)], without("acc")),
+    "RAGEN": (logs.ragen_rows(), without("metadata.CoordSokoban/success")),
+    "traces": (logs.trace_rows(), without("traces.0.metrics.correct")),
+    "results": ([{**row, "metrics": {"correct": row["reward"]}} for row in logs.result_rows()],
+                without("metrics.correct")),
+    "own": (logs.plain_rows(), without("success")),
+    "numbered": (numbered_rows(), lambda row: row.update(heedful_outcome=None)),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("kind", SPARSE)
+def test_rows_without_success_keep_their_reward_and_their_spread(tmp_path: Path, kind: str) -> None:
+    rows, remove = SPARSE[kind]
+    log = logs.write_lines(tmp_path / "whole" / "1.jsonl", rows)
+    sparse = copy.deepcopy(rows)
+    for row in sparse[-3 if "pad" not in str(rows[-1]) else -5 :]:
+        remove(row)
+    _, (whole,), _ = read(log)
+    _, (step,), faults = read(logs.write_lines(tmp_path / "sparse" / "1.jsonl", sparse))
+    assert faults.count == 0
+    members = [member for group in step.groups for member in group.trajectories]
+    assert [member.reward for member in members] == [m.reward for group in whole.groups for m in group.trajectories]
+    assert [member.success for member in members] == [True, False, True, None, None, None]
+
+
+@pytest.mark.parametrize("said", [("True", "False"), ("true", "false"), (1, 0), (1.0, 0.0)])
+def test_success_may_be_written_as_text(tmp_path: Path, said: tuple[object, object]) -> None:
+    rows = [{**row, "acc": said[0] if row["acc"] else said[1]} for row in logs.verl_rows(1)]
+    _, (step,), faults = read(logs.write_lines(tmp_path / "1.jsonl", rows))
+    assert (faults.count, [m.success for m in step.groups[0].trajectories]) == (0, [True, False, True])
+
+
+def test_a_group_whose_success_is_unknown_is_called_neither_solved_nor_failed(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    rows = logs.verl_rows(1)
+    for row in rows[3:]:
+        del row["acc"]
+    found = audited(logs.write_lines(tmp_path / "1.jsonl", rows), capsys)[0][1]
+    assert (found["signal/mixed"].value, found["reward/mean"].n, found["success/rate"].n) == (0.5, 6, 3)
+    assert (found["signal/failed"].value, found["signal/solved"].value) == (None, None)
+    assert found["signal/failed"].why == "success is unknown in 1 of the groups without spread"
+
+
+# Thoughts -------------------------------------------------------------------------------------------------------------
+
+THOUGHTS: dict[str, logs.Row] = {
+    "tags": {"content": "<think>hm</think>so"},
+    "reasoning_content": {"content": "so", "reasoning_content": "hm"},
+    "reasoning": {"content": "so", "reasoning": "hm", "reasoning_details": [{"type": "reasoning.text", "text": "hm"}]},
+    "thinking": {"content": "so", "thinking": "hm", "reasoning_content": None},
+    "details": {"content": "so", "reasoning": "", "reasoning_details": [{"type": "reasoning.text", "text": "hm"}]},
+    "summary of details": {"content": "so", "reasoning_details": [{"type": "reasoning.summary", "summary": "hm"}]},
+    "thinking part": {"content": [{"type": "thinking", "thinking": "hm"}, {"type": "text", "text": "so"}]},
+    "reasoning part": {"content": [{"type": "reasoning", "text": "hm"}, {"type": "text", "text": "so"}]},
+    "summary part": {
+        "content": [
+            {"type": "reasoning", "summary": [{"type": "summary_text", "text": "hm"}]},
+            {"type": "output_text", "text": "so"},
+        ]
+    },
+    "both": {"content": "<think>hm</think>so", "reasoning_content": "hm"},
+}
+
+
+@pytest.mark.parametrize("way", THOUGHTS)
+def test_a_thought_is_found_wherever_its_message_holds_it(tmp_path: Path, way: str) -> None:
+    said, asked = {"role": "assistant", **THOUGHTS[way]}, {"role": "user", "content": "go"}
+    nodes = [{"message": asked}, {"parent": 0, "sampled": True, "message": said}]
+    kinds: dict[str, logs.Row] = {
+        "TRL": {"prompt": [asked], "completion": [said]},
+        "RAGEN": {"messages": [asked, said], "metadata": {"group_id": 1, "total_reward": 1.0}},
+        "traces": {"task": {}, "traces": [{"nodes": nodes, "rewards": {"a": 1.0}}]},
+        "results": {"example_id": 1, "prompt": [asked], "completion": [said], "reward": 1.0},
+        "messages": {"messages": [asked, said], "reward": 1.0},
+    }
+    for kind, row in kinds.items():
+        log, (step,), faults = read(logs.write_lines(tmp_path / f"{kind}.jsonl", [row]))
+        reply = step.groups[0].trajectories[0].turns[0].reply
+        assert (faults.count, reply.text, reply.closed) == (0, "<think>hm</think>so", True), kind
+        assert "no text are not read" not in " ".join(log.reader.knowledge.assumed)
+
+
+@pytest.mark.parametrize(
+    "row",
+    [{"prompt": "go", "completion": "so"}, {"input": "go", "output": "so", "score": 1.0},
+     {"new_prompt_text": "go", "reply_text": "so"}],
+)  # fmt: skip
+@pytest.mark.parametrize("column", ["reasoning", "reasoning_content", "thinking"])
+def test_a_thought_may_be_a_column_beside_the_text(tmp_path: Path, row: logs.Row, column: str) -> None:
+    for write, name in ((logs.write_lines, "a.jsonl"), (logs.write_parquet, "a.parquet")):
+        _, (step,), _ = read(write(tmp_path / name, [{**row, column: "hm"}]))
+        assert step.groups[0].trajectories[0].turns[0].reply.text == "<think>hm</think>so"
+
+
+# Groups ---------------------------------------------------------------------------------------------------------------
+
+
+def with_column(rows: Rows, name: str, *values: object) -> Rows:
+    return [{**row, name: value} for row, value in zip(rows, values, strict=True)]
+
+
+ONE_TEXT = [{**row, "input": "look", "gts": ""} for row in logs.verl_rows(1)]
+BY_HAND = [{"prompt": "look", "completion": row["output"], "reward": row["score"]} for row in ONE_TEXT]
+PLAIN = [{**row, "new_prompt_text": "look"} for row in logs.plain_rows()]
+
+
+@pytest.mark.parametrize(
+    ("rows", "found"),
+    [
+        (with_column(ONE_TEXT, "uid", *"aaabbb"), [3, 3]),
+        (with_column(ONE_TEXT, "uid", *"abcdef"), [6]),  # each names a row
+        (with_column(ONE_TEXT, "id", 1, 1, 1, 2, 2, 2), [3, 3]),
+        (with_column(ONE_TEXT, "gts", *"334444"), [2, 4]),
+        (with_column(ONE_TEXT, "gts", *"333344"), [4, 2]),
+        (with_column(BY_HAND, "uid", *"ababab"), [3, 3]),
+        (with_column(BY_HAND, "group", 1, 1, 1, 1, 2, 2), [4, 2]),
+        (with_column(BY_HAND, "ground_truth", *"aaabbb"), [3, 3]),
+        (with_column(PLAIN, "uid", *"aaabbb"), [3, 3]),
+        (with_column(logs.verl_rows(1), "id", *"xxxxxx"), [3, 3]),  # names something else
+    ],
+)
+def test_a_group_is_what_the_log_calls_one(tmp_path: Path, rows: Rows, found: list[int]) -> None:
+    _, (step,), faults = read(logs.write_lines(tmp_path / "1.jsonl", rows))
+    assert (faults.count, sizes(step)) == (0, found)
+
+
+@pytest.mark.parametrize(
+    ("rows", "sentence"),
+    [
+        (with_column(ONE_TEXT, "gts", *"333444"), "were read as 1 more groups, one for each answer"),
+        (with_column(ONE_TEXT, "gts", *"333345"), "Some prompts have several right answers"),
+        (
+            [{**row, "prompt": "look", "format": 0.0} for row in logs.trl_rows(1)],
+            "the same rewards have different advantages: equal prompts hide several groups",
+        ),
+        (
+            [{**row, "length": -1.0 - 2 * row["accuracy"]} for row in logs.trl_rows(1)],
+            "The logged advantages do not follow the sum of these columns",
+        ),
+    ],
+)
+def test_what_contradicts_the_groups_by_text_is_said(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], rows: Rows, sentence: str
+) -> None:
+    assert sentence in audited(logs.write_lines(tmp_path / "1.jsonl", rows), capsys)[1]
+
+
+# Folders --------------------------------------------------------------------------------------------------------------
+
+
+def prime_run(folder: Path) -> Path:
+    """Steps 9 to 11 as prime-rl writes them: one of the six training episodes of a step was not used, one failed."""
+    for step in (9, 10, 11):
+        rows = logs.trace_rows(step)
+        failed = {**rows[0], "ok": False, "traces": [], "errors": [{"type": "SandboxError"}]}
+        for kind, subset, held in (("train", "all", [*rows, failed]), ("train", "effective", rows[:5]),
+                                   ("eval", "all", rows), ("eval", "effective", rows)):  # fmt: skip
+            logs.write_lines(folder / "rollouts" / f"step_{step}" / kind / subset / "traces.jsonl", held)
+    return folder
+
+
+@pytest.mark.parametrize(
+    ("named", "steps", "failures"),
+    [
+        ("", {9: 5, 10: 5, 11: 5}, 3),
+        ("rollouts", {9: 5, 10: 5, 11: 5}, 3),
+        ("rollouts/step_10", {10: 5}, 1),
+        ("rollouts/step_10/train", {10: 5}, 1),
+        ("rollouts/step_10/train/all", {10: 6}, 1),
+        ("rollouts/step_10/eval", {10: 6}, 0),
+        ("rollouts/step_10/train/effective/traces.jsonl", {10: 5}, 0),
+    ],
+)
+def test_nested_folders_of_steps_are_one_log(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], named: str, steps: dict[int, int], failures: int
+) -> None:
+    found, said, _ = audited(prime_run(tmp_path / "run") / named, capsys)
+    assert {step: metrics["reward/mean"].n for step, metrics in found.items()} == steps
+    assert (f"{failures} row{'' if failures == 1 else 's'} of episodes that failed" in said) == bool(failures)
+
+
+def test_a_line_may_be_a_trace_alone_and_a_folder_name_its_step(tmp_path: Path) -> None:
+    traces = [{**row["traces"][0], "agent": {}} for row in logs.trace_rows()]
+    logs.write_lines(tmp_path / "step_7" / "train" / "all" / "traces.jsonl", traces)
+    log, (step,), faults = read(tmp_path)
+    assert (log.format, step.number, sizes(step), faults.count) == ("verifiers traces", 7, [3, 3], 0)
+
+
+# Columns that show late, and lines of lists ---------------------------------------------------------------------------
+
+
+def long(rows: Rows, last: logs.Row) -> Rows:
+    """Sixty rows, and one more that is not like them."""
+    return [{**row, "step": 1} for row in rows * 20] + [{**rows[0], **last, "step": 1}]
+
+
+@pytest.mark.parametrize(
+    ("first", "last", "rewards"),
+    [
+        ({"late": None}, {"late": 0.5}, "accuracy, format, late"),
+        ({}, {"late": 0.5}, "accuracy, format, late"),
+        ({"late": 0.5}, {"late": "n/a"}, "accuracy, format"),
+        ({"solution": 4, "id": 9}, {}, "accuracy, format"),
+    ],
+)
+def test_rewards_are_the_columns_that_hold_numbers_in_the_whole_log(
+    tmp_path: Path, first: logs.Row, last: logs.Row, rewards: str
+) -> None:
+    rows = long([{**row, **first} for row in logs.trl_rows(1)], last)
+    for write, name in ((logs.write_lines, "a.jsonl"), (logs.write_parquet, "a.parquet")):
+        if write is logs.write_lines or (first.keys() >= last.keys() and last != {"late": "n/a"}):
+            log, _, faults = read(write(tmp_path / name, rows))
+            assert (log.reader.knowledge.found, faults.count) == ((f"Reward columns: {rewards}.",), 0)
+
+
+def test_a_column_that_exceeds_one_late_is_no_success_and_costs_no_row(tmp_path: Path) -> None:
+    log, (step,), faults = read(logs.write_lines(tmp_path / "1.jsonl", long(logs.verl_rows(1), {"acc": 3})))
+    assert (step.episodes, faults.count, log.unknown["success/rate"][:10]) == (121, 0, "no success")
+
+
+def columnar(rows: Rows) -> logs.Row:
+    return {name: [row[name] for row in rows] for name in rows[0]}
+
+
+def test_a_line_that_holds_a_list_per_column_is_a_batch(tmp_path: Path) -> None:
+    """As ms-swift writes it: `step` is text there, or the number of the generation."""
+    batches = []
+    for step in (1, 2):
+        batch = columnar(logs.trl_rows(step))
+        batches.append(batch | {"advantages": batch["advantage"], "step": [str(step)] * 6})
+        del batches[-1]["advantage"]
+    log, steps, faults = read(logs.write_lines(tmp_path / "completions.jsonl", batches))
+    assert log.reader.knowledge.found == ("Reward columns: accuracy, format.",)
+    assert [(step.number, sizes(step)) for step in steps] == [(1, [3, 3]), (2, [3, 3])]
+    assert (faults.count, steps[0].contradicted) == (0, frozenset())
+    for batch in batches:
+        batch["gen_step"] = [int(step) + 6 for step in batch.pop("step")]
+    _, steps, _ = read(logs.write_lines(tmp_path / "megatron.jsonl", batches))
+    assert [step.number for step in steps] == [7, 8]
+
+
+def test_messages_with_a_reward_are_conversations(tmp_path: Path) -> None:
+    rows = [
+        {"step": 3, "reward": row["metadata"]["total_reward"], "messages": row["messages"]} for row in logs.ragen_rows()
+    ]
+    _, (step,), faults = read(logs.write_lines(tmp_path / "mine.jsonl", rows))
+    assert (step.number, sizes(step), faults.count) == (3, [3, 3], 0)
+    assert [member.reward for member in step.groups[0].trajectories] == [1.0, 0.0, 1.0]
+    assert {len(member.turns) for group in step.groups for member in group.trajectories} == {2}
+
+
+# Steps ----------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("numbers", [[1, 2, 3, 4, 5, 6, 7, 6, 7, 8, 9], [1, 2, 3, 3, 4], [1, 2, 3, 4, 4]])
+def test_steps_that_a_resumed_run_wrote_twice_are_told(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], numbers: list[int]
+) -> None:
+    rows = [row for step in numbers for row in logs.verl_rows(step)]
+    twice = ", ".join(str(step) for step in sorted(set(numbers)) if numbers.count(step) > 1)
+    said = audited(logs.write_lines(tmp_path / "log.jsonl", rows), capsys)[1]
+    assert f"Steps {twice} hold more than the 6 episodes of other steps: a resumed run may have written them" in said
+
+
+@pytest.mark.parametrize("rows_of", [logs.plain_rows, logs.trl_rows, logs.verl_rows])
+def test_a_stray_row_with_a_step_costs_no_row_without_one(
+    tmp_path: Path, rows_of: Callable[[int], Rows], capsys: pytest.CaptureFixture[str]
+) -> None:
+    rows = [{name: value for name, value in row.items() if name != "step"} for row in rows_of(1)]
+    log = logs.write_lines(tmp_path / "log.jsonl", [*rows, {**rows[0], "step": 5}])
+    found, said, _ = audited(log, capsys)
+    assert {step: metrics["reward/mean"].n for step, metrics in found.items()} == {0: 6, 5: 1}
+    assert "Few rows name a step" in said
+
+
+def test_a_step_of_infinity_is_named_with_its_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    audited(logs.write_lines(tmp_path / "1.jsonl", logs.verl_rows(1)), capsys)
+    metrics = tmp_path / "audited" / "metrics.jsonl"
+    metrics.write_text(
+        metrics.read_text().replace('"step":1,', '"step":Infinity,').replace('"step": 1,', '"step": Infinity,')
+    )
+    assert cli.run(["report", str(tmp_path / "audited")]) == 2
+    said = capsys.readouterr().err
+    assert "Expected a JSON object with `step` and `metrics` on line 1 of" in said
+
+
+# Tags that were lost, and evaluations ---------------------------------------------------------------------------------
+
+
+def test_a_log_whose_tags_were_lost_gets_no_all_clear(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Every thought is one template, and the answer names the prompt."""
+    words = ["amber", "birch", "cedar", "delta", "ember", "frost", "grove", "heron", "inlet", "jade", "kelp", "larch"]
+    tagged = [
+        {"prompt": f"say {word}", "completion": f"<think>let me see what to do</think>the word is {word} {at}"}
+        for word in words
+        for at in range(4)
+    ]
+    lost = [{**row, "completion": row["completion"].replace("<think>", "").replace("</think>", "")} for row in tagged]
+    verdict = audited(logs.write_lines(tmp_path / "tags" / "a.jsonl", tagged), capsys)[2]
+    assert verdict[0].startswith("Template collapse: not excluded")
+    verdict = audited(logs.write_lines(tmp_path / "lost" / "a.jsonl", lost), capsys)[2]
+    assert verdict[0].startswith("Template collapse: not decided. No reply holds </think>, so thought and answer")
+    assert all(way in verdict[0] for way in ("--tags OPEN,CLOSE", "token ids", "record of the run"))
+    assert not any("not seen" in sentence or "thought " in sentence for sentence in verdict[1:])
+
+
+def test_evaluations_that_trl_wrote_over_training_rows_are_told(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    log = logs.trl_log(tmp_path / "out")
+    said = audited(log, capsys)[1]
+    assert "or that of an evaluation at that step (eval_steps)" in said
+    assert "hold completions of an evaluation" not in said
+    history = [{"step": 1, "reward": 0.75}, {"step": 2, "reward": 0.2125}, {"step": 2, "eval_reward": 0.225}]
+    (log / "checkpoint-2").mkdir()
+    (log / "checkpoint-2" / "trainer_state.json").write_text(json.dumps({"log_history": history}))
+    said = audited(log / "completions", capsys)[1]
+    assert "Steps 2 hold completions of an evaluation, which TRL wrote over those of training" in said
+    assert "mean reward of training there: 2: 0.2125" in said
