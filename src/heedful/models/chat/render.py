@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import fields, replace
+from dataclasses import replace
 from functools import lru_cache
 from typing import Any, NamedTuple
 
@@ -104,7 +104,14 @@ class Renderer:
         """The ids that end a reply: the given ones and the template's end-of-turn token."""
         self._parser = ReplyParser(self._decode, tags, self.stop_ids, calls=bool(self.tools))
         if self.result_role == "tool":
-            self._check_results()
+            result = Text("tool", _QUESTION)
+            self._glue((result,), 1)
+            replies = (
+                f'<tool_call>\n{{"name": "so", "arguments": {{}}}}\n</tool_call>{_MARK}',
+                f'{tags.open}so{tags.close}{{"name": "so", "parameters": {{}}}}{_MARK}',
+                f"{tags.open}{_MARK}",
+            )
+            self._check_glue(self._glue_text((result,)), result, replies)
 
     def start(self, messages: Sequence[Message]) -> Prompt:
         """The whole template with its generation prompt and the forced tag. The last message must not be a reply."""
@@ -259,51 +266,37 @@ class Renderer:
             f"{tags.open}so{tags.close}",
             f"{'so ' * 200}{_MARK}",
         )
-        for reply in replies:
-            rendered = self._render((asked, Text("assistant", reply), asked))
-            self._check_glue(rendered, glue, f"a reply of {reply[:60]!r}")
-        later = self._render((asked, Text("assistant", "so"), asked, Text("assistant", _MARK), asked))
-        self._check_glue(later, glue, "the second reply")
+        self._check_glue(glue, asked, replies)
         return glue
 
-    def _check_results(self) -> None:
-        """Refuse a template that shows the result of a call depending on the reply before it."""
-        asked, result = Text("user", _QUESTION), Text("tool", _QUESTION)
-        glue = self._glue_text((result,))
-        self._glue((result,), True)
-        for reply in (
-            f'<tool_call>\n{{"name": "so", "arguments": {{}}}}\n</tool_call>{_MARK}',
-            f'{self.tags.open}so{self.tags.close}{{"name": "so", "parameters": {{}}}}{_MARK}',
-            f"{self.tags.open}{_MARK}",
-        ):
-            rendered = self._render((asked, Text("assistant", reply), result))
-            self._check_glue(rendered, glue, f"a reply of {reply[:60]!r} and before a result")
-        later = self._render((asked, Text("assistant", "so"), result, Text("assistant", _MARK), result))
-        self._check_glue(later, glue, "the second reply and before a result")
-
-    def _check_glue(self, rendered: str, glue: str, where: str) -> None:
-        _, _, after = rendered.rpartition(_MARK)
-        if not rendered.endswith(glue) or (_MARK in rendered and after != glue):
-            raise ValueError(
-                f"Expected the text between two replies to be the same whatever the replies say, but after {where} the "
-                f"chat template writes {after[-80:]!r} and after a plain one {glue[-80:]!r}. Use a template whose text "
-                f"after an assistant's content does not depend on that content or its position."
-            )
+    def _check_glue(self, glue: str, following: Text, replies: Sequence[str]) -> None:
+        """Refuse a template whose text between a reply and the message after it depends on replies like these."""
+        asked = Text("user", _QUESTION)
+        later = (asked, Text("assistant", "so"), following, Text("assistant", _MARK), following)
+        shown = {f"a reply of {reply[:60]!r}": (asked, Text("assistant", reply), following) for reply in replies}
+        for where, texts in (shown | {"the second reply": later}).items():
+            rendered = self._render(texts)
+            _, _, after = rendered.rpartition(_MARK)
+            if not rendered.endswith(glue) or (_MARK in rendered and after != glue):
+                where += " and before a result" if following.role == "tool" else ""
+                raise ValueError(
+                    f"Expected the text between two replies to be the same whatever the replies say, but after {where} "
+                    f"the chat template writes {after[-80:]!r} and after a plain one {glue[-80:]!r}. Use a template "
+                    "whose text after an assistant's content does not depend on that content or its position."
+                )
 
     def _check_tags(self) -> None:
-        for field in fields(self.tags):
-            tag = getattr(self.tags, field.name)
-            if not isinstance(tag, str):
-                continue
+        for name in ("open", "close", "answer_open", "answer_close"):
+            tag = getattr(self.tags, name)
             ids = self._encode(tag)
             if tag not in self._decode(ids):
                 raise ValueError(
-                    f"Expected a tokenizer that can write tags.{field.name} = {tag!r}, but it reads it back as "
+                    f"Expected a tokenizer that can write tags.{name} = {tag!r}, but it reads it back as "
                     f"{self._decode(ids)!r}. Choose a tag from its vocabulary or add the tag as an ordinary token."
                 )
             if tag not in self._decode(ids, skip_special_tokens=True):
                 raise ValueError(
-                    f"Expected tags.{field.name} = {tag!r} to be ordinary text, but the tokenizer holds it as a "
+                    f"Expected tags.{name} = {tag!r} to be ordinary text, but the tokenizer holds it as a "
                     f"special token, which vanishes wherever special tokens are skipped (servers, other trainers). "
                     f"Add it as an ordinary token (special=False), or choose another tag."
                 )

@@ -156,14 +156,19 @@ def examine_tools(render: ChatRenderer, tools: Sequence[Tool]) -> ResultRole:
             f"Expected a chat template that tells how calls are written, but it shows no call of a reply and no "
             f"{OPEN_CALL}. {_REMEDY}"
         )
-    found = find_call(call) if call else None
+    found = find_call(call)
     if call and (found is None or isinstance(read_call(found, tools), CallFault)):
         raise ValueError(
             'Expected a chat template that writes calls as <tool_call>{"name": .., "arguments": {..}}</tool_call> '
             f'(Hermes) or {{"name": .., "parameters": {{..}}}} (Llama), found {call[:120]!r}. Use a model that was '
             f"taught one of these forms, or {_PLAIN}."
         )
-    return _result_role(render, tools)
+    try:
+        text = render([_ASKED, _REPLY, {"role": "tool", "content": _RESULT}], tools)
+    except ValueError:
+        return "user"
+    before, _, after = text.partition(_REPLY["content"])
+    return "tool" if after.count(_RESULT) == 1 and _RESULT not in before else "user"
 
 
 def _written_call(render: ChatRenderer, tool: Tool) -> str:
@@ -172,19 +177,9 @@ def _written_call(render: ChatRenderer, tool: Tool) -> str:
     function = {"name": tool.name, "arguments": arguments}
     said = {"role": "assistant", "content": "", "tool_calls": [{"type": "function", "function": function}]}
     try:
-        text = render([_ASKED, said], [tool])
-        alone = render([_ASKED], [tool])
+        text, alone = render([_ASKED, said], [tool]), render([_ASKED], [tool])
     except ValueError:
         return ""  # a call in the history is refused, and heedful never renders one
     shared = next((at for at, (one, two) in enumerate(zip(text, alone, strict=False)) if one != two), len(alone))
     part = text[shared:]
     return part if not arguments or _ARGUMENT in part else ""
-
-
-def _result_role(render: ChatRenderer, tools: Sequence[Tool]) -> ResultRole:
-    try:
-        text = render([_ASKED, _REPLY, {"role": "tool", "content": _RESULT}], tools)
-    except ValueError:
-        return "user"
-    before, _, after = text.partition(_REPLY["content"])
-    return "tool" if after.count(_RESULT) == 1 and _RESULT not in before else "user"
