@@ -261,19 +261,6 @@ def test_missing_weights_are_not_replaced_by_random_ones(copied: Path) -> None:
         load_model(str(copied), CPU)
 
 
-def test_weights_that_the_model_has_no_place_for_are_told(copied: Path) -> None:
-    from safetensors.torch import load_file, save_file
-
-    weights = load_file(copied / "model.safetensors")
-    for number in range(4):
-        weights[f"model.layers.9.{number}.weight"] = torch.zeros(2)
-    save_file(weights, copied / "model.safetensors", metadata={"format": "pt"})
-    with pytest.warns(
-        UserWarning, match=r"hold 4 tensors .* \(model\.layers\.9\.0\.weight, .*, \.\.\.\)\. They are not"
-    ):
-        load_model(str(copied), CPU)
-
-
 def test_a_tokenizer_without_a_template_is_refused_before_anything_is_sampled(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

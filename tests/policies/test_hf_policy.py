@@ -24,7 +24,17 @@ from heedful.policies.kv import KVBatch  # noqa: E402
 from heedful.policies.sampling import Sampling  # noqa: E402
 from heedful.rollout import LockStep, Request  # noqa: E402
 from heedful.training.samples import make_samples  # noqa: E402
-from heedful.types import Conversation, Ending, Group, Message, Reply, Trajectory, Verdict  # noqa: E402
+from heedful.types import Conversation, Ending, Group, Reply, Trajectory, Verdict  # noqa: E402
+from sampled import (  # noqa: E402
+    ask,
+    assert_drawn_from,
+    columns_read,
+    go_on,
+    largest_error,
+    policy_of,
+    read_at_once,
+    trajectories,
+)
 from tiny_models import llama, narrow, qwen2  # noqa: E402
 
 LAKE = FrozenLake(instructions="brief", turns=4)
@@ -40,16 +50,6 @@ def model(request: pytest.FixtureRequest, tokenizer: Any) -> Any:
     return MODELS[request.param](len(tokenizer))
 
 
-@pytest.fixture(scope="module")
-def renderer(tokenizer: Any) -> Renderer:
-    """A sixth of all ids end a reply, so lengths vary from one token to the limit."""
-    return Renderer(tokenizer, stop_ids=range(7, len(tokenizer), 6))
-
-
-def policy_of(model: Any, renderer: Renderer, seed: int = 0, version: int = 0, **sampling: Any) -> HFPolicy:
-    return HFPolicy(model, renderer, Sampling(**{"tokens_per_turn": 12, **sampling}), seed=seed, version=version)
-
-
 def probed(model: Any, renderer: Renderer) -> Any:
     """The model, after the probe of its KV cache: what is counted afterwards is sampling."""
     assert policy_of(model, renderer).obstacle == ""
@@ -60,10 +60,6 @@ def played(policy: Any, env: Any = LAKE, tasks: int = 3, members: int = 4) -> li
     return LockStep()(policy, Request(env.episode, [env.task(seed) for seed in range(tasks)], members, env.turns))
 
 
-def trajectories(groups: Sequence[Group]) -> list[Trajectory]:
-    return [trajectory for group in groups for trajectory in group.trajectories]
-
-
 def replies(groups: Sequence[Group]) -> list[Reply]:
     return [turn.reply for trajectory in trajectories(groups) for turn in trajectory.turns]
 
@@ -72,13 +68,6 @@ def whole_ids(trajectory: Trajectory) -> tuple[int, ...]:
     """Everything that was read and sampled, in order."""
     last = len(trajectory.turns) - 1
     return trajectory.context_ids(last) + trajectory.turns[last].reply.ids
-
-
-@torch.no_grad()
-def read_at_once(model: Any, ids: Sequence[int], temperature: float = 1.0) -> Any:
-    """log softmax before each token but the first, from one forward pass without a cache, without padding."""
-    logits_TV = model(input_ids=torch.tensor([list(ids)]), use_cache=False).logits[0, :-1].double()
-    return (logits_TV / temperature).log_softmax(-1)
 
 
 def largest_errors(model: Any, trajectory: Trajectory, temperature: float = 1.0) -> tuple[float, float]:
@@ -92,15 +81,6 @@ def largest_errors(model: Any, trajectory: Trajectory, temperature: float = 1.0)
             logprob_error = max(logprob_error, abs(float(row[token]) - turn.reply.logprobs[offset]))
             entropy_error = max(entropy_error, abs(float(-(row.exp() * row).sum()) - turn.reply.entropies[offset]))
     return logprob_error, entropy_error
-
-
-def ask(key: str, text: str) -> Conversation:
-    return Conversation(key, (Message("user", text),))
-
-
-def go_on(conversation: Conversation, reply: Reply, text: str) -> Conversation:
-    said = Message("assistant", reply.text, reply.ids)
-    return Conversation(conversation.key, (*conversation.messages, said, Message("user", text)))
 
 
 def ragged(count: int = 9) -> list[Conversation]:
@@ -153,20 +133,11 @@ def test_log_probabilities_are_those_under_the_temperature(
 
 def test_tokens_are_drawn_from_the_distribution_that_is_reported(tokenizer: Any, renderer: Renderer) -> None:
     model = llama(len(tokenizer))
-    draws = 3000
-    policy = policy_of(model, renderer, temperature=0.7, tokens_per_turn=1)
-    asked = [ask(str(number), "echo A not B") for number in range(draws)]
-    sampled = policy.respond(asked)
-    counts = torch.zeros(len(tokenizer), dtype=torch.float64)
-    for reply in sampled:
-        counts[reply.ids[0]] += 1
-    context = renderer.context_ids(asked[0])
-    expected = read_at_once(model, [*context, 0], 0.7)[-1].exp() * draws
-    frequent = expected >= 5
-    chi2 = float(((counts - expected)[frequent] ** 2 / expected[frequent]).sum())
-    freedom = int(frequent.sum()) - 1
-    assert freedom > 20
-    assert chi2 < freedom + 4 * (2 * freedom) ** 0.5
+    asked = [ask(str(number), "echo A not B") for number in range(3000)]
+    expected_V = read_at_once(model, [*renderer.context_ids(asked[0]), 0], 0.7)[-1].exp()
+    for noise in ("batch", "conversation"):
+        policy = policy_of(model, renderer, temperature=0.7, tokens_per_turn=1, noise=noise)
+        assert_drawn_from(expected_V, policy.respond(asked))
 
 
 def test_rows_of_very_different_lengths_do_not_see_each_other(model: Any, renderer: Renderer) -> None:
@@ -227,57 +198,37 @@ def test_a_compiled_pass_of_one_token_is_one_graph_for_all_lengths_and_weights(
 
 
 def test_each_turn_reads_only_what_is_new(tokenizer: Any, renderer: Renderer, monkeypatch: pytest.MonkeyPatch) -> None:
-    widths: list[int] = []
     model = probed(llama(len(tokenizer)), renderer)
-    extend = KVBatch.extend
-
-    def noted(self: KVBatch, new_BT: Any) -> Any:
-        widths.append(new_BT.shape[1])
-        return extend(self, new_BT)
-
-    monkeypatch.setattr(KVBatch, "extend", noted)
+    read = columns_read(monkeypatch)
     policy = policy_of(model, renderer)
     asked = ragged()
     first = policy.respond(asked)
-    assert widths[0] == max(len(renderer.context_ids(conversation)) for conversation in asked)
-    widths.clear()
+    assert read[0].shape[1] == max(len(renderer.context_ids(conversation)) for conversation in asked)
+    read.clear()
     asked = [go_on(conversation, reply, "on") for conversation, reply in zip(asked, first, strict=True)]
     policy.respond(asked)
     # The last sampled token of a reply has not been read yet.
     glue = max(len(renderer.next_prompt(conversation).ids) for conversation in asked)
-    assert widths[0] == 1 + glue
-    assert set(widths[1:]) == {1}
-
-
-def rows_read(monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    """The rows of every forward pass from now on."""
-    rows: list[int] = []
-    extend = KVBatch.extend
-
-    def noted(self: KVBatch, new_BT: Any) -> Any:
-        rows.append(new_BT.shape[0])
-        return extend(self, new_BT)
-
-    monkeypatch.setattr(KVBatch, "extend", noted)
-    return rows
+    assert read[0].shape[1] == 1 + glue
+    assert {new_BT.shape[1] for new_BT in read[1:]} == {1}
 
 
 def test_a_prompt_that_members_share_is_read_once(
     tokenizer: Any, renderer: Renderer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     model = probed(llama(len(tokenizer)), renderer)
-    rows = rows_read(monkeypatch)
+    read = columns_read(monkeypatch)
     played(policy_of(model, renderer), tasks=3, members=5)
-    assert rows[:2] == [3, 15]
+    assert list(map(len, read[:2])) == [3, 15]
 
 
 def test_rows_that_have_ended_leave_the_batch(
     tokenizer: Any, renderer: Renderer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     model = probed(llama(len(tokenizer)), renderer)
-    rows = rows_read(monkeypatch)
+    read = columns_read(monkeypatch)
     sampled = policy_of(model, renderer, tokens_per_turn=20).respond(ragged(40))
-    for number, held in enumerate(rows[1:], start=1):
+    for number, held in enumerate(map(len, read[1:]), start=1):
         going = sum(len(reply.ids) > number for reply in sampled)
         assert going <= held <= max(going, 2 * going - 1)
 
@@ -346,10 +297,7 @@ def test_a_subset_of_the_conversations_goes_on_in_any_order(model: Any, renderer
     chosen = [7, 2, 11, 0, 5]
     second = [go_on(asked[row], answered[row], "go on " * row) for row in chosen]
     for conversation, reply in zip(second, policy.respond(second), strict=True):
-        context = renderer.context_ids(conversation)
-        logprobs_TV = read_at_once(model, [*context, *reply.ids])
-        picked = [float(logprobs_TV[len(context) - 1 + i, token]) for i, token in enumerate(reply.ids)]
-        assert reply.logprobs == pytest.approx(picked, abs=1e-9)
+        assert largest_error(model, renderer.context_ids(conversation), reply) < 1e-9
 
 
 def test_a_context_that_fills_the_window_gets_no_reply_and_the_others_go_on(tokenizer: Any) -> None:

@@ -10,48 +10,33 @@ import pytest
 torch = pytest.importorskip("torch")
 pytest.importorskip("transformers")
 
+import sampled  # noqa: E402
 import tiny_architectures as tiny  # noqa: E402
 from heedful.models.chat.render import Renderer  # noqa: E402
 from heedful.policies.hf import HFPolicy  # noqa: E402
-from heedful.policies.sampling import Sampling  # noqa: E402
 from heedful.types import Conversation, Message, Reply  # noqa: E402
+from sampled import go_on, largest_error  # noqa: E402
 from tiny_models import llama  # noqa: E402
 
 CACHED = ("deepseek_v2", "deepseek_v3", "minicpm3", "glm4_moe_lite", "llama", "qwen2", "gpt2")
 UNCACHED = ("gpt_oss", "openai-gpt")
 
 
-@pytest.fixture(scope="module")
-def renderer(tokenizer: Any) -> Renderer:
-    """A sixth of all ids end a reply, so lengths vary from one token to the limit."""
-    return Renderer(tokenizer, stop_ids=range(7, len(tokenizer), 6))
-
-
 def two_turns(policy: HFPolicy) -> list[tuple[Conversation, Reply]]:
     asked = [Conversation(str(row), (Message("user", "go " * row + "on"),)) for row in (1, 4, 4, 2)]
     asked[2] = Conversation("other", asked[1].messages)
     first = policy.respond(asked)
-    again = [
-        Conversation(one.key, (*one.messages, Message("assistant", reply.text, reply.ids), Message("user", "and")))
-        for one, reply in zip(asked, first, strict=True)
-    ]
+    again = [go_on(one, reply, "and") for one, reply in zip(asked, first, strict=True)]
     return [*zip(asked, first, strict=True), *zip(again, policy.respond(again), strict=True)]
 
 
-def largest_error(model: Any, renderer: Renderer, sampled: list[tuple[Conversation, Reply]]) -> float:
-    """Of log-probabilities, against one plain forward pass over each context and reply."""
-    largest = 0.0
-    for conversation, reply in sampled:
-        ids = [*renderer.context_ids(conversation), *reply.ids]
-        with torch.no_grad():
-            logprobs_TV = model(input_ids=torch.tensor([ids])).logits[0, :-1].double().log_softmax(-1)
-        expected = logprobs_TV[-len(reply.ids) :].gather(1, torch.tensor(reply.ids)[:, None])[:, 0]
-        largest = max(largest, float((expected - torch.tensor(reply.logprobs, dtype=torch.float64)).abs().max()))
-    return largest
+def policy_of(model: Any, renderer: Renderer) -> HFPolicy:
+    return sampled.policy_of(model, renderer, 3, tokens_per_turn=6)
 
 
-def policy_of(model: Any, renderer: Renderer, **sampling: Any) -> HFPolicy:
-    return HFPolicy(model, renderer, Sampling(tokens_per_turn=6, **sampling), seed=3)
+def worst(model: Any, renderer: Renderer, replies: list[tuple[Conversation, Reply]]) -> float:
+    """The largest error of a log-probability."""
+    return max(largest_error(model, renderer.context_ids(conversation), reply) for conversation, reply in replies)
 
 
 @pytest.mark.parametrize("kind", [*CACHED, *UNCACHED])
@@ -62,8 +47,8 @@ def test_sampled_log_probabilities_are_those_of_plain_forward_passes(
     policy = policy_of(model, renderer)
     with warnings.catch_warnings(record=True) as told:
         warnings.simplefilter("always")
-        sampled = two_turns(policy)
-    assert largest_error(model, renderer, sampled) < 1e-4
+        replies = two_turns(policy)
+    assert worst(model, renderer, replies) < 1e-4
     assert bool(policy.obstacle) == (kind in UNCACHED)
     assert len([one for one in told if "exact and slow" in str(one.message)]) == (kind in UNCACHED)
 
@@ -88,10 +73,10 @@ def test_a_model_that_keeps_no_cache_samples_as_one_that_does(
     expected = two_turns(policy_of(llama(len(tokenizer)), renderer))
     model = without_a_cache(llama(len(tokenizer)), monkeypatch)
     policy = policy_of(model, renderer)
-    sampled = two_turns(policy)
+    replies = two_turns(policy)
     assert policy.obstacle.startswith("its log-probabilities differ from those of a plain forward pass by")
-    assert [reply.ids for _, reply in sampled] == [reply.ids for _, reply in expected]
-    assert largest_error(model, renderer, sampled) < 1e-9
+    assert [reply.ids for _, reply in replies] == [reply.ids for _, reply in expected]
+    assert worst(model, renderer, replies) < 1e-9
 
 
 def test_the_probe_runs_once_per_model_and_leaves_the_random_state(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 import pytest
@@ -12,11 +11,9 @@ pytest.importorskip("transformers")
 
 from heedful.envs.frozen_lake.environment import FrozenLake  # noqa: E402
 from heedful.models.chat.render import Renderer  # noqa: E402
-from heedful.policies.hf import HFPolicy  # noqa: E402
-from heedful.policies.kv import KVBatch  # noqa: E402
-from heedful.policies.sampling import Sampling  # noqa: E402
 from heedful.rollout import Context, LockStep, Request  # noqa: E402
-from heedful.types import Conversation, Ending, Group, Message, Reply, Trajectory  # noqa: E402
+from heedful.types import Conversation, Ending, Group, Message  # noqa: E402
+from sampled import columns_read, go_on, largest_error, policy_of, trajectories  # noqa: E402
 from tiny_models import llama  # noqa: E402
 
 LAKE = FrozenLake(instructions="brief", turns=5)
@@ -27,37 +24,15 @@ def model(tokenizer: Any) -> Any:
     return llama(len(tokenizer))
 
 
-@pytest.fixture(scope="module")
-def renderer(tokenizer: Any) -> Renderer:
-    """A sixth of all ids end a reply, so replies are cut and ended, long and short."""
-    return Renderer(tokenizer, stop_ids=range(7, len(tokenizer), 6))
-
-
-def policy_of(model: Any, renderer: Renderer, **sampling: Any) -> HFPolicy:
-    return HFPolicy(model, renderer, Sampling(**{"tokens_per_turn": 10, **sampling}), seed=0)
-
-
 def played(policy: Any, context: Context = Context(), tasks: int = 3, members: int = 3) -> list[Group]:  # noqa: B008
     return LockStep()(
         policy, Request(LAKE.episode, [LAKE.task(seed) for seed in range(tasks)], members, LAKE.turns, context)
     )
 
 
-def trajectories(groups: Sequence[Group]) -> list[Trajectory]:
-    return [trajectory for group in groups for trajectory in group.trajectories]
-
-
-@torch.no_grad()
-def largest_error(model: Any, context: Sequence[int], reply: Reply) -> float:
-    """Between the reported log-probabilities and a plain forward pass over context and reply."""
-    logits_TV = model(input_ids=torch.tensor([[*context, *reply.ids]]), use_cache=False).logits[0, :-1].double()
-    logprobs_T = logits_TV.log_softmax(-1)[len(context) - 1 :].gather(1, torch.tensor(reply.ids)[:, None])[:, 0]
-    return float((logprobs_T - torch.tensor(reply.logprobs, dtype=torch.float64)).abs().max())
-
-
 @pytest.mark.parametrize("turns", [0, 1, 2, 3])
 def test_what_is_reported_is_a_forward_pass_over_the_window(model: Any, renderer: Renderer, turns: int) -> None:
-    found = trajectories(played(policy_of(model, renderer), Context(turns)))
+    found = trajectories(played(policy_of(model, renderer, tokens_per_turn=10), Context(turns)))
     cut = [turn.reply.cut for trajectory in found for turn in trajectory.turns]
     assert any(cut)
     assert not all(cut)
@@ -102,10 +77,7 @@ def test_rows_that_restart_beside_rows_that_go_on_sample_what_they_would_alone(m
         assert reply.ids == alone.ids
         assert largest_error(model, renderer.context_ids(conversation), reply) < 1e-9
     # Their caches are those of what was read last, so a third turn goes on from there.
-    third = [
-        Conversation(one.key, (*one.messages, Message("assistant", said.text, said.ids), Message("user", "more")))
-        for one, said in zip(asked, together, strict=True)
-    ]
+    third = [go_on(one, said, "more") for one, said in zip(asked, together, strict=True)]
     for conversation, reply in zip(third, policy.respond(third), strict=True):
         assert largest_error(model, renderer.context_ids(conversation), reply) < 1e-9
 
@@ -114,19 +86,12 @@ def test_a_turn_after_a_restart_reads_its_window_once_per_distinct_context(
     model: Any, renderer: Renderer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     played(policy_of(model, renderer), Context(0))  # a model's first reply checks its KV cache: reads of its own
-    shapes: list[tuple[int, ...]] = []
-    extend = KVBatch.extend
-
-    def noted(self: KVBatch, new_BT: Any) -> Any:
-        shapes.append(tuple(new_BT.shape))
-        return extend(self, new_BT)
-
-    monkeypatch.setattr(KVBatch, "extend", noted)
+    read = columns_read(monkeypatch)
     found = trajectories(played(policy_of(model, renderer), Context(0)))
-    reads = [shape for shape in shapes if shape[1] > 1]
-    for number, read in enumerate(reads):
+    reads = [tuple(new_BT.shape) for new_BT in read if new_BT.shape[1] > 1]
+    for number, shape in enumerate(reads):
         contexts = {trajectory.turns[number].reply.prompt.ids for trajectory in found}
-        assert read == (len(contexts), max(map(len, contexts)))
+        assert shape == (len(contexts), max(map(len, contexts)))
     assert len(reads) == LAKE.turns
 
 

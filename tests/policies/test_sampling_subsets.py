@@ -11,14 +11,14 @@ import pytest
 torch = pytest.importorskip("torch")
 pytest.importorskip("transformers")
 
+import sampled  # noqa: E402
 from heedful.envs.frozen_lake.environment import FrozenLake  # noqa: E402
 from heedful.models.chat.render import Renderer  # noqa: E402
 from heedful.policies.hf import HFPolicy  # noqa: E402
-from heedful.policies.kv import KVBatch  # noqa: E402
-from heedful.policies.sampling import Sampling  # noqa: E402
 from heedful.protocols import AnswersSubsets, ContinuousBatching  # noqa: E402
 from heedful.rollout import FULL_HISTORY, Asynchronous, Context, LockStep, Request  # noqa: E402
-from heedful.types import Conversation, Group, Message, Reply, Trajectory  # noqa: E402
+from heedful.types import Conversation, Group, Reply  # noqa: E402
+from sampled import ask, columns_read, go_on, trajectories  # noqa: E402
 from slow_environments import slow, up_to  # noqa: E402
 from tiny_models import llama  # noqa: E402
 
@@ -31,19 +31,8 @@ def model(tokenizer: Any) -> Any:
     return llama(len(tokenizer))
 
 
-@pytest.fixture(scope="module")
-def renderer(tokenizer: Any) -> Renderer:
-    """A sixth of all ids end a reply, so lengths vary from one token to the limit."""
-    return Renderer(tokenizer, stop_ids=range(7, len(tokenizer), 6))
-
-
 def policy_of(model: Any, renderer: Renderer, seed: int = 0, **sampling: Any) -> HFPolicy:
-    chosen = Sampling(**{"tokens_per_turn": 12, "noise": "conversation", **sampling})
-    return HFPolicy(model, renderer, chosen, seed=seed)
-
-
-def trajectories(groups: Sequence[Group]) -> list[Trajectory]:
-    return [trajectory for group in groups for trajectory in group.trajectories]
+    return sampled.policy_of(model, renderer, seed, **{"noise": "conversation", **sampling})
 
 
 def assert_the_same_episodes(found: Sequence[Group], expected: Sequence[Group], tolerance: float) -> None:
@@ -105,16 +94,6 @@ def test_greedy_replies_are_the_same_too_whatever_the_noise(model: Any, renderer
     assert_the_same_episodes(found, expected, 1e-9)
 
 
-def ask(key: str, text: str, turn: int = 0) -> Conversation:
-    return Conversation(key, (Message("user", text),), turn=turn)
-
-
-def go_on(conversation: Conversation, reply: Reply, text: str) -> Conversation:
-    said = Message("assistant", reply.text, reply.ids)
-    messages = (*conversation.messages, said, Message("user", text))
-    return Conversation(conversation.key, messages, turn=conversation.turn + 1)
-
-
 def test_a_reply_does_not_depend_on_who_else_is_asked_nor_in_which_order(model: Any, renderer: Renderer) -> None:
     asked = [ask(str(number), f"echo {'ABCDEFGH'[number % 8]}" * (1 + number % 5)) for number in range(20)]
     together = policy_of(model, renderer).respond(asked)
@@ -135,26 +114,6 @@ def test_seed_key_and_turn_decide_what_is_drawn(model: Any, renderer: Renderer) 
 
     assert drawn(one) == drawn(one)
     assert len({drawn(one), drawn(one, seed=1), drawn(ask("b", "echo A")), drawn(ask("a", "echo A", turn=1))}) == 4
-
-
-def test_tokens_of_a_conversations_own_noise_follow_the_reported_distribution(
-    tokenizer: Any, renderer: Renderer
-) -> None:
-    model, draws = llama(len(tokenizer)), 3000
-    policy = policy_of(model, renderer, temperature=0.7, tokens_per_turn=2)
-    asked = [ask(f"task-{number}/0", "echo A not B") for number in range(draws)]
-    counts = torch.zeros(len(tokenizer), dtype=torch.float64)
-    for reply in policy.respond(asked):
-        counts[reply.ids[0]] += 1
-    context = renderer.context_ids(asked[0])
-    with torch.no_grad():
-        logits = model(input_ids=torch.tensor([list(context)])).logits[0, -1]
-    expected = (logits / 0.7).softmax(-1) * draws
-    frequent = expected >= 5
-    chi2 = float(((counts - expected)[frequent] ** 2 / expected[frequent]).sum())
-    freedom = int(frequent.sum()) - 1
-    assert freedom > 20
-    assert chi2 < freedom + 4 * (2 * freedom) ** 0.5
 
 
 def served(policy: HFPolicy, waves: Sequence[Sequence[Conversation]]) -> tuple[dict[str, Reply], list[str]]:
@@ -215,19 +174,6 @@ def test_the_model_is_left_as_it_was_when_serving_ends_in_an_error(tokenizer: An
     assert model.training
 
 
-def tokens_read(monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    """Grows by the tokens that each forward pass reads."""
-    counts: list[int] = []
-    extend = KVBatch.extend
-
-    def noted(self: KVBatch, new_BT: Any) -> Any:
-        counts.append(int(new_BT.sum()))
-        return extend(self, new_BT)
-
-    monkeypatch.setattr(KVBatch, "extend", noted)
-    return counts
-
-
 def distinct_tokens(groups: Sequence[Group]) -> int:
     """All tokens of all episodes but the last sampled one of each, which nobody reads."""
     return sum(
@@ -240,19 +186,19 @@ def distinct_tokens(groups: Sequence[Group]) -> int:
 def test_nothing_is_read_twice_when_conversations_are_asked_in_parts(
     model: Any, renderer: Renderer, monkeypatch: pytest.MonkeyPatch, way: str
 ) -> None:
-    counts = tokens_read(monkeypatch)
+    read = columns_read(monkeypatch)
     # One member each, so that no prompt is shared: then every token of every episode is read exactly once.
     tasks = [LAKE.task(seed) for seed in range(12)]
     policy = WAYS[way](policy_of(model, renderer))
     groups = Asynchronous(4)(policy, Request(slow(LAKE, up_to(0.03), 5), tasks, 1, LAKE.turns))
     assert {len(trajectory.turns) for trajectory in trajectories(groups)} == {LAKE.turns}
-    assert sum(counts) == distinct_tokens(groups)
+    assert sum(int(new_BT.sum()) for new_BT in read) == distinct_tokens(groups)
 
 
 def test_without_a_word_on_who_goes_on_others_are_let_go(
     model: Any, renderer: Renderer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    counts = tokens_read(monkeypatch)
+    read = columns_read(monkeypatch)
     asked = [ask(str(number), f"echo {'ABCDEFGH'[number]} " * 6) for number in range(8)]
 
     def second_turn_of_the_last(keep: bool) -> int:
@@ -262,9 +208,9 @@ def test_without_a_word_on_who_goes_on_others_are_let_go(
         for part in (later[:4], later[4:]):
             if keep:
                 policy.keep({conversation.key for conversation in asked})
-            counts.clear()
+            read.clear()
             policy.respond(part)
-        return counts[0]
+        return int(read[0].sum())
 
     # The last sampled token of each reply, and what stands between it and the next one.
     new = 4 * (

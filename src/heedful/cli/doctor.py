@@ -75,7 +75,7 @@ def _tree(machine: Machine, server: ServerFindings | None, faults: Sequence[str]
             "reached": facts is not None,
             "facts": None if facts is None else asdict(facts),
             "lacks": [] if facts is None else [asdict(lack) for lack in facts.lacks],
-            "ways_out": {} if facts is None else {way.name: way.obstacle or None for way in facts.ways_out},
+            "ways_out": {} if facts is None else {way: obstacle or None for way, obstacle in facts.ways_out.items()},
         }
     return tree
 
@@ -110,7 +110,7 @@ def _of_server(server: ServerFindings) -> Iterator[str]:
     for lack in facts.lacks:
         yield f"lacks     {lack.flag}: {lack.why}"
     if facts.vllm:
-        ways = [f"{way.name} {'yes' if not way.obstacle else f'no, {way.obstacle}'}" for way in facts.ways_out]
+        ways = [f"{way} {f'no, {obstacle}' if obstacle else 'yes'}" for way, obstacle in facts.ways_out.items()]
         yield f"weights   would go out by: {'; '.join(ways)}"
     for note in server.notes:
         yield f"note      {note}"

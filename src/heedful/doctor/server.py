@@ -48,7 +48,7 @@ def examine_server(url: str, model_name: str | None = None, api_key_env: str = "
         )
     if facts.vllm and not facts.vllm.startswith(TESTED):
         notes.append(f"heedful was run against vLLM {TESTED}x; between minor versions its RL interface changes")
-    if not facts.ways_out[0].obstacle:
+    if not facts.ways_out["folder"]:
         notes.append("the way `folder` also needs a folder that this machine and the server both see")
     if facts.development:
         notes.append(

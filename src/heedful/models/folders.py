@@ -65,23 +65,11 @@ def read_model(source: str | Path, dtype: torch.dtype, remedy: str) -> PreTraine
         if report["missing_keys"]:
             # transformers would use random numbers for them.
             raise ValueError(f"no weights for {', '.join(sorted(report['missing_keys'])[:3])}")
-        if unread := sorted(report["unexpected_keys"]):
-            # Some tensors are meant to be left out, such as the head of a critic.
-            several = f"{len(unread):,} tensors" if len(unread) > 1 else "a tensor"
-            warnings.warn(
-                f"The weights in {source} hold {several} that the model of its config.json has no place for "
-                f"({', '.join(unread[:3])}{', ...' if len(unread) > 3 else ''}). They are not read. If it should have "
-                "more layers, correct config.json.",
-                stacklevel=4,
-            )
-        ends = Path(source) / "generation_config.json"
-        if ends.is_file():
+        if (ends := Path(source) / "generation_config.json").is_file():
             # transformers goes on without a file that it cannot read, one with a byte order mark included.
             named = cast(dict[str, Any], read_json(ends))
-            if "eos_token_id" in named:
-                model.generation_config.eos_token_id = named["eos_token_id"]
-        found: PreTrainedModel = model.eval()
-        return found
+            model.generation_config.eos_token_id = named.get("eos_token_id", model.generation_config.eos_token_id)
+        return cast(PreTrainedModel, model.eval())
 
     return _read(load, source, "a causal language model", remedy)
 
@@ -177,9 +165,9 @@ def _read(load: Callable[[], Answer], source: str | Path, expected: str, remedy:
     error = answer.error
     where = f"in {source}" if Path(source).exists() else f"at {str(source)!r} (no such folder, so a Hugging Face name)"
     known = isinstance(error, OSError | ValueError | RuntimeError)
-    lines = (str(error) if known else str(answer)).splitlines()
+    first, *more = (str(error) if known else str(answer)).splitlines() or [""]
     # What ends in a colon announces the line after it.
-    told = " ".join(line.strip() for line in lines[: 2 if lines[0].endswith(":") else 1]) if lines else ""
+    told = " ".join([first, more[0].strip()] if first.endswith(":") and more else [first]).strip()
     reason = told.rstrip(".:") or type(error).__name__
     if "ignore_mismatched_sizes" in reason:  # transformers speaks of a report that it has only logged
         reason = "its weights have other sizes than its config.json asks for"

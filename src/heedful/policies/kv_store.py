@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 import torch
 
+from heedful.models.forward.shared_prompts import common_beginning
 from heedful.policies.kv import KVBatch, merge
 
 _WORTH = 16
@@ -116,14 +117,8 @@ class Beginning:
         fits = all(len(context) > length and context[:length] == self.ids for context in contexts)
         if length and fits and len(contexts) * length >= _SAVED * total:
             return self.ids
-        first, last = min(contexts), max(contexts)  # in the order of ids, all others lie between these two
-        common = 0
-        for one, other in zip(first, last, strict=False):
-            if one != other:
-                break
-            common += 1
-        common = min(common, min(map(len, contexts)) - 1)
+        common = min(common_beginning(contexts), min(map(len, contexts)) - 1)
         if common < _WORTH or (len(contexts) - 1) * common < _SAVED * total:
             return ()
-        self.ids, self.batch = first[:common], None
+        self.ids, self.batch = contexts[0][:common], None
         return self.ids

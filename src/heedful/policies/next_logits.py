@@ -79,9 +79,13 @@ def obstacle_to_kv_cache(model: PreTrainedModel) -> str:
     """
     attention = str(model.config._attn_implementation)
     if model not in _OBSTACLES or _OBSTACLES[model][0] != attention:
-        found = _probed(model) if attention == "sdpa" else "its attention takes no masks of booleans"
-        if found is None:
-            return ""
+        found = "its attention takes no masks of booleans"
+        if attention == "sdpa":
+            with evaluating(model), torch.no_grad():
+                probe = Probe.of(model)
+                if not probe.finite:
+                    return ""
+                found = probe.obstacle(lambda: _sampled_logprobs(model, probe))
         _OBSTACLES[model] = attention, found
         if found:
             warnings.warn(
@@ -91,15 +95,6 @@ def obstacle_to_kv_cache(model: PreTrainedModel) -> str:
                 stacklevel=2,
             )
     return _OBSTACLES[model][1]
-
-
-def _probed(model: PreTrainedModel) -> str | None:
-    """The obstacle that the probe found, or `None` if plain forward passes give NaN."""
-    with evaluating(model), torch.no_grad():
-        probe = Probe.of(model)
-        if not probe.finite:
-            return None
-        return probe.obstacle(lambda: _sampled_logprobs(model, probe))
 
 
 def left_padded(sequences: Sequence[Sequence[int]], device: torch.device) -> tuple[Tensor, Tensor]:

@@ -14,7 +14,7 @@ import torch
 from torch import nn
 from transformers.cache_utils import Cache, DynamicCache, DynamicLayer
 
-from heedful.models.forward.exactness import Unsupported, plain_states
+from heedful.models.forward.exactness import Unsupported, plain_states, states_in
 from heedful.models.vision.positions import carry_shift, shift_of
 from heedful.scorers.output_head import OutputHead
 from heedful.scorers.packs import Targets
@@ -89,8 +89,7 @@ def read_prompts(body: nn.Module, prompts: list[Ids], device: torch.device) -> t
 
 def states_after(body: nn.Module, ids_RT: torch.Tensor, cache: Cache) -> torch.Tensor:
     """The states R x T of tokens that follow the cached ones. If the body is a whole model, the logits."""
-    output = body(input_ids=ids_RT, past_key_values=cache, use_cache=True, return_dict=True)
-    return cast(torch.Tensor, output.logits if "logits" in output else output.last_hidden_state)
+    return states_in(body(input_ids=ids_RT, past_key_values=cache, use_cache=True, return_dict=True))
 
 
 class FirstTokens:
@@ -123,8 +122,7 @@ class _Prefix(DynamicLayer):
     def update(
         self, key_states: torch.Tensor, value_states: torch.Tensor, *args: Any, **kwargs: Any
     ) -> tuple[torch.Tensor, torch.Tensor]:
-        keys, values = cast(torch.Tensor, self.keys), cast(torch.Tensor, self.values)
-        return _continued(keys, key_states), _continued(values, value_states)
+        return _continued(cast(Any, self.keys), key_states), _continued(cast(Any, self.values), value_states)
 
 
 def _shared(cache: Cache, part: slice) -> Cache:

@@ -112,22 +112,17 @@ class HFScorer:
         method = "packed" if method == "trie" else method
         if method not in self._obstacles:
             with evaluating(self._model), torch.no_grad():
-                if self._probe is None:
-                    self._probe = Probe.of(self._model)
+                self._probe = self._probe or Probe.of(self._model)
                 if not self._probe.finite:
                     raise ValueError(_NOT_FINITE)
-                if method == "packed":
-                    # Tries first: they use every argument of the packed attention.
-                    found = self._tried("trie") or self._tried("packed")
-                else:
-                    found = self._tried(method)
-            self._obstacles[method] = found
+                # Tries first: they use every argument of the packed attention.
+                tried: tuple[Method, ...] = ("trie", "packed") if method == "packed" else (method,)
+                self._obstacles[method] = next(filter(None, (self._tried(one, self._probe) for one in tried)), "")
         return self._obstacles[method]
 
-    def _tried(self, method: Method) -> str:
+    def _tried(self, method: Method, probe: Probe) -> str:
         """Why this method does not score the probe's sequences as plain forward passes do."""
-        assert self._probe is not None
-        prompts, thoughts = self._probe.prompts, self._probe.thoughts
+        prompts, thoughts = probe.prompts, probe.thoughts
 
         def tokens() -> Sequence[Sequence[np.ndarray]]:
             head = self._head_at(1.0)
@@ -137,7 +132,7 @@ class HFScorer:
             self._score(method, head, prompts, thoughts, sums)
             return cast(Sequence[Sequence[np.ndarray]], sums.tokens_MNT)
 
-        return self._probe.obstacle(tokens)
+        return probe.obstacle(tokens)
 
     def cross_score(
         self,
@@ -162,11 +157,16 @@ class HFScorer:
                 "tokens: score shorter prompts, or raise max_position_embeddings where the model allows it."
             )
         sums = ScoreSums(asked.lengths, len(asked.prompts), self._head_tokens, keep_tokens=keep == "tokens")
-        method = self._read(asked.prompts, asked.distinct, temperature, sums)
+        method = self._method_for(asked.distinct)
+        # no_grad, not inference_mode: tensors that a model caches here (rotary tables) must remain usable in training.
+        with evaluating(self._model), torch.no_grad():
+            self._score(method, self._head_at(temperature), asked.prompts, asked.distinct, sums)
         if np.isnan(sums.sums_SMN).any():
             raise ValueError(_NOT_FINITE)
         noise = rounding_error(self._model, sums.sums_SMN[0], asked.lengths)
-        return sums.scores(asked, own_M, noise, method)
+        slower = self._asked == "auto"
+        reasons = [f"not {faster}: {found}" for faster, found in self._obstacles.items() if slower and found]
+        return sums.scores(asked, own_M, noise, "; ".join([method, *reasons]))
 
     def _head_at(self, temperature: float) -> OutputHead:
         """The output head, probed once, because a model's way from states to logits does not depend on its weights."""
@@ -174,16 +174,6 @@ class HFScorer:
         if key not in self._heads:
             self._heads[key] = OutputHead(self._model, temperature)
         return self._heads[key]
-
-    def _read(self, prompts: list[Ids], thoughts: list[Ids], temperature: float, sums: ScoreSums) -> str:
-        """Score distinct thoughts under distinct prompts into `sums`. Returns the method, and why no faster one."""
-        method = self._method_for(thoughts)
-        # no_grad, not inference_mode: tensors that a model caches here (rotary tables) must remain usable in training.
-        with evaluating(self._model), torch.no_grad():
-            self._score(method, self._head_at(temperature), prompts, thoughts, sums)
-        slower = self._asked == "auto"
-        reasons = [f"not {faster}: {found}" for faster, found in self._obstacles.items() if slower and found]
-        return "; ".join([method, *reasons])
 
     def _method_for(self, thoughts: list[Ids]) -> Method:
         """The method for these distinct thoughts."""

@@ -7,7 +7,6 @@ computed in float32 or wider.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import cast
 
 import numpy as np
 import torch
@@ -15,7 +14,7 @@ from torch import nn
 from torch.nn import functional
 from transformers import PreTrainedModel
 
-from heedful.models.forward.exactness import plain_states
+from heedful.models.forward.exactness import body_and_head
 from heedful.scorers.packs import Targets
 
 _CPU_BLOCK = (512, 2048)
@@ -33,7 +32,7 @@ class OutputHead:
     """
 
     def __init__(self, model: PreTrainedModel, temperature: float) -> None:
-        self.body, self._head = _body_and_head(model)
+        self.body, self._head = body_and_head(model)
         self._temperature = temperature
         self._rows, self._columns = _CPU_BLOCK if model.device.type == "cpu" else _DEVICE_BLOCK
         head = self._head
@@ -78,22 +77,6 @@ class OutputHead:
             logits_RV = functional.linear(states_RH, weight_VH[part], None if bias_V is None else bias_V[part])
             wide_RV = _wide(logits_RV)
             yield start, wide_RV if self._temperature == 1 else wide_RV.div_(self._temperature)
-
-
-def _body_and_head(model: PreTrainedModel) -> tuple[nn.Module, nn.Module | None]:
-    """The module that gives states, and the module that makes them logits. `(model, None)` for the whole model.
-
-    The output layer alone is compared with the whole model on a few tokens, bit by bit. The computation is the same, so
-    a difference means that the model transforms its logits afterwards.
-    """
-    body, head = model.get_decoder(), model.get_output_embeddings()
-    if head is None or body is model:
-        return model, None
-    vocabulary = cast(torch.Tensor, model.get_input_embeddings().weight).shape[0]
-    ids_1T = torch.arange(min(8, vocabulary), device=model.device)[None]
-    logits, states = plain_states(model, ids_1T), plain_states(body, ids_1T)
-    alone = _wide(head(states)).nan_to_num()
-    return (body, head) if torch.equal(alone, _wide(logits).nan_to_num()) else (model, None)
 
 
 def _log_sum_exp(logits_RV: torch.Tensor) -> torch.Tensor:

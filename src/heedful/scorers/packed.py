@@ -17,7 +17,7 @@ from torch import nn
 from transformers import PreTrainedModel
 from transformers.cache_utils import Cache
 
-from heedful.models.forward.exactness import Unsupported, plain_states
+from heedful.models.forward.exactness import Unsupported, plain_states, states_in
 from heedful.scorers.cached import FirstTokens, equally_long, read_prompts, states_after
 from heedful.scorers.output_head import OutputHead
 from heedful.scorers.packed_attention import PackedAttention, groups_of, packed_attention
@@ -62,14 +62,11 @@ def score_packed(
         for start in range(0, len(columns), together):
             part = slice(start, start + together)
             for pack in packs:
-                rest_PE = _read_pack(model, head, cache, part, pack, len(first_PM[part]))
-                sums.add(pack.rows, columns[part], _by_thought(first_PM[part][:, pack.rows], rest_PE, pack.scored_BT))
-
-
-def _by_thought(first_PB: np.ndarray, rest_PE: np.ndarray, scored_BT: np.ndarray) -> np.ndarray:
-    """Log-probabilities P x B x T of whole thoughts, from those of first tokens and of a pack's targets."""
-    with_padding = np.concatenate([rest_PE, np.zeros((len(rest_PE), 1))], axis=1)
-    return np.concatenate([first_PB[:, :, None], with_padding[:, scored_BT]], axis=2)
+                first_PB = first_PM[part][:, pack.rows]
+                rest_PE = _read_pack(model, head, cache, part, pack, len(first_PB))
+                padded_PE = np.pad(rest_PE, ((0, 0), (0, 1)))
+                logprobs_PBT = np.concatenate([first_PB[:, :, None], padded_PE[:, pack.scored_BT]], axis=2)
+                sums.add(pack.rows, columns[part], logprobs_PBT)
 
 
 def _read_pack(
@@ -101,7 +98,7 @@ def packed_states(
             return_dict=True,
             packed=packed,
         )
-    return cast(torch.Tensor, output.logits if "logits" in output else output.last_hidden_state)
+    return states_in(output)
 
 
 def refuse_unless_packable(model: PreTrainedModel, body: nn.Module) -> None:

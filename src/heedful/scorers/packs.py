@@ -12,6 +12,8 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from heedful.models.forward.shared_prompts import common_beginning
+
 Ids = tuple[int, ...]
 Ints = npt.NDArray[np.int64]
 
@@ -117,16 +119,9 @@ def _order(thoughts: Sequence[Ids], share: bool) -> list[int]:
     return sorted(rows, key=lambda row: thoughts[row]) if share else sorted(rows, key=lambda row: -len(thoughts[row]))
 
 
-def _common(one: Ids, other: Ids) -> int:
-    """Length of the longest common prefix."""
-    return next(
-        (place for place, (a, b) in enumerate(zip(one, other, strict=False)) if a != b), min(len(one), len(other))
-    )
-
-
 def _new_reads(previous: Ids, thought: Ids, share: bool) -> int:
     """Number of tokens of a thought that the previous thought, in order of tokens, has not read."""
-    shared = min(_common(previous, thought), max(0, len(previous) - 1)) if share else 0
+    shared = min(common_beginning([previous, thought]), max(0, len(previous) - 1)) if share else 0
     return len(thought) - 1 - shared
 
 
@@ -155,7 +150,7 @@ def _pack(rows: list[int], thoughts: Sequence[Ids], budget: int, share: bool) ->
     path, scores = np.zeros(0, dtype=np.int64), np.zeros(0, dtype=np.int64)
     for row in rows:
         thought = thoughts[row]
-        common = _common(previous, thought) if share else 0
+        common = common_beginning([previous, thought]) if share else 0
         segment = _Segment(_grown(path[:common], read, len(thought) - 1), min(common, len(path)))
         path, read = segment.path, read + segment.own
         ids.append(thought[segment.start : -1])

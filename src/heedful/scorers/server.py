@@ -17,7 +17,7 @@ from heedful.models.forward.rounding import EPS, rounding_of
 from heedful.policies.servers import Client, OpenAITokens, TokenDialect
 from heedful.policies.servers.examination import ServerFacts
 from heedful.protocols import WindowExceeded
-from heedful.scorers.pairs import Ids, ScoreSums, read_pairs
+from heedful.scorers.pairs import ScoreSums, read_pairs
 from heedful.types import CrossScores
 
 _RAW = ("raw_logits", "processed_logits")
@@ -95,15 +95,13 @@ class ServerScorer:
         pairs = [(row, column) for row, ids in enumerate(distinct) if ids for column in range(len(prompts))]
 
         def score(pair: tuple[int, int]) -> tuple[float, ...]:
-            return self._score(prompts[pair[1]], distinct[pair[0]])
+            """The log-probability of each token of a thought after a prompt."""
+            thought = distinct[pair[0]]
+            ids = prompts[pair[1]] + thought
+            call = self._dialect.score(ids, self._model)
+            return self._client.ask(call, lambda tree: self._dialect.scored(tree, ids))[-len(thought) :]
 
         with ThreadPoolExecutor(min(self._client.limits.connections, max(1, len(pairs)))) as pool:
             for (row, column), logprobs in zip(pairs, pool.map(score, pairs), strict=True):
                 sums.add([row], [column], np.asarray(logprobs, dtype=np.float64)[None, None, :])
         return sums.scores(asked, own_M, rounding_of(self._eps, sums.sums_SMN[0], asked.lengths), "server")
-
-    def _score(self, prompt: Ids, thought: Ids) -> tuple[float, ...]:
-        """The log-probability of each token of a thought after a prompt."""
-        ids = prompt + thought
-        call = self._dialect.score(ids, self._model)
-        return self._client.ask(call, lambda tree: self._dialect.scored(tree, ids))[-len(thought) :]

@@ -79,6 +79,17 @@ def make_metaspace_tokenizer() -> PreTrainedTokenizerFast:
     return tokenizer
 
 
+@pytest.fixture(scope="module")
+def tokenizer() -> PreTrainedTokenizerFast:
+    """ChatML, with tokens for the tags."""
+    return make_tokenizer(CHATML)
+
+
+@pytest.fixture(scope="module")
+def renderer(tokenizer: PreTrainedTokenizerFast) -> Renderer:
+    return Renderer(tokenizer)
+
+
 def encode(tokenizer: PreTrainedTokenizerFast, text: str) -> tuple[int, ...]:
     return tuple(tokenizer(text, add_special_tokens=False).input_ids)
 
@@ -118,18 +129,14 @@ def test_appending_gives_the_ids_of_the_whole_conversation(template, ended, ordi
     assert renderer.context_ids(Conversation("k", messages)) == encode(tokenizer, whole(tokenizer, messages))
 
 
-def test_a_lone_surrogate_that_an_environment_shows_is_read_as_its_escape():
+def test_a_lone_surrogate_that_an_environment_shows_is_read_as_its_escape(tokenizer, renderer):
     """No tokenizer takes one. A run would end in a TypeError."""
-    tokenizer = make_tokenizer(CHATML)
-    renderer = Renderer(tokenizer)
     shown, escaped = ([Message("user", text)] for text in ("a \ud800 b", "a \\ud800 b"))
     assert renderer.start(shown).ids == renderer.start(escaped).ids
     assert renderer.glue(shown, ended=True).ids == renderer.glue(escaped, ended=True).ids
 
 
-def test_with_a_forced_tag_only_the_opening_is_added_to_the_whole_conversation():
-    tokenizer = make_tokenizer(CHATML)
-    renderer = Renderer(tokenizer)
+def test_with_a_forced_tag_only_the_opening_is_added_to_the_whole_conversation(tokenizer, renderer):
     messages = play(renderer, REPLIES)
     expected = encode(tokenizer, whole(tokenizer, messages) + "<think>")
     assert renderer.context_ids(Conversation("k", messages)) == expected
@@ -137,9 +144,7 @@ def test_with_a_forced_tag_only_the_opening_is_added_to_the_whole_conversation()
 
 
 @pytest.mark.parametrize("ended", [True, False])
-def test_a_conversation_that_restarts_is_one_prompt_of_start_sampled_ids_and_glue(ended):
-    tokenizer = make_tokenizer(CHATML)
-    renderer = Renderer(tokenizer)
+def test_a_conversation_that_restarts_is_one_prompt_of_start_sampled_ids_and_glue(tokenizer, renderer, ended):
     messages = play(renderer, REPLIES, ended)
     prompt = renderer.next_prompt(Conversation("k", messages, restarts=True))
     assert prompt.restarts
@@ -151,9 +156,7 @@ def test_a_conversation_that_restarts_is_one_prompt_of_start_sampled_ids_and_glu
     assert prompt.ids[prompt.history - 1] == renderer.end_of_turn_id
 
 
-def test_a_window_of_sampled_ids_that_no_text_would_give_back_keeps_them():
-    tokenizer = make_tokenizer(CHATML)
-    renderer = Renderer(tokenizer)
+def test_a_window_of_sampled_ids_that_no_text_would_give_back_keeps_them(tokenizer, renderer):
     spelled = tuple(token for letter in "Left" for token in encode(tokenizer, letter))
     assert spelled != encode(tokenizer, "Left")
     messages = (FIRST[-1], Message("assistant", "Left", (*spelled, renderer.end_of_turn_id)), FIRST[-1])
@@ -162,16 +165,14 @@ def test_a_window_of_sampled_ids_that_no_text_would_give_back_keeps_them():
     assert ids[: len(start) + len(spelled)] == start + spelled
 
 
-def test_a_restart_without_sampled_replies_is_the_start_and_all_of_it_is_new():
-    renderer = Renderer(make_tokenizer(CHATML))
+def test_a_restart_without_sampled_replies_is_the_start_and_all_of_it_is_new(renderer):
     prompt = renderer.next_prompt(Conversation("k", FIRST, restarts=True))
     start = renderer.start(FIRST)
     assert (prompt.text, prompt.ids, prompt.restarts, prompt.history) == (start.text, start.ids, True, 0)
     assert renderer.next_prompt(Conversation("k", FIRST)) == start
 
 
-def test_context_ids_are_the_prompts_and_replies_in_order():
-    renderer = Renderer(make_tokenizer(CHATML))
+def test_context_ids_are_the_prompts_and_replies_in_order(renderer):
     ids: tuple[int, ...] = ()
     messages = play(renderer, REPLIES)
     for end in (2, 4, 6):
@@ -198,9 +199,7 @@ def test_default_system_prompt_is_written_once():
     assert text.count("You are a helpful player.") == 1
 
 
-def test_glue_begins_with_the_end_of_turn_only_if_the_sampler_did_not_emit_it():
-    tokenizer = make_tokenizer(CHATML)
-    renderer = Renderer(tokenizer)
+def test_glue_begins_with_the_end_of_turn_only_if_the_sampler_did_not_emit_it(tokenizer, renderer):
     after = "\n<|im_start|>user\nP 1 1<|im_end|>\n<|im_start|>assistant\n<think>"
     observation = [Message("user", "P 1 1")]
     assert renderer.glue(observation, ended=True) == Prompt(after, encode(tokenizer, after))
@@ -210,8 +209,7 @@ def test_glue_begins_with_the_end_of_turn_only_if_the_sampler_did_not_emit_it():
     assert decode(tokenizer, (renderer.end_of_turn_id,)) == "<|im_end|>"
 
 
-def test_another_stop_id_stands_for_the_end_of_turn():
-    tokenizer = make_tokenizer(CHATML)
+def test_another_stop_id_stands_for_the_end_of_turn(tokenizer):
     end = encode(tokenizer, "<|end|>")[0]
     renderer = Renderer(tokenizer, stop_ids=[end])
     assert renderer.stop_ids == {end, renderer.end_of_turn_id}
@@ -274,8 +272,7 @@ def test_white_space_before_the_end_of_a_reply_stays_where_the_template_strips_i
     assert text.endswith("Up \n<|eot|><|head|>user<|/head|>\n\nP<|eot|><|head|>assistant<|/head|>\n\n")
 
 
-def test_a_reply_without_any_id_is_followed_by_the_end_of_turn():
-    renderer = Renderer(make_tokenizer(CHATML))
+def test_a_reply_without_any_id_is_followed_by_the_end_of_turn(renderer):
     conversation = Conversation("k", (*FIRST, Message("assistant", "<think>", ()), Message("user", "P")))
     assert renderer.next_prompt(conversation).ids[0] == renderer.end_of_turn_id
 
@@ -304,28 +301,34 @@ def test_equal_prompts_are_rendered_once(monkeypatch):
     assert (renderer.start(FIRST), renderer.glue([Message("user", "P")], True)) == first
 
 
-def test_a_closed_reply_is_thought_then_answer_and_the_end_belongs_to_neither():
-    tokenizer = make_tokenizer(CHATML)
-    renderer = Renderer(tokenizer)
-    thought = encode(tokenizer, "the goal is up</think>")
-    answer = encode(tokenizer, "<answer>Up</answer>")
-    reply = read(renderer, (*thought, *answer, renderer.end_of_turn_id))
-    assert reply.text == "<think>the goal is up</think><answer>Up</answer>"
-    assert reply.thought == Span(0, len(thought))
-    assert reply.answer == Span(len(thought), len(thought) + len(answer))
-    assert (reply.closed, reply.cut) == (True, False)
+THOUGHT, ANSWER, NEITHER = "thought", "answer", ""
+
+
+@pytest.mark.parametrize(
+    ("parts", "ended"),
+    [
+        ([("the goal is up</think>", THOUGHT), ("<answer>Up</answer>", ANSWER)], True),
+        (
+            [("go</think>", THOUGHT), ("\nso: ", NEITHER), ("<answer>Up</answer>", ANSWER), (" and left", NEITHER)],
+            False,
+        ),
+        ([("go</think>", THOUGHT), ("<answer>Up", ANSWER)], True),
+        ([("<answer>Up</answer> go</think>", THOUGHT), (" Up", NEITHER)], True),
+        ([("go 🧊🎁 now</think>", THOUGHT), ("<answer>Up 🧊</answer>", ANSWER)], False),
+    ],
+    ids=["both", "text_around", "answer_not_closed", "no_answer", "split_characters"],
+)
+def test_the_tokens_of_thought_and_answer_are_found(tokenizer, renderer, parts, ended):
+    ids, spans = (), {}
+    for text, of in parts:
+        spans[of] = Span(len(ids), len(ids) + len(encode(tokenizer, text)))
+        ids += encode(tokenizer, text)
+    reply = read(renderer, (*ids, renderer.end_of_turn_id) if ended else ids)
+    end = spans[THOUGHT].end
+    assert (reply.thought, reply.answer) == (spans[THOUGHT], spans.get(ANSWER, Span(end, end)))
+    assert (reply.closed, reply.cut) == (True, not ended)
+    assert reply.text == "<think>" + "".join(text for text, _ in parts)
     assert (reply.logprobs, reply.entropies) == ((-0.5,) * len(reply.ids), (0.25,) * len(reply.ids))
-
-
-def test_text_between_and_after_the_tags_belongs_to_neither():
-    tokenizer = make_tokenizer(CHATML)
-    renderer = Renderer(tokenizer)
-    parts = [encode(tokenizer, text) for text in ("go</think>", "\nso: ", "<answer>Up</answer>", " and left")]
-    reply = read(renderer, sum(parts, ()))
-    lengths = [len(part) for part in parts]
-    assert reply.thought == Span(0, lengths[0])
-    assert reply.answer == Span(sum(lengths[:2]), sum(lengths[:3]))
-    assert reply.cut
 
 
 def test_tags_spelled_with_many_tokens_are_found():
@@ -339,9 +342,7 @@ def test_tags_spelled_with_many_tokens_are_found():
     assert reply.answer == Span(len("up</think>"), len(spelled))
 
 
-def test_a_tag_spelled_before_the_tag_token_closes_the_thought():
-    tokenizer = make_tokenizer(CHATML)
-    renderer = Renderer(tokenizer)
+def test_a_tag_spelled_before_the_tag_token_closes_the_thought(tokenizer, renderer):
     spelled = tuple(encode(tokenizer, letter)[0] for letter in "up</think>")
     assert read(renderer, spelled + encode(tokenizer, " more</think>")).thought == Span(0, len(spelled))
 
@@ -357,20 +358,7 @@ def test_a_token_that_holds_the_end_of_the_tag_belongs_to_the_thought_alone():
     assert reply.answer == Span(at + 1, len(ids))
 
 
-def test_characters_split_over_tokens_do_not_shift_the_spans():
-    tokenizer = make_tokenizer(CHATML)
-    renderer = Renderer(tokenizer)
-    thought = encode(tokenizer, "go 🧊🎁 now</think>")
-    answer = encode(tokenizer, "<answer>Up 🧊</answer>")
-    assert len(encode(tokenizer, "🧊")) > 1
-    reply = read(renderer, thought + answer)
-    assert reply.text == "<think>go 🧊🎁 now</think><answer>Up 🧊</answer>"
-    assert (reply.thought, reply.answer) == (Span(0, len(thought)), Span(len(thought), len(thought + answer)))
-
-
-def test_a_reply_cut_within_a_character_is_read():
-    tokenizer = make_tokenizer(CHATML)
-    renderer = Renderer(tokenizer)
+def test_a_reply_cut_within_a_character_is_read(tokenizer, renderer):
     ids = encode(tokenizer, "go</think><answer>🧊")[:-1]
     reply = read(renderer, ids)
     assert reply.text == "<think>go</think><answer>�"
@@ -388,9 +376,7 @@ def test_a_decoder_that_strips_spaces_gives_the_same_spans():
     assert decode(tokenizer, ids[reply.answer.start : reply.answer.end]).strip() == "<answer> Up || Left </answer>"
 
 
-def test_an_unclosed_thought_runs_through_the_end_of_turn_or_up_to_the_cut():
-    tokenizer = make_tokenizer(CHATML)
-    renderer = Renderer(tokenizer)
+def test_an_unclosed_thought_runs_through_the_end_of_turn_or_up_to_the_cut(tokenizer, renderer):
     ids = encode(tokenizer, "the goal is <answer>Up</answer>")
     cut = read(renderer, ids)
     assert (cut.thought, cut.answer, cut.closed, cut.cut) == (Span(0, len(ids)), Span(len(ids), len(ids)), False, True)
@@ -401,24 +387,7 @@ def test_an_unclosed_thought_runs_through_the_end_of_turn_or_up_to_the_cut():
     assert ended.text == cut.text
 
 
-def test_an_unclosed_answer_stops_before_the_end_of_turn():
-    tokenizer = make_tokenizer(CHATML)
-    renderer = Renderer(tokenizer)
-    thought, answer = encode(tokenizer, "go</think>"), encode(tokenizer, "<answer>Up")
-    reply = read(renderer, (*thought, *answer, renderer.end_of_turn_id))
-    assert reply.answer == Span(len(thought), len(thought + answer))
-
-
-def test_without_an_answer_the_answer_is_empty_at_the_end_of_the_thought():
-    tokenizer = make_tokenizer(CHATML)
-    renderer = Renderer(tokenizer)
-    thought = encode(tokenizer, "<answer>Up</answer> go</think>")
-    reply = read(renderer, (*thought, *encode(tokenizer, " Up"), renderer.end_of_turn_id))
-    assert (reply.thought, reply.answer) == (Span(0, len(thought)), Span(len(thought), len(thought)))
-
-
-def test_a_reply_of_no_ids_or_of_the_end_alone_is_read():
-    renderer = Renderer(make_tokenizer(CHATML))
+def test_a_reply_of_no_ids_or_of_the_end_alone_is_read(renderer):
     empty = read(renderer, ())
     assert (empty.text, empty.thought, empty.closed, empty.cut) == ("<think>", Span(0, 0), False, True)
     silent = read(renderer, (renderer.end_of_turn_id,))
@@ -437,8 +406,7 @@ def test_without_force_the_thought_begins_after_the_sampled_tag():
     assert reply.thought == Span(len(opening), len(opening + thought))
 
 
-def test_without_force_and_without_a_tag_the_thought_is_empty():
-    tokenizer = make_tokenizer(CHATML)
+def test_without_force_and_without_a_tag_the_thought_is_empty(tokenizer):
     renderer = Renderer(tokenizer, Tags(force=False))
     before, answer = encode(tokenizer, "go</think> "), encode(tokenizer, "<answer>Up</answer>")
     reply = read(renderer, (*before, *answer, renderer.end_of_turn_id))
@@ -457,8 +425,7 @@ def test_a_tag_that_the_template_writes_is_not_written_twice(force):
     assert read(renderer, ids).thought.start == 0
 
 
-def test_a_demonstration_reads_back_as_written():
-    renderer = Renderer(make_tokenizer(CHATML))
+def test_a_demonstration_reads_back_as_written(renderer):
     for text in REPLIES:
         reply = read(renderer, renderer.as_sampled(text))
         assert (reply.text, reply.cut) == (text, False)
@@ -526,7 +493,7 @@ def refusal(tokenizer: PreTrainedTokenizerFast, tags: Tags | None = None, **opti
     return str(caught.value)
 
 
-@pytest.mark.parametrize("name", ["messages", "conversation", "chat_template", "return_dict", "tools"])
+@pytest.mark.parametrize("name", ["messages", "conversation", "chat_template", "return_dict", "tokenize", "tools"])
 def test_an_option_that_is_no_variable_of_the_template_is_refused(name):
     assert f"found ['{name}'], which the renderer sets itself" in refusal(make_tokenizer(CHATML), **{name: "1"})
 
@@ -577,46 +544,31 @@ def test_tags_that_cannot_delimit_anything_are_refused(tags):
         Tags(**tags)
 
 
-def test_a_tokenizer_without_a_chat_template_is_refused():
-    assert "`chat_template` is empty" in refusal(make_tokenizer(None))
-
-
 @pytest.mark.parametrize(
-    "template",
+    ("template", "words"),
     [
-        CHATML.replace("<|im_end|>", "{% if '</think>' in m.content %}<|end|>{% else %}<|im_end|>{% endif %}"),
-        CHATML.replace("<|im_end|>", "<|im_end|>{% if m.content | length > 99 %} (long){% endif %}"),
-        CHATML.replace("<|im_end|>", "<|im_end|>[{{ loop.index }}]"),
+        (None, "`chat_template` is empty"),
+        (
+            CHATML.replace("<|im_end|>", "{% if '</think>' in m.content %}<|end|>{% else %}<|im_end|>{% endif %}"),
+            "does not depend on that content",
+        ),
+        (
+            CHATML.replace("<|im_end|>", "<|im_end|>{% if m.content | length > 99 %} (long){% endif %}"),
+            "does not depend on that content",
+        ),
+        (CHATML.replace("<|im_end|>", "<|im_end|>[{{ loop.index }}]"), "does not depend on that content"),
+        ("<|begin|>{{ messages | length }}" + CHATML, "keep the text before a reply"),
+        (CHATML.split("{% if add_generation_prompt")[0], "adds a generation prompt"),
+        (
+            CHATML.replace("{{ m.content }}", "{% if m.role == 'user' %}{{ m.content }}{% endif %}"),
+            "write every message once",
+        ),
+        *((CHATML.replace("<|im_end|>", end), "with one special token") for end in ("\n", "</turn>", " <|im_end|>")),
     ],
-    ids=["thought", "length", "position"],
+    ids=["none", "thought", "length", "position", "rewritten", "no_prompt", "deaf", "line_end", "word", "blank"],
 )
-def test_a_template_whose_glue_depends_on_content_or_position_is_refused(template):
-    assert "does not depend on that content" in refusal(make_tokenizer(template))
-
-
-def test_a_template_that_rewrites_what_stood_before_is_refused():
-    counting = "<|begin|>{{ messages | length }}" + CHATML
-    assert "keep the text before a reply" in refusal(make_tokenizer(counting))
-
-
-def test_a_template_without_a_generation_prompt_is_refused():
-    silent = CHATML.split("{% if add_generation_prompt")[0]
-    assert "adds a generation prompt" in refusal(make_tokenizer(silent))
-
-
-def test_a_template_that_drops_the_reply_is_refused():
-    deaf = CHATML.replace("{{ m.content }}", "{% if m.role == 'user' %}{{ m.content }}{% endif %}")
-    assert "write every message once" in refusal(make_tokenizer(deaf))
-
-
-@pytest.mark.parametrize("ending", ["\n", "</turn>", " <|im_end|>"])
-def test_a_turn_that_does_not_end_with_one_special_token_is_refused(ending):
-    tokenizer = make_tokenizer(CHATML.replace("<|im_end|>", ending))
-    assert "with one special token" in refusal(tokenizer)
-
-
-def test_options_that_the_renderer_sets_itself_are_refused():
-    assert "['tokenize']" in refusal(make_tokenizer(CHATML), tokenize=True)
+def test_a_template_that_cannot_be_continued_by_appending_is_refused(template, words):
+    assert words in refusal(make_tokenizer(template))
 
 
 def test_a_role_that_the_template_refuses_is_a_sentence():

@@ -12,7 +12,7 @@ import random
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import cast
+from typing import Any, cast
 from weakref import WeakKeyDictionary
 
 import numpy as np
@@ -123,8 +123,28 @@ def plain_states(body: nn.Module, ids_BT: torch.Tensor) -> torch.Tensor:
     named = {"use_cache": False, "return_dict": True}
     if all(parameter.kind is not parameter.VAR_KEYWORD for parameter in taken.values()):
         named = {name: value for name, value in named.items() if name in taken}
-    output = body(input_ids=ids_BT, **named)
+    return states_in(body(input_ids=ids_BT, **named))
+
+
+def states_in(output: Any) -> torch.Tensor:
+    """The last hidden states of a body's output, or the logits of a whole model's."""
     return cast(torch.Tensor, output.logits if "logits" in output else output.last_hidden_state)
+
+
+@torch.no_grad()
+def body_and_head(model: PreTrainedModel) -> tuple[nn.Module, nn.Module | None]:
+    """The module that gives states, and the module that makes them logits. `(model, None)` for the whole model.
+
+    The output layer alone is compared with the whole model on a few tokens, bit by bit. The computation is the same, so
+    a difference means that the model caps or scales its logits afterwards.
+    """
+    body, head = model.get_decoder(), model.get_output_embeddings()
+    if body is None or body is model or head is None:
+        return model, None
+    vocabulary = cast(torch.Tensor, model.get_input_embeddings().weight).shape[0]
+    ids_1T = torch.arange(min(8, vocabulary), device=model.device)[None]
+    whole, alone = plain_states(model, ids_1T), head(plain_states(body, ids_1T))
+    return (body, head) if torch.equal(whole.nan_to_num(), alone.to(whole.dtype).nan_to_num()) else (model, None)
 
 
 @contextmanager

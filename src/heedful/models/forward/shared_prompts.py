@@ -112,7 +112,7 @@ def plan_by_beginning(samples: Sequence[TrainingSample], most_tokens: int, per_p
         if len(start) < _WORTH or len(places) < 2:
             alone += places
             continue
-        length = _common([_prompt(samples[place]) for place in places])
+        length = common_beginning([_prompt(samples[place]) for place in places])
         by_row = _pack([places], _lengths(samples), length, 0, most_tokens, per_pass)
         by_prompt = _behind(samples, places, length, most_tokens, per_pass)
         plans += min(by_row, by_prompt, key=lambda found: sum(plan.cost for plan in found))
@@ -149,9 +149,9 @@ def _prompt(sample: TrainingSample) -> tuple[int, ...]:
     return sample.ids[: max(0, sample.trained.index(True) - 1)] if True in sample.trained else ()
 
 
-def _common(prompts: Sequence[tuple[int, ...]]) -> int:
-    """The number of ids that all prompts begin with."""
-    first, last = min(prompts), max(prompts)  # in the order of ids, all others lie between these two
+def common_beginning(rows: Sequence[tuple[int, ...]]) -> int:
+    """The number of ids that all rows begin with."""
+    first, last = min(rows), max(rows)  # in the order of ids, all others lie between these two
     return next(
         (place for place, (one, other) in enumerate(zip(first, last, strict=False)) if one != other), len(first)
     )

@@ -14,7 +14,7 @@ import torch
 from transformers.cache_utils import DynamicCache, DynamicLayer
 
 from heedful.models.forward.attention import obstacle_to_shared_prompts
-from heedful.models.forward.exactness import Probe, Unsupported, evaluating, plain_states
+from heedful.models.forward.exactness import Probe, Unsupported, body_and_head, evaluating, plain_states, states_in
 from heedful.models.forward.shared_prompts import SharedPrompts
 from heedful.models.vision.positions import carry_shift, joined_shifts
 
@@ -52,11 +52,11 @@ class TokenLogits(Protocol):
 def token_logits(model: PreTrainedModel) -> TokenLogits:
     """The function that gives the logits of `model` that predict trained tokens.
 
-    A probe applies the output head to the last hidden states. If this gives the model's logits bit for bit, the head
-    runs only at the wanted positions. Models that also cap or scale their logits fail the probe and run their whole
-    forward pass.
+    The output head runs only at the wanted positions. Models that change their logits after it (`body_and_head`) run
+    their whole forward pass.
     """
-    body, head = (model.get_decoder(), model.get_output_embeddings()) if _head_is_all(model) else (model, _as_it_is)
+    body, last = body_and_head(model)
+    head: Head = last or (lambda logits_NV: logits_NV)
 
     def rows(
         ids_BT: torch.Tensor,
@@ -68,11 +68,6 @@ def token_logits(model: PreTrainedModel) -> TokenLogits:
         return head(states_ND) if over is None else over(states_ND, head)
 
     return rows
-
-
-def _as_it_is(logits_NV: torch.Tensor) -> torch.Tensor:
-    """The head of a whole model, which gives logits itself."""
-    return logits_NV
 
 
 def keeps_prompts(model: PreTrainedModel) -> bool:
@@ -117,9 +112,8 @@ def hidden_before_trained(
     if prompts is None:
         return plain_states(body, ids_BT)[:, :-1][trained_BT[:, 1:]]
     cache = _read_prompts(body, ids_BT, prompts)
-    output = body(input_ids=ids_BT[:, prompts.length :], past_key_values=cache, use_cache=True)
-    states_BTD = output.logits if "logits" in output else output.last_hidden_state
-    return cast(torch.Tensor, states_BTD[:, :-1][trained_BT[:, prompts.length + 1 :]])
+    states_BTD = states_in(body(input_ids=ids_BT[:, prompts.length :], past_key_values=cache, use_cache=True))
+    return states_BTD[:, :-1][trained_BT[:, prompts.length + 1 :]]
 
 
 # No attention mask and no positions are passed. Padding is on the right, and a causal model attends only to the left,
@@ -150,13 +144,3 @@ def _repeat(cache: DynamicCache, rows_B: Sequence[int]) -> None:
     for layer in layers:
         layer.keys, layer.values = cast(torch.Tensor, layer.keys)[at_B], cast(torch.Tensor, layer.values)[at_B]
     carry_shift(cache, joined_shifts([cache], [at_B]))
-
-
-@torch.no_grad()
-def _head_is_all(model: PreTrainedModel) -> bool:
-    decoder, head = model.get_decoder(), model.get_output_embeddings()
-    if decoder is None or decoder is model or head is None:
-        return False
-    probe = torch.arange(8, device=model.device).remainder(model.config.get_text_config().vocab_size)[None]
-    whole, parts = plain_states(model, probe), head(plain_states(decoder, probe))
-    return torch.equal(whole, parts.to(whole.dtype))

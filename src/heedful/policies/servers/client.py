@@ -146,7 +146,8 @@ class Client:
             asked = call.without(self.left_out)
             try:
                 answer = read(exchange(server.http, asked, self.limits.timeout))
-                self._answered(server)
+                with self._changed:
+                    server.most = min(self.limits.connections, server.most + 1 / server.most)
                 return answer
             except Failed as error:
                 if error.kind == "busy":
@@ -166,7 +167,9 @@ class Client:
                 failure = Failed("garbled", f"the server at {server.url} answered {call.path} in another form: {said}")
             finally:
                 if only is None:
-                    self._give_back(server)
+                    with self._changed:
+                        server.open -= 1
+                        self._changed.notify_all()
             self._count(tries, failure)
             if failure.kind in ("dead", "stale") and only is None:
                 self._restore(server, restored, failure)
@@ -227,15 +230,6 @@ class Client:
                         self._homes[conversation] = server
                     return server
                 self._changed.wait()
-
-    def _give_back(self, server: Server) -> None:
-        with self._changed:
-            server.open -= 1
-            self._changed.notify_all()
-
-    def _answered(self, server: Server) -> None:
-        with self._changed:
-            server.most = min(self.limits.connections, server.most + 1 / server.most)
 
     def _leaves_out(self, server: Server, asked: Call, refusal: ServerRefused) -> bool:
         """Whether the request is to be sent again without fields that this refusal names."""

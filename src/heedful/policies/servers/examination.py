@@ -42,14 +42,6 @@ class Lack:
 
 
 @dataclass(frozen=True, slots=True)
-class WayOut:
-    """One way of pushing weights, and what stands in its way. Empty: nothing that the server shows."""
-
-    name: Literal["folder", "broadcast", "adapters"]
-    obstacle: str = ""
-
-
-@dataclass(frozen=True, slots=True)
 class ServerFacts:
     """What one server answered. `None` = it does not say."""
 
@@ -105,10 +97,10 @@ class ServerFacts:
         return found
 
     @property
-    def ways_out(self) -> list[WayOut]:
-        """The three ways of pushing weights."""
+    def ways_out(self) -> dict[str, str]:
+        """The three ways of pushing weights, and what stands in the way of each. Empty: nothing that it shows."""
         if not self.vllm:
-            return [WayOut(name, "this server takes no weights") for name in ("folder", "broadcast", "adapters")]
+            return dict.fromkeys(("folder", "broadcast", "adapters"), "this server takes no weights")
         closed = "" if self.development else "needs VLLM_SERVER_DEV_MODE=1"
         repack = "needs --worker-extension-cls on a CPU, where a tied output head keeps its old weights without it"
         folder = closed or (repack if self.setting("device") == "cpu" and not self.setting("worker_extension") else "")
@@ -116,7 +108,7 @@ class ServerFacts:
         broadcast = folder or ("" if self.setting("transfer_backend") == BACKEND else backend)
         lora = "" if self.setting("lora") else "needs --enable-lora"
         lora = lora or ("" if self.setting("lora_updating") else "needs VLLM_ALLOW_RUNTIME_LORA_UPDATING=1")
-        return [WayOut("folder", folder), WayOut("broadcast", broadcast), WayOut("adapters", closed or lora)]
+        return {"folder": folder, "broadcast": broadcast, "adapters": closed or lora}
 
 
 def examine(client: Client, server: Server) -> ServerFacts:

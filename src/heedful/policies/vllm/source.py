@@ -19,7 +19,7 @@ from heedful.policies.rows import ReplyRenderer
 from heedful.policies.sampling import Sampling
 from heedful.policies.servers import Client, Limits, Server, ServerUnreachable, check_urls, read_key
 from heedful.policies.servers import Vllm as VllmDialect
-from heedful.policies.servers.dialects import WEIGHT_INFO, Call
+from heedful.policies.servers.dialects import WEIGHT_INFO, Call, given
 from heedful.policies.servers.examination import ServerFacts, examine, refuse_unfit
 from heedful.policies.source import OpenPolicySource, Weights
 from heedful.policies.vllm.policy import Served, ServerPolicy
@@ -92,7 +92,11 @@ class OpenVllm:
         self._version, self._label = 0, ""
         self._probes: Probes | None = None
         self._errors: dict[str, float] = {}
-        self._out = self._way(folder)
+        self._out: WeightsOut = FolderOut(folder, lambda server: self._facts[server.url].extended)
+        if config.sync == "adapters":
+            self._out = AdaptersOut(folder)
+        elif config.sync == "broadcast":
+            self._out = BroadcastOut(config.address, config.timeout)
         client.restore = self._restore
 
     def weights_changed(self, weights: Weights) -> list[Metric]:
@@ -118,8 +122,11 @@ class OpenVllm:
 
     def policy(self, renderer: ReplyRenderer, sampling: Sampling, seed: int) -> ServerPolicy:
         assert self._probes is not None, "a policy was asked for before any weights were handed over"
-        if not self._label:
-            self._label = self._label_of_rank_0()
+        if not self._label:  # another rank than 0, which has given the version to the servers
+            self._label = str(given(self._client.tell(self._client.servers[0], WEIGHT_INFO), "weight_version"))
+            if not self._label.endswith(f"-{self._version}"):
+                expected = f"Expected weights of version {self._version} on the servers"
+                raise ServerUnreachable(f"{expected}, found {self._label!r}.")
         served = Served(
             self._client,
             VllmDialect(),
@@ -154,13 +161,6 @@ class OpenVllm:
         self._window = min(self._window, *(window for window in windows if window))
         refuse_unfit(facts, str(weights.model.dtype).removeprefix("torch."), self._window, self._config.sync)
         return facts
-
-    def _way(self, folder: Path) -> WeightsOut:
-        if self._config.sync == "adapters":
-            return AdaptersOut(folder)
-        if self._config.sync == "broadcast":
-            return BroadcastOut(self._config.address, self._config.timeout)
-        return FolderOut(folder, lambda server: self._facts[server.url].extended)
 
     def _push_to_all(self) -> None:
         """Push to all servers at once. One that fails gets no requests, unless it is the last one."""
@@ -206,16 +206,8 @@ class OpenVllm:
             raise WrongWeights(complaint(server, error, self._config.tolerance))
 
     def _restore(self, server: Server) -> None:
-        """Give one server the weights of this version again. Ranks other than 0 wait until rank 0 has done it."""
-        if self._rank == 0:
-            self._push(server)
-            return
-        raise ServerUnreachable(f"The server at {server.url} lost its weights, and only rank 0 can bring them back.")
-
-    def _label_of_rank_0(self) -> str:
-        """The version that rank 0 has given to the servers."""
-        found = self._client.tell(self._client.servers[0], WEIGHT_INFO)
-        label = str(found.get("weight_version")) if isinstance(found, dict) else ""
-        if not label.endswith(f"-{self._version}"):
-            raise ServerUnreachable(f"Expected weights of version {self._version} on the servers, found {label!r}.")
-        return label
+        """Give one server the weights of this version again."""
+        if self._rank:
+            lost = f"The server at {server.url} lost its weights, and only rank 0 can bring them back."
+            raise ServerUnreachable(lost)
+        self._push(server)
