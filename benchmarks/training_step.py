@@ -44,8 +44,7 @@ from heedful.algorithms import Grpo
 from heedful.boundary import to_json
 from heedful.integrations.trl import environment_reward, to_trl_rollout_func
 from heedful.models.chat.render import Renderer
-from heedful.models.folders import read_tokenizer
-from heedful.models.load import load_model
+from heedful.models.load import load_model, read_tokenizer
 from heedful.policies.hf import HFPolicy
 from heedful.policies.sampling import Sampling
 from heedful.rollout import LockStep, Request

@@ -99,6 +99,18 @@ def score(model: Any, prompts: Any, thoughts: Any, own: Any = None, temperature:
     return HFScorer(model, **knobs).cross_score(prompts, thoughts, own, temperature)
 
 
+def trusted(model: Any, method: str, **knobs: Any) -> HFScorer:
+    """A scorer that has passed its probe, so that what is broken afterwards reaches the scores."""
+    scorer = HFScorer(model, method=method, **knobs)
+    assert scorer.method == method
+    return scorer
+
+
+def assert_noticed(scorer: HFScorer, expected_MN: np.ndarray, prompts: Any, thoughts: Any, own: Any) -> None:
+    """What was broken since shows in the scores."""
+    assert np.abs(scorer.cross_score(prompts, thoughts, own, 1.0).scores_MN - expected_MN).max() > 1e-2
+
+
 def watch_reads(model: Any, monkeypatch: pytest.MonkeyPatch) -> list[tuple[int, int]]:
     """Shapes (rows, tokens) of everything read into or behind a cache, or in a pack, from now on."""
     read: list[tuple[int, int]] = []

@@ -57,7 +57,6 @@ NEEDS_TORCH = {
     "models.chat.template",
     "models.forward.exactness",
     "models.forward.fast_linear",
-    "models.folders",
     "models.gguf",
     "models.load",
     "models.own_tokenizer",

@@ -20,8 +20,8 @@ from heedful.diagnostics.cross_scores.thoughts import ThoughtTags
 from heedful.measuring.diagnostician import Diagnostician
 from heedful.measuring.diagnostics_config import DiagnosticsConfig
 from heedful.models.chat.render import Renderer
-from heedful.models.folders import write_pretrained
 from heedful.models.vision import vision_of
+from heedful.models.writing import write_pretrained
 from heedful.policies.hf import HFPolicy
 from heedful.policies.sampling import Sampling
 from heedful.protocols import WindowExceeded

@@ -19,7 +19,7 @@ import heedful
 from heedful import cli
 from heedful.boundary import trusting
 from heedful.boundary.trust import trusts_code_of
-from heedful.models.folders import read_tokenizer
+from heedful.models.load import read_tokenizer
 from heedful.studies.jobs import TrainingJob, job_trust
 from patience import PATIENCE
 

@@ -16,8 +16,8 @@ pytest.importorskip("accelerate", reason="the extra gguf is not installed")
 import numpy as np  # noqa: E402
 
 from heedful.models import gguf as conversion  # noqa: E402
-from heedful.models.folders import read_model, read_tokenizer  # noqa: E402
 from heedful.models.gguf import CUTS, SOURCE, converted  # noqa: E402
+from heedful.models.load import read_model, read_tokenizer  # noqa: E402
 from tiny_gguf import SPECIAL, TEMPLATE, TOKENS, USERS, model, write  # noqa: E402
 
 IDS = torch.tensor([[5, 9, 100, 262, 1, 7, 7, 30]])

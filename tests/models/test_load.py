@@ -19,8 +19,12 @@ from tokenizers import AddedToken, Tokenizer, decoders, models, pre_tokenizers, 
 from heedful import cli  # noqa: E402
 from heedful.models.chat.render import Renderer  # noqa: E402
 from heedful.models.chat.turn_ends import named_stop_ids  # noqa: E402
-from heedful.models.folders import read_model  # noqa: E402
-from heedful.models.load import load_model, pick_device, stop_ids  # noqa: E402
+from heedful.models.load import (  # noqa: E402
+    load_model,
+    pick_device,
+    read_model,
+    stop_ids,
+)
 from heedful.models.writing import making_a_model, write_weights  # noqa: E402
 from heedful.storage import read_metrics, read_rollouts  # noqa: E402
 from heedful.types import Message  # noqa: E402

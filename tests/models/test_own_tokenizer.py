@@ -20,8 +20,11 @@ from tokenizers import AddedToken, Tokenizer, decoders, models, normalizers, pre
 from heedful.auditing import AuditSettings  # noqa: E402
 from heedful.auditing.judges import model_judge  # noqa: E402
 from heedful.diagnostics.cross_scores.thoughts import ThoughtTags  # noqa: E402
-from heedful.models.folders import read_own_tokenizer, read_tokenizer  # noqa: E402
-from heedful.models.load import load_model  # noqa: E402
+from heedful.models.load import (  # noqa: E402
+    load_model,
+    read_own_tokenizer,
+    read_tokenizer,
+)
 from heedful.models.own_tokenizer import difference_from_folder  # noqa: E402
 from tiny_models import llama, qwen2  # noqa: E402
 

@@ -158,7 +158,7 @@ def test_whatever_fails_in_between_the_episodes_are_those_of_a_run_without_failu
     with served(loaded, rng.choice([1, 2])) as servers, opened(servers, trained, version=3) as source:
         expected = episodes(source, renderer)
         turns = sum(len(trajectory.turns) for group in expected for trajectory in group.trajectories)
-        with opened(servers, trained, version=4, timeout=4.0) as failing:
+        with opened(servers, trained, version=4, timeout=8.0) as failing:
             pushes = sum(len(server.bodies()) for server in servers)
             for server in servers:
                 # At most two of a kind in a row for one request: more of them rightly end the run.

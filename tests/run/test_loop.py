@@ -497,7 +497,7 @@ def test_weights_that_find_no_room_say_so_by_the_systems_number(
 ) -> None:
     from safetensors import SafetensorError
 
-    from heedful.models.folders import write_pretrained
+    from heedful.models.writing import write_pretrained
 
     parts = assemble(echo_run, silent, None)
     said = "Error while serializing: I/O error: No space left on device (os error 28)"

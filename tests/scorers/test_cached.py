@@ -11,16 +11,8 @@ import pytest
 torch = pytest.importorskip("torch")
 
 from heedful.scorers import cached  # noqa: E402
-from heedful.scorers.hf import HFScorer  # noqa: E402
 from heedful.scorers.output_head import OutputHead  # noqa: E402
-from scored_pairs import case, granite, llama, naive, some_ids  # noqa: E402
-
-
-def trusted(model: Any, **knobs: Any) -> HFScorer:
-    """A scorer that has passed its probe, so that what is broken afterwards reaches the scores."""
-    scorer = HFScorer(model, method="cached", **knobs)
-    assert scorer.method == "cached"
-    return scorer
+from scored_pairs import assert_noticed, case, granite, llama, naive, some_ids, trusted  # noqa: E402
 
 
 def test_the_output_layer_is_applied_alone_unless_the_model_does_more_to_its_logits() -> None:
@@ -34,7 +26,7 @@ def test_the_output_layer_is_applied_alone_unless_the_model_does_more_to_its_log
 def test_positions_off_by_one_or_from_zero_would_be_noticed(restart: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     model, (prompts, thoughts, own) = llama(), case()
     expected = naive(model, prompts, thoughts)
-    scorer = trusted(model)
+    scorer = trusted(model, "cached")
     forward = model.model.forward
 
     def shifted(*args: Any, **named: Any) -> Any:
@@ -45,13 +37,13 @@ def test_positions_off_by_one_or_from_zero_would_be_noticed(restart: bool, monke
         return forward(*args, **named)
 
     monkeypatch.setattr(model.model, "forward", shifted)
-    assert np.abs(scorer.cross_score(prompts, thoughts, own, 1.0).scores_MN - expected).max() > 1e-2
+    assert_noticed(scorer, expected, prompts, thoughts, own)
 
 
 def test_a_first_token_scored_by_another_prompt_would_be_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
     model, (prompts, thoughts, own) = llama(), case()
     expected = naive(model, prompts, thoughts)
-    scorer = trusted(model)
+    scorer = trusted(model, "cached")
     read_prompts = cached.read_prompts
 
     def rolled(*group: Any) -> Any:
@@ -59,13 +51,13 @@ def test_a_first_token_scored_by_another_prompt_would_be_noticed(monkeypatch: py
         return cache, last_PH.roll(1, dims=0)
 
     monkeypatch.setattr(cached, "read_prompts", rolled)
-    assert np.abs(scorer.cross_score(prompts, thoughts, own, 1.0).scores_MN - expected).max() > 1e-2
+    assert_noticed(scorer, expected, prompts, thoughts, own)
 
 
 def test_a_thought_that_sees_the_one_before_it_would_be_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
     model, (prompts, thoughts, own) = llama(), case()
     expected = naive(model, prompts, thoughts)
-    scorer = trusted(model, max_tokens=1)
+    scorer = trusted(model, "cached", max_tokens=1)
     update = cached._Prefix.update
 
     def written(self: Any, *states: Any, **named: Any) -> Any:
@@ -73,19 +65,19 @@ def test_a_thought_that_sees_the_one_before_it_would_be_noticed(monkeypatch: pyt
         return self.keys, self.values
 
     monkeypatch.setattr(cached._Prefix, "update", written)
-    assert np.abs(scorer.cross_score(prompts, thoughts, own, 1.0).scores_MN - expected).max() > 1e-2
+    assert_noticed(scorer, expected, prompts, thoughts, own)
 
 
 def test_a_prompt_cache_in_the_wrong_row_would_be_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
     model, rng = llama(), random.Random(4)
     prompts, thoughts = [some_ids(rng, 6) for _ in range(3)], [some_ids(rng, 4) for _ in range(2)]
     expected = naive(model, prompts, thoughts)
-    scorer = trusted(model)
+    scorer = trusted(model, "cached")
     own = [0, 0]
     np.testing.assert_allclose(scorer.cross_score(prompts, thoughts, own, 1.0).scores_MN, expected, rtol=0, atol=1e-10)
     continued = cached._continued
     monkeypatch.setattr(cached, "_continued", lambda prefix, states: continued(prefix.roll(1, dims=0), states))
-    assert np.abs(scorer.cross_score(prompts, thoughts, own, 1.0).scores_MN - expected).max() > 1e-2
+    assert_noticed(scorer, expected, prompts, thoughts, own)
 
 
 def test_passes_are_cut_where_padding_would_cost_more_than_a_pass() -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import copy
 import random
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -29,6 +28,7 @@ from scored_pairs import (  # noqa: E402
     qwen2,
     score,
     some_ids,
+    trusted,
     watch_reads,
 )
 
@@ -124,8 +124,7 @@ def test_scores_do_not_depend_on_max_tokens_and_no_pass_exceeds_it(
 ) -> None:
     model, (prompts, thoughts, own) = llama(), case()
     expected = naive(model, prompts, thoughts)
-    scorer = HFScorer(model, max_tokens=max_tokens, method=method)
-    assert scorer.method == method
+    scorer = trusted(model, method, max_tokens=max_tokens)
     read = watch_reads(model, monkeypatch)
     scored = scorer.cross_score(prompts, thoughts, own, 1.0)
     np.testing.assert_allclose(scored.scores_MN, expected, rtol=0, atol=1e-10)
@@ -149,8 +148,7 @@ def test_prompts_and_last_tokens_are_not_read_again_for_every_thought(
     method: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     model, rng = llama(), random.Random(3)
-    scorer = HFScorer(model, method=method)
-    assert scorer.method == method
+    scorer = trusted(model, method)
     read = watch_reads(model, monkeypatch)
     thoughts = [[first, *some_ids(rng, 4)] for first in range(6)]
     scorer.cross_score([some_ids(rng, 9) for _ in range(4)], thoughts, [0] * 6, 1.0)
@@ -195,47 +193,32 @@ def test_a_qwen2_with_its_window_switched_off_is_accepted_and_one_in_force_is_re
         HFScorer(qwen2(use_sliding_window=True, sliding_window=4, max_window_layers=1))
 
 
-def mistral() -> Any:
-    return transformers.MistralForCausalLM(transformers.MistralConfig(**SIZES, num_key_value_heads=2, sliding_window=4))
-
-
-def gpt_neo() -> Any:
-    config = transformers.GPTNeoConfig(
-        vocab_size=VOCABULARY, hidden_size=32, num_layers=2, num_heads=4, attention_types=[[["global", "local"], 1]]
-    )
-    return transformers.GPTNeoForCausalLM(config)
-
-
-def bert() -> Any:
-    config = transformers.BertConfig(
-        vocab_size=VOCABULARY, hidden_size=32, num_hidden_layers=1, num_attention_heads=4, intermediate_size=32
-    )
-    return transformers.BertLMHeadModel(config)
-
-
-def t5() -> Any:
-    config = transformers.T5Config(vocab_size=VOCABULARY, d_model=32, d_kv=8, d_ff=32, num_layers=1, num_heads=4)
-    return transformers.T5ForConditionalGeneration(config)
-
-
-def mamba() -> Any:
-    config = transformers.MambaConfig(vocab_size=VOCABULARY, hidden_size=16, state_size=4, num_hidden_layers=1)
-    return transformers.MambaForCausalLM(config)
-
-
 @pytest.mark.parametrize(
-    ("build", "found"),
+    ("kind", "settings", "found"),
     [
-        (mistral, "a sliding window of 4 tokens in MistralForCausalLM"),
-        (gpt_neo, "layers of type local"),
-        (bert, "bidirectional attention"),
-        (t5, "an encoder-decoder"),
-        (mamba, "recurrent state"),
+        ("MistralForCausalLM", SIZES | {"num_key_value_heads": 2, "sliding_window": 4}, "a sliding window of 4 tokens"),
+        (
+            "GPTNeoForCausalLM",
+            {"hidden_size": 32, "num_layers": 2, "num_heads": 4, "attention_types": [[["global", "local"], 1]]},
+            "layers of type local",
+        ),
+        (
+            "BertLMHeadModel",
+            {"hidden_size": 32, "num_hidden_layers": 1, "num_attention_heads": 4, "intermediate_size": 32},
+            "bidirectional attention",
+        ),
+        (
+            "T5ForConditionalGeneration",
+            {"d_model": 32, "d_kv": 8, "d_ff": 32, "num_layers": 1, "num_heads": 4},
+            "an encoder-decoder",
+        ),
+        ("MambaForCausalLM", {"hidden_size": 16, "state_size": 4, "num_hidden_layers": 1}, "recurrent state"),
     ],
 )
-def test_a_model_whose_attention_is_not_plain_and_causal_is_refused(build: Callable[[], Any], found: str) -> None:
-    with pytest.raises(ValueError, match=found):
-        HFScorer(build())
+def test_a_model_whose_attention_is_not_plain_and_causal_is_refused(kind: str, settings: Any, found: str) -> None:
+    build = getattr(transformers, kind)
+    with pytest.raises(ValueError, match=f"{found} in {kind}"):
+        HFScorer(build(build.config_class(**{"vocab_size": VOCABULARY, **settings})))
 
 
 def test_a_pair_beyond_the_window_is_refused_with_a_sentence() -> None:

@@ -18,7 +18,19 @@ from heedful.models.forward.exactness import Unsupported  # noqa: E402
 from heedful.scorers import packed, packed_attention, packs  # noqa: E402
 from heedful.scorers.hf import HFScorer  # noqa: E402
 from heedful.scorers.packs import plan_packs, reads, worth_sharing  # noqa: E402
-from scored_pairs import SIZES, VOCABULARY, case, llama, naive, naive_logprobs, score, some_ids, watch_reads  # noqa: E402
+from scored_pairs import (  # noqa: E402
+    SIZES,
+    VOCABULARY,
+    assert_noticed,
+    case,
+    llama,
+    naive,
+    naive_logprobs,
+    score,
+    some_ids,
+    trusted,
+    watch_reads,
+)
 
 
 def random_thoughts(rng: random.Random) -> list[tuple[int, ...]]:
@@ -144,11 +156,10 @@ def test_a_pack_with_tokens_out_of_place_would_be_noticed(
 ) -> None:
     model, (prompts, thoughts, own) = llama(), case()
     expected = naive(model, prompts, thoughts)
-    scorer = HFScorer(model, method=method)
-    assert scorer.method == method
+    scorer = trusted(model, method)
     plan = packed.plan_packs
     monkeypatch.setattr(packed, "plan_packs", lambda *ids, **named: [mutate(pack) for pack in plan(*ids, **named)])
-    assert np.abs(scorer.cross_score(prompts, thoughts, own, 1.0).scores_MN - expected).max() > 1e-2
+    assert_noticed(scorer, expected, prompts, thoughts, own)
 
 
 @pytest.mark.parametrize("mutate", [restarted, one_later, one_thought])
@@ -165,28 +176,26 @@ def test_the_probe_refuses_a_model_that_would_not_see_what_it_should(
 def test_a_merge_with_its_weights_swapped_would_be_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
     model, (prompts, thoughts, own) = llama(), case()
     expected = naive(model, prompts, thoughts)
-    scorer = HFScorer(model, method="packed")
-    assert scorer.method == "packed"
+    scorer = trusted(model, "packed")
     sigmoid = torch.sigmoid
     monkeypatch.setattr(packed_attention.torch, "sigmoid", lambda difference: sigmoid(-difference))
-    assert np.abs(scorer.cross_score(prompts, thoughts, own, 1.0).scores_MN - expected).max() > 1e-2
+    assert_noticed(scorer, expected, prompts, thoughts, own)
 
 
 def test_a_first_token_scored_by_another_prompt_would_be_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
     model, (prompts, thoughts, own) = llama(), case()
     expected = naive(model, prompts, thoughts)
-    scorer = HFScorer(model, method="packed")
-    assert scorer.method == "packed"
+    scorer = trusted(model, "packed")
     logprobs = packed.FirstTokens.logprobs
     monkeypatch.setattr(packed.FirstTokens, "logprobs", lambda *asked: np.roll(logprobs(*asked), 1, axis=0))
-    assert np.abs(scorer.cross_score(prompts, thoughts, own, 1.0).scores_MN - expected).max() > 1e-2
+    assert_noticed(scorer, expected, prompts, thoughts, own)
 
 
 def test_prompts_in_the_wrong_row_would_be_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
     model, rng = llama(), random.Random(4)
     prompts, thoughts = [some_ids(rng, 6) for _ in range(3)], [some_ids(rng, 4) for _ in range(2)]
     expected = naive(model, prompts, thoughts)
-    scorer = HFScorer(model, method="packed")
+    scorer = trusted(model, "packed")
     np.testing.assert_allclose(
         scorer.cross_score(prompts, thoughts, [0, 0], 1.0).scores_MN, expected, rtol=0, atol=1e-10
     )
@@ -198,7 +207,7 @@ def test_prompts_in_the_wrong_row_would_be_noticed(monkeypatch: pytest.MonkeyPat
         return dataclasses.replace(right, prefixes=prefixes)
 
     monkeypatch.setattr(packed.PackedAttention, "of", rolled)
-    assert np.abs(scorer.cross_score(prompts, thoughts, [0, 0], 1.0).scores_MN - expected).max() > 1e-2
+    assert_noticed(scorer, expected, prompts, thoughts, [0, 0])
 
 
 def gptj() -> Any:

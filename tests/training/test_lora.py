@@ -19,8 +19,8 @@ peft = pytest.importorskip("peft")
 from heedful import cli  # noqa: E402
 from heedful.algorithms.table import Grpo, Ppo  # noqa: E402
 from heedful.boundary import to_json  # noqa: E402
-from heedful.models.folders import read_model  # noqa: E402
 from heedful.models.forward.token_logits import token_logits  # noqa: E402
+from heedful.models.load import read_model  # noqa: E402
 from heedful.run.config import DiagnosticsConfig, EvaluationConfig, TrainConfig  # noqa: E402
 from heedful.storage import RunFolder, read_metrics, write_whole  # noqa: E402
 from heedful.training.batch import UpdateSettings  # noqa: E402

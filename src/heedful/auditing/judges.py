@@ -36,9 +36,8 @@ def model_judge(source: str, settings: AuditSettings, tags: ThoughtTags, seed: i
     """A model in this process. `source`: its folder, or a Hugging Face name. Raises ValueError, a sentence."""
     import torch
 
-    from heedful.models.folders import open_eyes, read_model, read_own_tokenizer
     from heedful.models.forward.attention import refuse_unless_plain_causal
-    from heedful.models.load import pick_device
+    from heedful.models.load import open_eyes, pick_device, read_model, read_own_tokenizer
     from heedful.models.vision import vision_of
     from heedful.scorers.hf import HFScorer
     from heedful.scorers.judge import judge_name
@@ -63,7 +62,7 @@ def model_judge(source: str, settings: AuditSettings, tags: ThoughtTags, seed: i
 @contextmanager
 def _served_judge(url: str, model: str, settings: AuditSettings, tags: ThoughtTags, seed: int) -> Iterator[ModelJudge]:
     """A model on a server."""
-    from heedful.models.folders import read_own_tokenizer
+    from heedful.models.load import read_own_tokenizer
     from heedful.policies.servers import Client, Limits, read_key
     from heedful.policies.servers.examination import base_of, check_tokenizer, examine, refuse_unknown
     from heedful.scorers.judge import judge_name

@@ -12,12 +12,12 @@ if TYPE_CHECKING:
     from heedful.models.chat.calls import tools_of
     from heedful.models.chat.replies import ReplyParser, unanswered
     from heedful.models.chat.turn_ends import named_stop_ids
-    from heedful.models.folders import write_pretrained
     from heedful.models.forward.attention import longest_context_of
     from heedful.models.forward.rounding import EPS, rounding_of
     from heedful.models.gguf import converted
     from heedful.models.load import load_model, pick_device
     from heedful.models.own_tokenizer import difference_from_folder
+    from heedful.models.writing import write_pretrained
 
 __all__ = [
     "EPS",
@@ -50,6 +50,6 @@ __getattr__ = lazily(
         "converted": "heedful.models.gguf",
         "load_model": "heedful.models.load",
         "pick_device": "heedful.models.load",
-        "write_pretrained": "heedful.models.folders",
+        "write_pretrained": "heedful.models.writing",
     },
 )

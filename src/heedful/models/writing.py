@@ -1,4 +1,4 @@
-"""Weights written into model folders, and work on local files without progress bars."""
+"""Model folders written: weights and tokenizers, without progress bars, one at a time."""
 
 from __future__ import annotations
 
@@ -6,14 +6,20 @@ import os
 import re
 import shutil
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol, cast
 
 from safetensors import SafetensorError
-from transformers import PreTrainedModel
+from transformers import PreTrainedModel, PreTrainedTokenizerBase
 from transformers.utils import logging
+
+from heedful.models.vision.loading import write_processor
+
+if TYPE_CHECKING:
+    import torch
 
 making_a_model = threading.RLock()
 """Held while transformers makes, reads or writes a model: it replaces methods of all models meanwhile.
@@ -61,3 +67,35 @@ def quiet(source: str | Path) -> Iterator[None]:
             yield
         finally:
             logging.enable_progress_bar()
+
+
+@dataclass(frozen=True, slots=True)
+class WholeWeights:
+    """A model that is saved with weights other than its own, under the same names."""
+
+    model: PreTrainedModel
+    weights: Mapping[str, torch.Tensor]
+
+    def save_pretrained(self, folder: Path) -> None:
+        self.model.save_pretrained(folder, state_dict=dict(self.weights))
+
+
+def whole_tensors(saveable: Saveable | PreTrainedModel) -> dict[str, torch.Tensor]:
+    """The tensors that a model folder would have. One that several names share is given once, under its first name."""
+    if isinstance(saveable, WholeWeights):
+        named = saveable.weights
+    else:
+        merged = getattr(saveable, "merged", None)
+        named = cast("torch.nn.Module", saveable).state_dict() if merged is None else merged()
+    found: dict[int, str] = {}
+    for name, tensor in named.items():
+        found.setdefault(tensor.data_ptr(), name)
+    return {name: named[name] for name in found.values()}
+
+
+def write_pretrained(folder: Path, model: Saveable | PreTrainedModel, tokenizer: PreTrainedTokenizerBase) -> None:
+    """Write both into `folder`. Raises OSError, with its number, when the disk does not take them."""
+    write_weights(folder, model)
+    with quiet(folder):
+        tokenizer.save_pretrained(folder)
+        write_processor(folder, model)

@@ -39,34 +39,30 @@ class _Layer(CacheLayerMixin):
 
     def write(self, source: _Layer, rows_B: Tensor, columns_BT: Tensor, to: slice, rows: int) -> None:
         """Fill the rows `to` of `rows` rows with these columns of these rows of `source`."""
-        assert source.keys is not None, "the cache was never filled"
-        assert source.values is not None, "the cache was never filled"
+        keys, values = cast(Tensor, source.keys), cast(Tensor, source.values)
         if not self.is_initialized:
-            self.dtype, self.device = source.keys.dtype, source.keys.device
-            self._reserve(source.keys, source.values, rows)
-        assert self.keys is not None, "the buffers were just made"
-        assert self.values is not None, "the buffers were just made"
+            self.dtype, self.device = keys.dtype, keys.device
+            self._reserve(keys, values, rows)
         self.length = columns_BT.shape[1]
-        self.keys[to, :, : self.length] = _gather(source.keys, rows_B, columns_BT)
-        self.values[to, :, : self.length] = _gather(source.values, rows_B, columns_BT)
+        cast(Tensor, self.keys)[to, :, : self.length] = _gather(keys, rows_B, columns_BT)
+        cast(Tensor, self.values)[to, :, : self.length] = _gather(values, rows_B, columns_BT)
 
     def update(self, key_states: Tensor, value_states: Tensor, *args: Any, **kwargs: Any) -> tuple[Tensor, Tensor]:
         new = key_states.shape[2]
         if not self.is_initialized:
             self.room = max(self.room, new)
             self.lazy_initialization(key_states, value_states)
-        assert self.keys is not None, "the cache was never filled"
-        assert self.values is not None, "the cache was never filled"
+        keys, values = cast(Tensor, self.keys), cast(Tensor, self.values)
         if self.length + new > self.room:
             grown = max(2 * self.room, self.length + new) - self.room
-            self.keys = torch.nn.functional.pad(self.keys, (0, 0, 0, grown))
-            self.values = torch.nn.functional.pad(self.values, (0, 0, 0, grown))
+            keys, values = (torch.nn.functional.pad(states, (0, 0, 0, grown)) for states in (keys, values))
+            self.keys, self.values = keys, values
             self.room += grown
         end = self.length + new
-        self.keys[:, :, self.length : end] = key_states
-        self.values[:, :, self.length : end] = value_states
+        keys[:, :, self.length : end] = key_states
+        values[:, :, self.length : end] = value_states
         self.length = end
-        return self.keys[:, :, :end], self.values[:, :, :end]
+        return keys[:, :, :end], values[:, :, :end]
 
     def get_mask_sizes(self, query_length: int) -> tuple[int, int]:
         return self.length + query_length, 0

@@ -18,8 +18,8 @@ import torch
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from heedful.boundary.jsontext import read_json
-from heedful.models.folders import read_model, write_pretrained
-from heedful.models.writing import Saveable
+from heedful.models.load import read_model
+from heedful.models.writing import Saveable, write_pretrained
 from heedful.run.config import TrainConfig, from_written
 from heedful.storage import create, demand_unchanged, naming_a_full_disk, write_checksums, write_whole
 

@@ -23,12 +23,11 @@ from heedful.envs.common.tasks import TaskStream
 from heedful.measuring.diagnostician import Diagnostician
 from heedful.models.chat.calls import tools_of
 from heedful.models.chat.render import Renderer
-from heedful.models.folders import WholeWeights
 from heedful.models.forward.token_logits import TokenLogits, token_logits
 from heedful.models.load import load_model, pick_device, stop_ids
 from heedful.models.sight import VisionConfig
 from heedful.models.vision import vision_of
-from heedful.models.writing import Saveable
+from heedful.models.writing import Saveable, WholeWeights
 from heedful.protocols import Environment, UsesCritic
 from heedful.run.checkpoint import Checkpoint
 from heedful.run.config import TrainConfig

@@ -20,9 +20,9 @@ from heedful.envs.common.tagged import in_tags
 from heedful.models.cache import cache_root, keep
 from heedful.models.chat.render import Renderer
 from heedful.models.chat.replies import Tags
-from heedful.models.folders import open_eyes, read_model, read_tokenizer, write_pretrained
+from heedful.models.load import open_eyes, read_model, read_tokenizer
 from heedful.models.vision import vision_of
-from heedful.models.writing import making_a_model
+from heedful.models.writing import making_a_model, write_pretrained
 from heedful.protocols import Demonstrates, Environment
 from heedful.rollout.context import FULL_HISTORY, Context
 from heedful.seedlings.demonstrations import batches, corpus, first_images, teacher

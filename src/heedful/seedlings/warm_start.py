@@ -19,12 +19,12 @@ from heedful.models.cache import cache_root, keep
 from heedful.models.chat.calls import tools_of
 from heedful.models.chat.render import Renderer
 from heedful.models.chat.replies import Tags
-from heedful.models.folders import WholeWeights, write_pretrained
 from heedful.models.forward.attention import longest_context
 from heedful.models.gguf import converted
 from heedful.models.load import load_model, stop_ids
 from heedful.models.sight import VisionConfig
 from heedful.models.vision import vision_of
+from heedful.models.writing import WholeWeights, write_pretrained
 from heedful.protocols import Environment
 from heedful.rollout.context import FULL_HISTORY, Context
 from heedful.seedlings.demonstrations import batches, teacher

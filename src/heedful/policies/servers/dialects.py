@@ -45,10 +45,12 @@ class Call:
 
     def without(self, refused: Collection[str]) -> Call:
         """The request without those of its optional fields that were refused."""
-        left = {name: value for name, value in (self.body or {}).items() if name not in refused}
-        for name in self.optional.keys() & set(refused):
-            left |= self.optional[name]
-        return replace(self, body=left) if self.optional else self
+        body = dict(self.body or {})
+        for name, instead in self.optional.items():
+            if name in refused:
+                del body[name]
+                body |= instead
+        return replace(self, body=body) if self.optional else self
 
     def refused_in(self, sentence: str) -> set[str]:
         """The optional fields that a server's refusal names. One that has another in its place: only with that."""

@@ -115,7 +115,7 @@ class BroadcastOut:
         self._tensors: Mapping[str, torch.Tensor] = {}
 
     def prepare(self, weights: Weights, label: str, rank: int) -> None:
-        from heedful.models.folders import whole_tensors
+        from heedful.models.writing import whole_tensors
 
         tensors = whole_tensors(weights.saveable())
         self._tensors = {} if rank else tensors

@@ -115,7 +115,7 @@ def open_served(
         renderer = None
         if tokenizer is not None:
             from heedful.models.chat.render import Renderer
-            from heedful.models.folders import read_tokenizer
+            from heedful.models.load import read_tokenizer
 
             own = read_tokenizer(tokenizer, "Give --tokenizer the folder or the Hugging Face name of the served model.")
             options = read_options(settings.template_options)
