@@ -3,25 +3,23 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 import select
+import signal
+import time
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from lockbox.messages import NOT_STARTED, STARTED, UNCAUGHT, NotPlain, Report, decode_value
+from lockbox.messages import NOT_STARTED, STARTED, UNCAUGHT, NotPlain, decode_value
 
 Ending = Literal["ended", "error", "cpu", "waited", "output", "forbidden", "crashed"]
 """How a program ended: by itself, by an uncaught error, out of CPU time, out of time while it waited, by too much
 output, by a system call that only an attack makes, or by another signal (also: out of memory in C)."""
 
-_SIGSYS, _SIGKILL, _SIGXCPU = 31, 9, 24
-
-_LEAST_MEMORY, _MOST_MEMORY = 64 << 20, 1 << 47
-"""Bytes of address space that the interpreter itself takes, and that a 64-bit process can have."""
-
-_LONGEST = 10**6
-"""Seconds, of CPU time and in all."""
+_LEAST_MEMORY, _MOST_MEMORY, _LONGEST = 16 << 20, 1 << 46, 10**6
+"""Bytes of address space, and seconds of CPU time and in all, that a program can be given."""
 
 _NEARLY = 0.9
 """The kernel's limit counts clock ticks, its report counts nanoseconds. They differ by a few hundredths."""
@@ -42,20 +40,15 @@ class Limits:
     wall: float = 30.0
     """Seconds in all. Far above `cpu`, so that a busy machine fails nobody."""
     memory: int = 512 << 20
-    """Bytes of address space, the interpreter's own 60 MB included."""
+    """Bytes of address space, beyond those that the interpreter and its modules take before the program begins."""
     output: int = 1 << 20
     """Bytes that it may write to standard output, and to each other descriptor."""
 
     def __post_init__(self) -> None:
-        if not (1 <= self.cpu <= _LONGEST and 0 < self.wall <= _LONGEST and self.output >= 1):
-            raise ValueError(
-                f"Expected cpu and wall above 0 and at most {_LONGEST:,} seconds, and output above 0, found {self}"
-            )
+        if not (1 <= self.cpu <= _LONGEST and 0 < self.wall <= _LONGEST):
+            raise ValueError(f"Expected cpu and wall above 0 and at most {_LONGEST:,} seconds, found {self}")
         if not _LEAST_MEMORY <= self.memory <= _MOST_MEMORY:
-            raise ValueError(
-                f"memory must be between {_LEAST_MEMORY >> 20} and {_MOST_MEMORY >> 20:,} MiB, found "
-                f"{self.memory / 2**20:g} MiB"
-            )
+            raise ValueError(f"Expected memory from {_LEAST_MEMORY:,} to {_MOST_MEMORY:,} bytes, found {self}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,15 +76,17 @@ class Outcome:
         return decode_value(self.result)
 
 
-class Collected:
-    """What one program wrote, up to its limits, and its end."""
+class Running:
+    """A program that runs: what it has written so far, up to its limits, and its end."""
 
     def __init__(self, control: int, streams: list[int], limits: Limits) -> None:
         """Our ends of its pipes: `control`, and standard output, standard error and result."""
         self._control, self._limits = control, limits
+        self._began = time.monotonic()
         self._streams = {each: bytearray() for each in streams}
-        self._flooded = False
-        self._report: Report | None = None
+        self._flooded = self._overdue = False
+        self._report: tuple[int, float, int] | None = None
+        self._wall = 0.0
         self.open = {*streams, control}
         """Descriptors that may still say something."""
         self.lost = False
@@ -101,6 +96,16 @@ class Collected:
     def done(self) -> bool:
         """Nothing more is to come, or nothing more is wanted."""
         return self.lost or not self.open or (self._flooded and self._report is not None)
+
+    def left(self) -> float:
+        """Seconds until its deadline, when it is ended. Infinity after that."""
+        if self._overdue or self._report is not None:
+            return math.inf
+        left = self._began + self._limits.wall - time.monotonic()
+        if left <= 0:
+            self._overdue = True
+            self.stop()
+        return max(0.0, left)
 
     def stop(self) -> None:
         """Ask for the end of the program. Its outcome is still to be read."""
@@ -114,7 +119,8 @@ class Collected:
         if descriptor == self._control:
             self.open.discard(descriptor)
             self.lost = not data
-            self._report = Report(*json.loads(data)) if data else None
+            self._wall = time.monotonic() - self._began
+            self._report = tuple(json.loads(data)) if data else None
         elif not data:
             self.open.discard(descriptor)
         else:
@@ -130,28 +136,27 @@ class Collected:
 
     def outcome(self) -> Outcome | None:
         """The outcome, after `collect`. `None` if the supervisor ended before the program. Raises SandboxError."""
-        report = self._report
-        if report is None:
+        if self._report is None:
             return None
+        status, cpu, memory = self._report
         stdout, stderr, result = map(bytes, self._streams.values())
-        if report.status == NOT_STARTED and not result.startswith(STARTED):
+        if status == NOT_STARTED and not result.startswith(STARTED):
             raise SandboxError(stderr.decode("utf-8", "replace"))
         ending: Ending = "crashed"
         if self._flooded:
             ending = "output"
-        elif report.status >= 0:
-            ending = "error" if report.status == UNCAUGHT else "ended"
-        elif report.overdue:
+        elif status >= 0:
+            ending = "error" if status == UNCAUGHT else "ended"
+        elif self._overdue:
             ending = "waited"
-        elif report.status in (-_SIGXCPU, -_SIGKILL) and report.cpu >= _NEARLY * self._limits.cpu:
+        elif status in (-signal.SIGXCPU, -signal.SIGKILL) and cpu >= _NEARLY * self._limits.cpu:
             ending = "cpu"
-        elif report.status == -_SIGSYS:
+        elif status == -signal.SIGSYS:
             ending = "forbidden"
-        result = result.removeprefix(STARTED)
-        return Outcome(ending, report.status, stdout, stderr, result, report.cpu, report.wall, report.memory)
+        return Outcome(ending, status, stdout, stderr, result.removeprefix(STARTED), cpu, self._wall, memory)
 
 
-def collect(first: Collected, *others: Collected) -> None:
+def collect(first: Running, *others: Running) -> None:
     """Read from programs that run together until the first has ended. Then the others are ended, too."""
     together = (first, *others)
     events = select.poll()
@@ -160,7 +165,8 @@ def collect(first: Collected, *others: Collected) -> None:
         events.register(each, select.POLLIN)
     try:
         while not all(each.done for each in together):
-            for descriptor, _ in events.poll():
+            left = min(each.left() for each in together)
+            for descriptor, _ in events.poll(None if left == math.inf else left * 1000 + 1):
                 owners[descriptor].take(descriptor)
                 if descriptor not in owners[descriptor].open:
                     events.unregister(descriptor)

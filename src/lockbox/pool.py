@@ -7,6 +7,7 @@ ends, another one is started.
 from __future__ import annotations
 
 import fcntl
+import json
 import os
 import socket
 import subprocess
@@ -14,12 +15,12 @@ import sys
 import threading
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass, field
+from dataclasses import astuple, dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
 from lockbox.messages import Kind, Request, encode_value
-from lockbox.outcome import Collected, Limits, Outcome, SandboxError, collect
+from lockbox.outcome import Limits, Outcome, Running, SandboxError, collect
 
 Level = Literal["full", "kernel", "strict", "off"]
 
@@ -42,9 +43,7 @@ class _Supervisor:
     def close(self) -> None:
         self.connection.close()
         if self.owner == os.getpid():
-            self.process.wait()
-        if self.process.stderr is not None:
-            self.process.stderr.close()
+            self.process.communicate()
 
 
 class Sandbox:
@@ -55,12 +54,16 @@ class Sandbox:
     finds the highest level that this machine grants, and proves it. `off` keeps the limits of time and memory alone: a
     program can do whatever the trainer's user can.
 
-    Raises SandboxError if no supervisor can be started.
+    `modules`: those that programs can import beside the standard library, where this machine has them. `prelude`: code
+    that runs before each program, in its module. Raises SandboxError if no supervisor can be started.
     """
 
-    def __init__(self, level: Level, limits: Limits | None = None) -> None:
+    def __init__(
+        self, level: Level, limits: Limits | None = None, modules: Sequence[str] = (), prelude: str = ""
+    ) -> None:
         self.level: Level = level
         self.limits = limits or Limits()
+        self._words = [level, json.dumps(list(modules)), prelude]
         self._lock = threading.Lock()
         self._supervisor: _Supervisor | None = None
         self._closed = False
@@ -92,9 +95,11 @@ class Sandbox:
     def check(
         self, source: str | bytes, function: str, checker: str | bytes, limits: Limits | None = None
     ) -> tuple[Outcome, Outcome]:
-        """Run a checker, which defines `check(candidate)`, against a function of `source` in another process.
+        """Run a checker against a function of `source`, which is in another process.
 
-        Returns the checker's outcome and the candidate's. The candidate passes if the checker's `value()` is True.
+        The checker calls the function by its name, or defines `check(candidate)`. Returns its outcome and that of the
+        candidate. The checker's `value()` is a word and a sentence: `right`, `wrong` (an assertion failed), `raised`
+        (the candidate gave an error or no answer) or `broken` (any other error, which is the checker's own).
         """
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
         with ours, theirs:
@@ -112,9 +117,9 @@ class Sandbox:
 
     def _run(self, kind: Kind, entry: str, source: str | bytes, stdin: str | bytes, limits: Limits | None) -> Outcome:
         for _ in range(2):
-            collected = self._send(kind, entry, source, stdin, limits)
-            collect(collected)
-            if outcome := collected.outcome():
+            running = self._send(kind, entry, source, stdin, limits)
+            collect(running)
+            if outcome := running.outcome():
                 return outcome
         raise SandboxError("the sandbox's supervisor ended twice while it ran one program")
 
@@ -125,39 +130,33 @@ class Sandbox:
         source: str | bytes,
         stdin: str | bytes,
         limits: Limits | None,
-        peer: socket.socket | None = None,
-    ) -> Collected:
+        *peer: socket.socket,
+    ) -> Running:
         """Hand one program over. Code and input are sealed memory files: nothing can rewrite them.
 
         `peer`: connects a candidate and its checker.
         """
         limits = limits or self.limits
-        request = Request(kind, limits.cpu, limits.wall, limits.memory, entry).encoded()
+        request = json.dumps(astuple(Request(kind, limits.cpu, limits.memory, entry))).encode()
         with ExitStack() as ours, ExitStack() as theirs:
             control, stdout, stderr, result = (_pair(make, ours, theirs) for make in (_sockets, *[os.pipe] * 3))
             given, code = _sealed(stdin, theirs), _sealed(source, theirs)
-            peers = [peer.fileno()] if peer else []
+            peers = [each.fileno() for each in peer]
             self._hand_over(request, [control[1], given, stdout[1], stderr[1], code, result[1], *peers])
             ours.pop_all()  # they stay open
-            return Collected(control[0], [stdout[0], stderr[0], result[0]], limits)
+            return Running(control[0], [stdout[0], stderr[0], result[0]], limits)
 
     def _hand_over(self, request: bytes, descriptors: list[int]) -> None:
         for attempt in range(2):
-            connection = self._working().connection
+            supervisor = self._working()
             try:
-                socket.send_fds(connection, [request], descriptors)
+                socket.send_fds(supervisor.connection, [request], descriptors)
                 return
             except OSError as error:
                 if attempt:
                     raise SandboxError(f"the sandbox's supervisor does not answer: {error}") from error
-                self._give_up(connection)
-
-    def _give_up(self, connection: socket.socket) -> None:
-        """End a supervisor that does not answer, unless another thread has replaced it."""
-        with self._lock:
-            if self._supervisor is not None and self._supervisor.connection is connection:
-                self._supervisor.close()
-                self._supervisor = None
+                supervisor.process.kill()
+                supervisor.process.wait()
 
     def _working(self) -> _Supervisor:
         """The supervisor, started again if it ended or belongs to the process that this one was forked from."""
@@ -168,23 +167,25 @@ class Sandbox:
             if found is not None and not found.works():
                 found.close()
                 found = None
-            self._supervisor = found or _started(self.level)
+            self._supervisor = found or _started(self._words)
             return self._supervisor
 
 
-def _started(level: Level) -> _Supervisor:
-    """Start a supervisor with an empty environment, outside the session of the trainer. Raises SandboxError."""
+def _started(words: list[str]) -> _Supervisor:
+    """Start a supervisor with an empty environment, outside the session of the trainer. Raises SandboxError.
+
+    `words`: the level, the modules and the prelude, as `supervisor.main` reads them.
+    """
     ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-    home = Path(__file__).resolve().parents[1]
-    command = (
-        f"import sys; sys.path.insert(0, {str(home)!r}); from lockbox import supervisor; "
-        "supervisor.preload(); supervisor.main()"
-    )
+    command = f"import sys; sys.path += {[str(Path(__file__).parents[1]), *sys.path]!r}; "
+    command += "from lockbox import supervisor; supervisor.main()"
+    # Numerical libraries would start threads, which a fork does not have.
     environment = {"PYTHONHASHSEED": "0", "LC_ALL": "C.UTF-8", "TZ": "UTC"}
+    environment |= dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1")
     environment |= {name: os.environ[name] for name in ("LD_LIBRARY_PATH",) if name in os.environ}
     with theirs:
         process = subprocess.Popen(
-            [sys.executable, "-S", "-s", "-P", "-B", "-X", "utf8", "-c", command, str(theirs.fileno()), level],
+            [sys.executable, "-S", "-s", "-P", "-B", "-X", "utf8", "-c", command, str(theirs.fileno()), *words],
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
             stderr=subprocess.PIPE,
@@ -205,7 +206,7 @@ def _started(level: Level) -> _Supervisor:
     process.kill()
     _, errors = process.communicate()
     reason = answer.removeprefix(b"no: ") or errors.strip().rsplit(b"\n", 1)[-1] or b"it ended at once"
-    raise SandboxError(f"the sandbox cannot start at level {level}: {reason.decode('utf-8', 'replace')}")
+    raise SandboxError(f"the sandbox cannot start at level {words[0]}: {reason.decode('utf-8', 'replace')}")
 
 
 def _sockets() -> tuple[int, int]:

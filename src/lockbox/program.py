@@ -7,7 +7,9 @@ stealing is in its memory: no test, no expected value, no other program.
 from __future__ import annotations
 
 import atexit
+import builtins
 import fcntl
+import gc
 import io
 import os
 import random
@@ -17,11 +19,10 @@ import sys
 import threading
 import traceback
 from collections.abc import Callable
-from types import ModuleType
+from types import CodeType, ModuleType
 from typing import Any, NoReturn
 
 from lockbox import seccomp, walls
-from lockbox.libc import prctl
 from lockbox.messages import (
     CODE,
     NOT_STARTED,
@@ -44,52 +45,72 @@ _PR_SET_DUMPABLE = 4
 _FIRST_FREE = 64
 """Descriptors are copied here before they take their places, so that none overwrites another."""
 
-_LONGEST_LINE = 1 << 20
+_LONGEST_LINE = 1 << 24
 
 PROGRAM = "<program>"
 """The name of the program in tracebacks."""
 
+_STREAMS = {
+    name: number
+    for number, word in enumerate(("stdin", "stdout", "stderr"))
+    for name in (f"/dev/{word}", f"/dev/fd/{number}", f"/proc/self/fd/{number}")
+}
+"""The files that a program may open by name: its own streams."""
 
-def run(request: Request, descriptors: list[int], machine: seccomp.Machine | None) -> NoReturn:
+
+def run(locked: bool, prelude: CodeType, memory: int, request: Request, descriptors: list[int]) -> NoReturn:
     """Become the program. Never returns. A program that cannot be locked in is not started.
 
-    `machine`: the system calls to filter. None keeps the limits alone (level `off`).
+    Args:
+        locked: behind the filter. Else it has the limits alone (level `off`).
+        prelude: runs before the program, in its module.
+        memory: bytes of address space of the supervisor, which a program has before it begins.
     """
     try:
-        _take_descriptors(descriptors)
-        _open_streams()
-        _limit(request)
-        if machine is not None:
-            _lock_in(machine)
+        for place, copy in enumerate([fcntl.fcntl(each, fcntl.F_DUPFD, _FIRST_FREE) for each in descriptors]):
+            os.dup2(copy, place)
+        os.closerange(len(descriptors), 4096)
+        _furnish(request.memory)
+        _limit(request, memory)
+        if locked:
+            _lock_in()
         os.write(RESULT, STARTED)
     except (OSError, ValueError) as error:
         os.write(STDERR, f"the sandbox could not be closed: {error}".encode())
         os._exit(NOT_STARTED)
-    _finish(_MODES[request.kind], request.entry)
+    _finish(_MODES[request.kind], request.entry, prelude)
 
 
-def _take_descriptors(descriptors: list[int]) -> None:
-    copies = [fcntl.fcntl(each, fcntl.F_DUPFD, _FIRST_FREE) for each in descriptors]
-    for place, copy in enumerate(copies):
-        os.dup2(copy, place)
-    os.closerange(len(copies), 4096)
-
-
-def _open_streams() -> None:
-    sys.stdin = io.TextIOWrapper(io.BufferedReader(io.FileIO(STDIN, "r", closefd=False)), "utf-8", "replace")
-    sys.stdout = io.TextIOWrapper(io.BufferedWriter(io.FileIO(STDOUT, "w", closefd=False)), "utf-8", "replace")
-    sys.stderr = io.TextIOWrapper(
-        io.BufferedWriter(io.FileIO(STDERR, "w", closefd=False)), "utf-8", "backslashreplace", line_buffering=True
-    )
+def _furnish(memory: int) -> None:
+    """What programs of contests expect: streams, also by their names, their sizes, a deep stack and long numbers."""
+    real_open, real_fstat, real_size = io.open, os.fstat, threading.stack_size
+    sys.stdin = real_open(STDIN, encoding="utf-8", errors="replace", closefd=False)
+    sys.stdout = real_open(STDOUT, "w", encoding="utf-8", errors="replace", closefd=False)
+    sys.stderr = real_open(STDERR, "w", 1, "utf-8", "backslashreplace", closefd=False)
     sys.__stdin__, sys.__stdout__, sys.__stderr__ = sys.stdin, sys.stdout, sys.stderr  # type: ignore[misc]
+    sys.argv = [PROGRAM]
+    sys.set_int_max_str_digits(0)
+    builtins.exit = builtins.quit = sys.exit  # type: ignore[assignment]
+    # The C library asks for the size of a descriptor by a call that could also ask for that of any file.
+    sizes = {each: os.fstat(each) for each in (STDIN, STDOUT, STDERR)}
+
+    def opened(file: Any, *rest: Any, **named: Any) -> Any:
+        place = _STREAMS.get(str(file))
+        return real_open(file if place is None else os.dup(place), *rest, **named)
+
+    builtins.open = io.open = opened
+    os.fstat = lambda fd: sizes[fd] if fd in sizes else real_fstat(fd)
+    threading.stack_size = lambda size=0: real_size(min(size, memory // 4))
+    hard = resource.getrlimit(resource.RLIMIT_STACK)[1]
+    resource.setrlimit(resource.RLIMIT_STACK, (memory if hard < 0 else min(memory, hard), hard))
 
 
 def die_with_parent() -> None:
     """Be killed by the kernel when the parent ends."""
-    prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
+    seccomp.call("prctl", _PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
 
 
-def _limit(request: Request) -> None:
+def _limit(request: Request, memory: int) -> None:
     """Give up time, memory and files, and forget the surroundings."""
     os.setsid()
     die_with_parent()
@@ -97,7 +118,7 @@ def _limit(request: Request) -> None:
         signal.signal(number, signal.SIG_DFL)
     for name, most in (
         (resource.RLIMIT_CPU, request.cpu),
-        (resource.RLIMIT_AS, request.memory),
+        (resource.RLIMIT_AS, memory + request.memory),
         (resource.RLIMIT_FSIZE, 0),
         (resource.RLIMIT_NOFILE, 16),
         (resource.RLIMIT_CORE, 0),
@@ -105,27 +126,32 @@ def _limit(request: Request) -> None:
         resource.setrlimit(name, (most, most))
     os.environ.clear()
     random.seed(0)
+    if numpy := sys.modules.get("numpy"):
+        numpy.random.seed(0)
 
 
-def _lock_in(machine: seccomp.Machine) -> None:
+def _lock_in() -> None:
     """Give up all rights, and at last every system call that is not needed."""
     if os.geteuid() == 0:
         os.setgroups([])
         os.setgid(walls.SANDBOX_USER)
         os.setuid(walls.SANDBOX_USER)
     walls.drop_capabilities()
-    prctl(_PR_SET_DUMPABLE, 0, 0, 0, 0)
-    program = seccomp.compiled(seccomp.filter_program(machine, os.getpid()))
-    seccomp.give_up_privileges()
-    seccomp.install(program)
+    seccomp.call("prctl", _PR_SET_DUMPABLE, 0, 0, 0, 0)
+    seccomp.install(seccomp.filter_program(os.getpid()))
 
 
-def _finish(mode: Callable[[str], None], entry: str) -> NoReturn:
-    """Run the program, write out what it printed, and end without a clean-up that it could prolong."""
+def _finish(mode: Callable[[str, dict[str, Any]], None], entry: str, prelude: CodeType) -> NoReturn:
+    """Run the program, write out what it printed, and end without a clean-up of the interpreter."""
     status = UNCAUGHT
     try:
         try:
-            mode(entry)
+            module = ModuleType("__main__" if mode is _script else "solution")
+            sys.modules[module.__name__] = module
+            names = module.__dict__
+            exec(prelude, names)
+            names.pop(entry, None)  # it must be the program's own
+            mode(entry, names)
             status = 0
         except SystemExit as error:
             status = error.code if isinstance(error.code, int) else int(error.code is not None)
@@ -135,8 +161,13 @@ def _finish(mode: Callable[[str], None], entry: str) -> NoReturn:
                 os.write(STDERR, _described(raised).encode("utf-8", "backslashreplace")[-4000:])
             threading._shutdown()  # type: ignore[attr-defined]
             atexit._run_exitfuncs()
-            sys.stdout.flush()
-            sys.stderr.flush()
+            try:
+                sys.stdout.flush()
+                sys.stderr.flush()
+            finally:
+                names.clear()
+                gc.collect()  # writes out the files that the program left open
+                sys.__stdout__.flush()  # type: ignore[union-attr]
     finally:
         os._exit(status & 0xFF)
 
@@ -149,29 +180,18 @@ def _described(error: BaseException) -> str:
     return "".join(traceback.format_exception(type(error), error, trace, limit=-8))
 
 
-def _source() -> bytes:
-    """The text of the program, which is read only now, behind the filter."""
+def _script(entry: str, names: dict[str, Any]) -> None:
+    """Define what the program defines. Its text is read only now, behind the filter."""
     parts = []
     while part := os.read(CODE, 1 << 20):
         parts.append(part)
     os.close(CODE)
-    return b"".join(parts)
+    exec(compile(b"".join(parts), PROGRAM, "exec", dont_inherit=True), names)
 
 
-def _main_module() -> dict[str, Any]:
-    """Define what the program defines, in a fresh `__main__`."""
-    module = ModuleType("__main__")
-    sys.modules["__main__"] = module
-    exec(compile(_source(), PROGRAM, "exec", dont_inherit=True), module.__dict__)
-    return module.__dict__
-
-
-def _script(entry: str) -> None:
-    _main_module()
-
-
-def _found(names: dict[str, Any], entry: str) -> Callable[..., Any]:
+def _found(entry: str, names: dict[str, Any]) -> Callable[..., Any]:
     """The function of that name, or the method of a class `Solution`, as contests have it."""
+    _script(entry, names)
     if callable(found := names.get(entry)):
         return found
     solution = names.get("Solution")
@@ -180,16 +200,15 @@ def _found(names: dict[str, Any], entry: str) -> Callable[..., Any]:
     raise NameError(f"the program defines no function {entry}")
 
 
-def _function(entry: str) -> None:
+def _function(entry: str, names: dict[str, Any]) -> None:
     """Call the function with the arguments on standard input. Its value goes to the result descriptor, and only it."""
-    names = _main_module()
     arguments = decode_value(sys.stdin.buffer.read())
-    _send(RESULT, encode_value(_found(names, entry)(*arguments)))
+    _send(RESULT, encode_value(_found(entry, names)(*arguments)))
 
 
-def _candidate(entry: str) -> None:
+def _candidate(entry: str, names: dict[str, Any]) -> None:
     """Answer the checker's calls until it has no more."""
-    function = _found(_main_module(), entry)
+    function = _found(entry, names)
     with io.FileIO(PEER, "r", closefd=False) as raw, io.BufferedReader(raw) as calls:
         while line := calls.readline(_LONGEST_LINE):
             arguments, named = decode_value(line)
@@ -197,21 +216,41 @@ def _candidate(entry: str) -> None:
 
 
 def _answer(function: Callable[..., Any], arguments: list[Any], named: dict[str, Any]) -> bytes:
-    try:
-        return encode_value({"value": function(*arguments, **named)})
-    except NotPlain as error:
+    line, error = _tried(lambda: encode_value({"value": function(*arguments, **named)}))
+    if isinstance(error, NotPlain):
         return encode_value({"error": "TypeError", "text": f"the function returned {error}"})
-    except Exception as error:  # the program's own, which its checker is told
-        return encode_value({"error": type(error).__name__, "text": str(error)[:1000]})
+    return encode_value({"error": type(error).__name__, "text": str(error)[:1000]}) if error else line
 
 
-def _checker(entry: str) -> None:
-    """Run a checker against a stand-in for the candidate. The candidate itself is in another process."""
-    stand_in = _StandIn()
-    names = _main_module()
-    names[entry] = stand_in
-    names["check"](stand_in)
-    _send(RESULT, b"true\n")
+def _checker(entry: str, names: dict[str, Any]) -> None:
+    """Run a checker against a stand-in for the candidate, which is in another process. Tells whose fault an error is.
+
+    The stand-in is there before the checker begins, and again for its function `check`, if it has one.
+    """
+    stand_in = names[entry] = _StandIn()
+
+    def check() -> bytes:
+        _script(entry, names)
+        names[entry] = stand_in
+        if "check" in names:
+            names["check"](stand_in)
+        return encode_value(["right", ""])
+
+    line, error = _tried(check)
+    if error:
+        own = "wrong" if isinstance(error, AssertionError) else "broken"
+        from_candidate = stand_in.raised in (error, error.__cause__, error.__context__)
+        told = f"{type(error).__name__}: {error}"[:1000]
+        line = encode_value(["raised" if from_candidate else own, told])
+    _send(RESULT, line)
+
+
+def _tried(call: Callable[[], bytes]) -> tuple[bytes, Exception | None]:
+    """What a call of foreign code gives, or the error that it raises."""
+    try:
+        return call(), None
+    except Exception as error:
+        return b"", error
 
 
 class _StandIn:
@@ -219,19 +258,24 @@ class _StandIn:
 
     def __init__(self) -> None:
         self._answers = io.BufferedReader(io.FileIO(PEER, "r", closefd=False))
+        self.raised: Exception = RuntimeError()
+        """The last error that was the candidate's."""
 
     def __call__(self, *arguments: Any, **named: Any) -> Any:
-        _send(PEER, encode_value([list(arguments), named]))
-        answer = decode_value(self._answers.readline(_LONGEST_LINE))
-        if type(answer) is not dict or not ("value" in answer or "error" in answer):
-            raise RuntimeError("the program ended before it answered")
-        if "value" in answer:
-            return answer["value"]
-        raised = getattr(__import__("builtins"), str(answer["error"]), RuntimeError)
-        # StopIteration would end a loop of the checker before its checks, so it becomes an error as in a generator.
-        if not (isinstance(raised, type) and issubclass(raised, Exception)) or raised is StopIteration:
-            raised = RuntimeError
-        raise raised(answer.get("text", ""))
+        line = encode_value([list(arguments), named])
+        try:
+            _send(PEER, line)
+            answer = decode_value(self._answers.readline(_LONGEST_LINE))
+            if "value" in answer:
+                return answer["value"]
+            raised = getattr(builtins, str(answer["error"]), RuntimeError)
+            # StopIteration would end a loop of the checker before its checks: it becomes an error as in a generator.
+            if not (isinstance(raised, type) and issubclass(raised, Exception)) or raised is StopIteration:
+                raised = RuntimeError
+            self.raised = raised(answer.get("text", ""))
+        except (OSError, NotPlain, TypeError, KeyError, AttributeError):
+            self.raised = RuntimeError("it gave no answer")
+        raise self.raised
 
 
 def _send(descriptor: int, data: bytes) -> None:
@@ -240,7 +284,7 @@ def _send(descriptor: int, data: bytes) -> None:
         view = view[os.write(descriptor, view) :]
 
 
-_MODES: dict[str, Callable[[str], None]] = {
+_MODES: dict[str, Callable[[str, dict[str, Any]], None]] = {
     "script": _script,
     "function": _function,
     "candidate": _candidate,

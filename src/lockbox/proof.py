@@ -10,9 +10,8 @@ import os
 import secrets
 import socket
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
@@ -29,46 +28,42 @@ LEVELS: tuple[Level, ...] = ("full", "kernel", "strict")
 _LIMITS = Limits(cpu=1, wall=20, memory=256 << 20, output=1 << 16)
 
 
-@dataclass(frozen=True, slots=True)
-class Probe:
-    """An attack, whose text is filled in with the places of the traps."""
-
-    name: str
-    source: str
-
-
 REACHED = "reached-the-outside"
 """What a probe prints when it got through. The text of the program does not hold it in one piece."""
 
 _BEGIN = "import os, sys, ctypes, socket, signal\nREACHED = 'reached-' + 'the-outside'\nlibc = ctypes.CDLL(None)\n"
 
 PROBES = (
-    Probe("reading a file", "print(open({canary!r}).read())"),
-    Probe(
+    ("reading a file", "print(open({canary!r}).read())"),
+    (
         "reading a file through the C library",
         "b = ctypes.create_string_buffer(99)\nlibc.read(libc.open({canary!r}.encode(), 0), b, 99)\n"
         "print(b.value.decode())",
     ),
-    Probe("the size of a file", "os.stat({canary!r}); print(REACHED)"),
-    Probe("writing a file", "open({planted!r}, 'w').write('x')"),
-    Probe("a TCP connection", "socket.create_connection(('127.0.0.1', {tcp}), 2)"),
-    Probe("a UDP packet", "socket.socket(socket.AF_INET, socket.SOCK_DGRAM).sendto(b'x', ('127.0.0.1', {udp}))"),
-    Probe("another process", "os.fork(); print(REACHED)"),
-    Probe("another program", "os.execv('/bin/sh', ['sh', '-c', 'echo reached-the-''outside'])"),
-    Probe("a signal to its parent", "os.kill(os.getppid(), 0); print(REACHED)"),
-    Probe("tracing its parent", "print(REACHED) if libc.ptrace(16, os.getppid(), 0, 0) == 0 else 0"),
-    Probe("the environment of the trainer", "open('/proc/{trainer}/environ').read(); print(REACHED)"),
-    Probe("more memory than allowed", "x = bytearray(400 << 20); print(REACHED)"),
-    Probe("higher limits", "import resource; resource.setrlimit(resource.RLIMIT_CPU, (99, 99)); print(REACHED)"),
-    Probe("more time than allowed", "signal.signal(signal.SIGXCPU, signal.SIG_IGN)\nwhile True: pass"),
+    ("the size of a file", "os.stat({canary!r}); print(REACHED)"),
+    ("writing a file", "open({planted!r}, 'w').write('x')"),
+    ("a TCP connection", "socket.create_connection(('127.0.0.1', {tcp}), 2)"),
+    ("a UDP packet", "socket.socket(socket.AF_INET, socket.SOCK_DGRAM).sendto(b'x', ('127.0.0.1', {udp}))"),
+    ("another process", "os.fork(); print(REACHED)"),
+    ("another program", "os.execv('/bin/sh', ['sh', '-c', 'echo reached-the-''outside'])"),
+    ("a signal to its parent", "os.kill(os.getppid(), 0); print(REACHED)"),
+    ("tracing its parent", "print(REACHED) if libc.ptrace(16, os.getppid(), 0, 0) == 0 else 0"),
+    ("the environment of the trainer", "open('/proc/{trainer}/environ').read(); print(REACHED)"),
+    ("more memory than allowed", "x = bytearray(400 << 20); print(REACHED)"),
+    ("higher limits", "import resource; resource.setrlimit(resource.RLIMIT_CPU, (99, 99)); print(REACHED)"),
+    ("more time than allowed", "signal.signal(signal.SIGXCPU, signal.SIG_IGN)\nwhile True: pass"),
 )
-"""Attacks. One breaks out if it prints REACHED or the traps' word, or if a trap has caught something."""
+"""Attacks: a name, and a text to be filled in with the places of the traps.
+
+One breaks out if it prints REACHED or the traps' word, or if a trap has caught something."""
 
 
-def opened(wanted: Wanted = "auto", limits: Limits | None = None) -> Sandbox:
+def opened(
+    wanted: Wanted = "auto", limits: Limits | None = None, modules: Sequence[str] = (), prelude: str = ""
+) -> Sandbox:
     """A sandbox that has withstood every probe. `auto`: at the highest level that this machine grants.
 
-    Raises SandboxError, in sentences that name what is missing and the way out.
+    The rest is that of `Sandbox`. Raises SandboxError, in sentences that name what is missing and the way out.
     """
     if not seccomp.supported():
         raise SandboxError(
@@ -78,7 +73,7 @@ def opened(wanted: Wanted = "auto", limits: Limits | None = None) -> Sandbox:
     refusals = []
     for level in LEVELS if wanted == "auto" else (wanted,):
         try:
-            sandbox = Sandbox(level, limits)
+            sandbox = Sandbox(level, limits, modules, prelude)
         except SandboxError as error:
             refusals.append(str(error))
             continue
@@ -97,10 +92,10 @@ def breaches(sandbox: Sandbox) -> Iterator[str]:
     """The probes that broke out of a sandbox, by name. An honest program that fails is named, too."""
     with ExitStack() as stack:
         traps = Traps(stack)
-        for probe in PROBES:
-            outcome = sandbox.run((_BEGIN + probe.source).format(**traps.places), limits=_LIMITS)
-            if traps.caught(outcome.stdout + outcome.stderr) or (outcome.ending == "ended" and "time" in probe.name):
-                yield probe.name
+        for name, source in PROBES:
+            outcome = sandbox.run((_BEGIN + source).format(**traps.places), limits=_LIMITS)
+            if traps.caught(outcome.stdout + outcome.stderr) or (outcome.ending == "ended" and "time" in name):
+                yield name
         yield from _dishonoured(sandbox, traps.word)
 
 

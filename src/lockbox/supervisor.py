@@ -10,57 +10,46 @@ import gc
 import importlib
 import json
 import os
-import platform
+import resource
 import select
 import signal
 import socket
 import sys
-import time
+from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import NoReturn
 
 from lockbox import program, seccomp, walls
-from lockbox.messages import LARGEST_REQUEST, Report, Request
+from lockbox.messages import Request
 
 MODULES = seccomp.words_of(
     """
-    abc array ast asyncio base64 binascii bisect calendar cmath codecs collections collections.abc contextlib copy
-    copyreg csv dataclasses datetime decimal difflib dis enum errno fractions functools gc graphlib hashlib heapq
-    hmac html inspect io ipaddress itertools json keyword linecache locale logging math numbers operator os pathlib
-    pickle platform pprint queue random re reprlib secrets select selectors shlex shutil signal socket stat
-    statistics string struct sysconfig tempfile textwrap threading time timeit token tokenize traceback types typing
-    unicodedata unittest unittest.mock urllib.parse uuid warnings weakref zlib zoneinfo _strptime _pydecimal
-    encodings.ascii encodings.latin_1 encodings.utf_16 encodings.idna encodings.utf_8_sig encodings.cp1252
-    encodings.raw_unicode_escape encodings.unicode_escape concurrent.futures concurrent.futures.thread
-    multiprocessing email sched bz2 lzma gzip getpass argparse fileinput optparse resource ctypes
-    xml.etree.ElementTree colorsys
+    abc argparse array ast asyncio base64 binascii bisect bz2 calendar cmath cmd codecs collections collections.abc
+    colorsys concurrent.futures concurrent.futures.thread contextlib copy copyreg cProfile csv ctypes dataclasses
+    datetime decimal difflib dis doctest email encodings.ascii encodings.cp1252 encodings.idna encodings.latin_1
+    encodings.raw_unicode_escape encodings.unicode_escape encodings.utf_16 encodings.utf_8_sig enum errno fileinput
+    fnmatch fractions functools gc getopt getpass glob graphlib gzip hashlib heapq hmac html inspect io ipaddress
+    itertools json keyword linecache locale logging lzma math mmap multiprocessing numbers operator optparse os pathlib
+    pickle platform pprint pstats queue random re reprlib resource sched secrets select selectors shlex shutil signal
+    socket stat statistics string struct sysconfig tempfile textwrap threading time timeit token tokenize traceback
+    types typing unicodedata unittest unittest.mock urllib.parse uuid warnings weakref xml.etree.ElementTree zlib
+    zoneinfo __future__ _pydecimal _strptime
     """
 )
-"""What a program can import. Nothing else can be loaded, since no file can be opened."""
-
-_RETRY_SECONDS = 0.05
-"""Until the next look at programs whose deadline has passed and that have not ended yet."""
-
-
-@dataclass(slots=True)
-class _Running:
-    pid: int
-    control: int
-    started: float
-    deadline: float
-    overdue: bool = False
-
-    def kill(self) -> None:
-        with suppress(ProcessLookupError):  # it has just ended
-            os.kill(self.pid, signal.SIGKILL)
+"""What a program can import, and the modules that its sandbox offers. No file can be opened to load another one."""
 
 
 def main() -> None:
-    """Take the socket and the level from the command line, and serve until the socket closes."""
-    connection = socket.socket(fileno=int(sys.argv[1]))
-    level = sys.argv[2]
+    """Take the socket, the level, modules and a prelude from the command line. Serve until the socket closes."""
+    connection, level, prelude = socket.socket(fileno=int(sys.argv[1])), sys.argv[2], sys.argv[4]
+    for name in (*MODULES, *json.loads(sys.argv[3])):
+        with suppress(ImportError):  # this machine lacks it
+            _load(name)
     path = list(sys.path)
     sys.path.clear()
+    memory = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
     try:
         _close_off(level, connection)
     except OSError as error:
@@ -71,14 +60,16 @@ def main() -> None:
     if level == "off":
         sys.path[:] = path
     connection.send(b"ready")
-    _Serving(connection, None if level == "off" else seccomp.MACHINES[platform.machine()]).serve()
+    code = compile(prelude, "<prelude>", "exec", dont_inherit=True)
+    _Serving(connection, partial(program.run, level != "off", code, memory)).serve()
 
 
-def preload() -> None:
-    """Import what programs may use. A module that this Python lacks is left out."""
-    for name in MODULES:
-        with suppress(ImportError):
-            importlib.import_module(name)
+def _load(name: str) -> None:
+    """Import a module. What it would load at the first use of a name is loaded as well."""
+    module = importlib.import_module(name)
+    for each in dir(module):
+        with suppress(ImportError, AttributeError, RuntimeError):
+            getattr(module, each)
 
 
 def _close_off(level: str, connection: socket.socket) -> None:
@@ -100,81 +91,62 @@ def _close_off(level: str, connection: socket.socket) -> None:
 class _Serving:
     """The programs that run, and what to wait for: a request, the end of a program, a program that is unwanted."""
 
-    def __init__(self, connection: socket.socket, machine: seccomp.Machine | None) -> None:
-        self._connection, self._machine = connection, machine
+    def __init__(self, connection: socket.socket, become: Callable[[Request, list[int]], NoReturn]) -> None:
+        """`become`: turns a fork into a program."""
+        self._connection, self._become = connection, become
         self._events = select.poll()
         self._events.register(connection, select.POLLIN)
-        self._running: dict[int, _Running] = {}
-        """By the descriptor that tells of a program's end."""
+        self._running: dict[int, tuple[int, int]] = {}
+        """The process and the control socket of a program, by the descriptor that tells of its end."""
 
     def serve(self) -> None:
         """Run programs until the trainer is gone. Then every program is ended."""
         while True:
-            for descriptor, _ in self._events.poll(self._milliseconds()):
-                if descriptor == self._connection.fileno():
-                    if not self._start():
-                        for each in self._running.values():
-                            each.kill()
-                            os.waitpid(each.pid, 0)
-                        return
-                elif descriptor in self._running:
+            for descriptor, _ in self._events.poll():
+                if descriptor in self._running:
                     self._report(descriptor)
-                else:
+                elif descriptor != self._connection.fileno():
                     self._end_unwanted(descriptor)
-            now = time.monotonic()
-            for each in self._running.values():
-                if now > each.deadline and not each.overdue:
-                    each.overdue = True
-                    each.kill()
-
-    def _milliseconds(self) -> float | None:
-        """Until the next deadline."""
-        if not self._running:
-            return None
-        nearest = min(each.deadline for each in self._running.values()) - time.monotonic()
-        return max(1.0, min(nearest, 3600.0) * 1000) if nearest > 0 else _RETRY_SECONDS * 1000
+                elif not self._start():
+                    for handle, (pid, _) in self._running.items():
+                        signal.pidfd_send_signal(handle, signal.SIGKILL)
+                        os.waitpid(pid, 0)
+                    return
 
     def _start(self) -> bool:
         """Fork the next program. False when the trainer is gone."""
-        data, descriptors, _, _ = socket.recv_fds(self._connection, LARGEST_REQUEST, 8)
+        data, descriptors, _, _ = socket.recv_fds(self._connection, 1 << 16, 8)
         if not data:
             return False
         request = Request(*json.loads(data))
         control, *own = descriptors
         pid = os.fork()
         if pid == 0:
-            program.run(request, own, self._machine)
+            self._become(request, own)
         for each in own:
             os.close(each)
-        now = time.monotonic()
         handle = os.pidfd_open(pid)
-        self._running[handle] = _Running(pid, control, now, now + request.wall)
+        self._running[handle] = pid, control
         self._events.register(handle, select.POLLIN)
         self._events.register(control, select.POLLIN | select.POLLHUP)
         return True
 
     def _report(self, handle: int) -> None:
-        """Say how a program ended."""
-        ended = self._running.pop(handle)
-        _, status, used = os.wait4(ended.pid, 0)
+        """Say how a program ended: its status, seconds of CPU time, and largest resident memory in bytes."""
+        pid, control = self._running.pop(handle)
+        _, status, used = os.wait4(pid, 0)
+        report = os.waitstatus_to_exitcode(status), used.ru_utime + used.ru_stime, used.ru_maxrss * 1024
         self._events.unregister(handle)
         os.close(handle)
-        code, wall = os.waitstatus_to_exitcode(status), time.monotonic() - ended.started
-        report = Report(code, used.ru_utime + used.ru_stime, wall, used.ru_maxrss * 1024, ended.overdue)
         with suppress(KeyError):  # it was unwanted
-            self._events.unregister(ended.control)
+            self._events.unregister(control)
         with suppress(OSError):  # the trainer has closed its end
-            os.write(ended.control, report.encoded())
-        os.close(ended.control)
+            os.write(control, json.dumps(report).encode())
+        os.close(control)
 
     def _end_unwanted(self, control: int) -> None:
         """The trainer closed its end of a control socket, or sent a byte: the program is to end."""
-        for each in self._running.values():
-            if each.control == control:
+        for handle, (_, each) in self._running.items():
+            if each == control:
                 self._events.unregister(control)
-                each.kill()
-
-
-if __name__ == "__main__":
-    preload()
-    main()
+                signal.pidfd_send_signal(handle, signal.SIGKILL)

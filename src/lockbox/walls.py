@@ -6,20 +6,21 @@ reason why nothing can be reached: in the namespaces there is nothing to see, an
 
 from __future__ import annotations
 
-import ctypes
 import os
-import platform
+import struct
+from contextlib import suppress
 
-from lockbox.libc import check, detach, mount, syscall, unshare
+from lockbox.seccomp import CALLS, call
 
 _NEW_USER, _NEW_MOUNTS, _NEW_HOST_NAME, _NEW_IPC = 0x10000000, 0x00020000, 0x04000000, 0x08000000
 _NEW_PIDS, _NEW_NETWORK = 0x20000000, 0x40000000
 
 _READ_ONLY, _NO_SETUID, _NO_DEVICES, _NO_PROGRAMS, _AGAIN = 1, 2, 4, 8, 32
-_RECURSIVE, _PRIVATE = 16384, 1 << 18
+_RECURSIVE, _PRIVATE, _DETACH = 16384, 1 << 18, 2
 
 _CREATE_RULESET, _RESTRICT_SELF = 444, 446
 _RULESET_VERSION = 1
+_CAPABILITIES = 0x20080522
 
 SANDBOX_USER = 65534
 """The user `nobody`, whose rights a program gets where the supervisor runs as root."""
@@ -32,19 +33,18 @@ def enter_namespaces() -> None:
     security module denies it.
     """
     user, group = os.getuid(), os.getgid()
-    unshare(_NEW_USER | _NEW_MOUNTS | _NEW_HOST_NAME | _NEW_IPC | _NEW_PIDS | _NEW_NETWORK)
+    call("unshare", _NEW_USER | _NEW_MOUNTS | _NEW_HOST_NAME | _NEW_IPC | _NEW_PIDS | _NEW_NETWORK)
     _write("/proc/self/setgroups", "deny")
     _write("/proc/self/uid_map", f"{SANDBOX_USER} {user} 1")
     _write("/proc/self/gid_map", f"{SANDBOX_USER} {group} 1")
-    mount(None, b"/", None, _RECURSIVE | _PRIVATE)
+    call("mount", None, b"/", None, _RECURSIVE | _PRIVATE, None)
     target = b"/proc"  # any folder will do, and this one is there
-    mount(b"none", target, b"tmpfs", _NO_SETUID | _NO_DEVICES | _NO_PROGRAMS, b"size=4k,nr_inodes=2,mode=555")
+    call("mount", b"none", target, b"tmpfs", _NO_SETUID | _NO_DEVICES | _NO_PROGRAMS, b"size=4k,nr_inodes=2,mode=555")
     os.chdir(target)
-    number = {"x86_64": 155, "aarch64": 41}[platform.machine()]
-    check(syscall(number, ctypes.c_char_p(b"."), ctypes.c_char_p(b".")), "pivot_root")
-    detach(b".")
+    call("syscall", CALLS["pivot_root"], b".", b".")
+    call("umount2", b".", _DETACH)
     os.chdir("/")
-    mount(None, b"/", None, _AGAIN | _READ_ONLY | _NO_SETUID | _NO_DEVICES | _NO_PROGRAMS)
+    call("mount", None, b"/", None, _AGAIN | _READ_ONLY | _NO_SETUID | _NO_DEVICES | _NO_PROGRAMS, None)
 
 
 def _write(path: str, text: str) -> None:
@@ -52,13 +52,11 @@ def _write(path: str, text: str) -> None:
         file.write(text)
 
 
-class _Ruleset(ctypes.Structure):
-    _fields_ = [("files", ctypes.c_uint64), ("network", ctypes.c_uint64), ("scope", ctypes.c_uint64)]
-
-
 def landlock_version() -> int:
     """The version of Landlock that this kernel offers. 0 without Landlock."""
-    return max(0, syscall(_CREATE_RULESET, None, 0, _RULESET_VERSION))
+    with suppress(OSError):
+        return call("syscall", _CREATE_RULESET, None, 0, _RULESET_VERSION)
+    return 0
 
 
 def enter_landlock() -> None:
@@ -67,19 +65,14 @@ def enter_landlock() -> None:
     How much of it depends on the kernel: ports from version 4, sockets and signals from version 6. Raises OSError.
     """
     version = landlock_version()
-    if not version:
-        raise OSError("this kernel offers no Landlock")
     rights = 13 + (version >= 2) + (version >= 3) + (version >= 5)
-    rules = _Ruleset((1 << rights) - 1, 3 if version >= 4 else 0, 3 if version >= 6 else 0)
+    files, ports, scope = (1 << rights) - 1, 3 if version >= 4 else 0, 3 if version >= 6 else 0
     size = 24 if version >= 6 else 16 if version >= 4 else 8
-    ruleset = check(syscall(_CREATE_RULESET, ctypes.byref(rules), size, 0), "landlock_create_ruleset")
-    check(syscall(_RESTRICT_SELF, ruleset, 0), "landlock_restrict_self")
+    ruleset = call("syscall", _CREATE_RULESET, struct.pack("QQQ", files, ports, scope), size, 0)
+    call("syscall", _RESTRICT_SELF, ruleset, 0)
     os.close(ruleset)
 
 
 def drop_capabilities() -> None:
     """Give up every special right that root, or the root of a user namespace, has left."""
-    header = (ctypes.c_uint32 * 2)(0x20080522, 0)
-    nothing = (ctypes.c_uint32 * 6)()
-    number = {"x86_64": 126, "aarch64": 91}[platform.machine()]
-    check(syscall(number, ctypes.byref(header), ctypes.byref(nothing)), "capset")
+    call("syscall", CALLS["capset"], struct.pack("II", _CAPABILITIES, 0), bytes(24))

@@ -57,6 +57,7 @@ def test_every_program_starts_alike(sandbox: Sandbox) -> None:
         1j,
         b"\0",
         10**4000,
+        [10**6000],
     ],
 )
 def test_plain_values_pass_unchanged(sandbox: Sandbox, value: object) -> None:
@@ -114,12 +115,6 @@ def test_a_function_that_is_missing_or_raises_gives_no_value(sandbox: Sandbox) -
         outcome.value()
 
 
-def test_a_name_without_end_is_refused_and_the_supervisor_lives(sandbox: Sandbox) -> None:
-    with pytest.raises(ValueError, match=r"the name of a function to call, found 5,000 characters"):
-        sandbox.call("", "f" * 5000, [])
-    assert sandbox.call("def f():\n    return 1", "f", []).value() == 1
-
-
 @pytest.mark.parametrize("end", ["sys.exit(121)", "os._exit(121)", "os.write(4, b'!'), os._exit(121)"])
 def test_no_program_can_claim_that_the_sandbox_failed(end: str, sandbox: Sandbox) -> None:
     outcome = sandbox.run(f"import os, sys\n{end}")
@@ -132,7 +127,7 @@ def test_no_program_can_claim_that_the_sandbox_failed(end: str, sandbox: Sandbox
 def test_a_candidate_cannot_end_a_loop_of_its_checker(sandbox: Sandbox) -> None:
     checker = "def check(candidate):\n    assert all(map(lambda x: candidate(x) == x + 1, range(9)))"
     verdict, _ = sandbox.check("def f(x):\n    raise StopIteration", "f", checker)
-    assert verdict.ending == "error"
+    assert verdict.value() == ["raised", "RuntimeError: "]
 
 
 def test_a_traceback_names_the_program_and_no_file_of_ours(sandbox: Sandbox) -> None:

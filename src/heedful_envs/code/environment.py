@@ -9,11 +9,11 @@ try again after it was told which shown test failed.
 from __future__ import annotations
 
 import ast
-import hashlib
 import random
 import re
 from collections import Counter
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Annotated, ClassVar, Literal
@@ -24,35 +24,29 @@ from heedful.boundary import Share, TakesWallAway
 from heedful.envs.common import (
     BaseEpisode,
     Played,
-    ReadAnswer,
     ToolEnvironment,
     Turns,
     answer_fault_line,
     format_reply,
     free_text_rules,
     played_through,
-    read_answer,
-    split_of,
+    task_of,
     template_thought,
     text_tool,
 )
 from heedful.types import Ending, Task, Tool
 from heedful_envs.code.files import check_named, open_problems
-from heedful_envs.code.grading import Grade, grade, known_grade
+from heedful_envs.code.grading import Grade, grade, known_grade, shown
 from heedful_envs.code.problems import NAMES, DrawnProblem, Problem, digits, draw, expression
+from heedful_envs.code.programs import OFFERED, PRELUDE, read_program
 from heedful_envs.code.thoughts import searched, tried
-from heedful_envs.filed import Filed
 from lockbox import Limits, Sandbox, Wanted, opened
 
 Counted = Literal["all", "share"]
 
-LONGEST_PROGRAM = 20_000
-"""Characters of an answer."""
-
 _QUOTED = 200
 """Characters of an input, a value or an output that an agent is shown."""
 
-_FENCED = re.compile(r"```(?:python|py)?[ \t]*\n(.*?)\n?```", re.DOTALL)
 _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u200b-\u200f\u202a-\u202e\u2060-\u2069\ufeff]")
 
 BLIND_PROGRAMS = ("print(0)", "print('YES')", "print('NO')", "print(input())")
@@ -110,6 +104,9 @@ class Code(ToolEnvironment):
     sandbox: Annotated[Wanted | Literal["off"], TakesWallAway("off", "sandbox=off")] = "auto"
     """How programs are locked in: `auto` takes all that this machine grants. `off` runs them as you, with all your
     rights: for programs that you have read."""
+    modules: tuple[str, ...] = ("numpy", "sortedcontainers")
+    """Packages that programs and tests may import where this machine has them: numpy, scipy, sortedcontainers,
+    networkx, sympy, more_itertools. The standard library needs no name."""
     operations: tuple[str, ...] = NAMES
     """Drawn problems: the list operations."""
     steps: Annotated[int, Interval(ge=1, le=3)] = 2
@@ -131,6 +128,8 @@ class Code(ToolEnvironment):
     def check(self) -> None:
         if not self.seconds <= self.wall < float("inf"):
             raise ValueError(f"code: wall must be at least the {self.seconds} seconds of CPU time, but is {self.wall}.")
+        if not set(self.modules) <= set(OFFERED):
+            raise ValueError(f"code: modules must be of {', '.join(OFFERED)}, but are {', '.join(self.modules)}.")
         unknown = [name for name in self.operations if name not in NAMES]
         if unknown or len(set(self.operations)) < len(self.operations) or len(self.operations) < 2:
             raise ValueError(f"code: operations must be two or more different ones of {', '.join(NAMES)}.")
@@ -150,11 +149,6 @@ class Code(ToolEnvironment):
             return f"Write programs for the problems of {self.path}{again}."
         return f"Find the program of {self.steps} list operations that explains {self.shown} examples{again}."
 
-    @property
-    def limits(self) -> Limits:
-        """What one test of a program may use."""
-        return Limits(self.seconds, self.wall, self.memory << 20)
-
     def drawn(self, seed: int) -> DrawnProblem:
         """The problem that a seed draws. Not for files."""
         return draw(self, seed)
@@ -163,36 +157,21 @@ class Code(ToolEnvironment):
         """The problem of a seed, with at most `most_tests` tests. Raises ValueError if the file cannot be read."""
         if not self.path:
             return self.drawn(seed).problem(self.brief)
-        problems = self._file()
+        problems = open_problems(self.path, self.skip_faulty)
         found = problems[random.Random(f"code:{seed}").randrange(len(problems))]
         shown = min(self.shown, found.shown)
-        rest = sorted(found.cases[shown:], key=lambda case: len(str(case.given)), reverse=True)
+        rest = sorted(found.cases[shown:], key=lambda case: len(_text(case.given)), reverse=True)
         kept = set(map(id, rest[: max(0, self.most_tests - shown)]))
         hidden = tuple(case for case in found.cases[shown:] if id(case) in kept)
         return replace(found, cases=found.cases[:shown] + hidden, shown=shown)
 
-    def _file(self) -> Filed[Problem]:
-        return open_problems(self.path, self.skip_faulty)
-
     def task(self, seed: int) -> Task:
         problem = self.problem(seed)
-        state = self.drawn(seed).line if not self.path else problem.source
-        digest = hashlib.sha256(f"code\n{state}".encode()).hexdigest()[:16]
-        split = split_of(hashlib.sha256(f"code\n{problem.source if self.path else state}".encode()).hexdigest()[:16])
-        return Task(f"code-{digest}", seed, split, (problem.kind,) if problem.kind else (), self.name)
+        state = problem.source if self.path else self.drawn(seed).line
+        return task_of(self.name, state, seed, (problem.kind,) if problem.kind else ())
 
     def episode(self) -> CodeEpisode:
         return CodeEpisode(self)
-
-    def graded(self, seed: int, problem: Problem, program: str) -> Grade:
-        """Run the tests. Raises SandboxError if programs cannot be run safely here, or the sandbox fails.
-
-        A program for a drawn problem is run once, since members of a group often write the same one.
-        """
-        whole = self.counted == "share"
-        if self.path:
-            return grade(problem, program, _sandbox(self.sandbox, self.limits), whole)
-        return _graded(self, seed, program, whole)
 
     def random_answer(self, task: Task, rng: random.Random) -> str:
         """Random operations. For a file's problem, a program that prints or returns what it was given."""
@@ -273,7 +252,7 @@ class CodeEpisode(BaseEpisode[Code]):
     def play(self, response: str) -> Played:
         env = self.env
         read = read_program(response, env.tools)
-        result = None if read.fault else self.known or env.graded(self.seed, self.problem, read.text)
+        result = None if read.fault else self.known or _graded(env, self.seed, read.text)
         self.known = None
         solved = result is not None and result.right
         self.best = max(self.best, result.passed / result.tests if result else 0.0)
@@ -296,27 +275,24 @@ class CodeEpisode(BaseEpisode[Code]):
 
     def _told(self, result: Grade) -> str:
         """The first shown test that failed. Of hidden tests nothing is told but that one failed."""
-        failure = result.failure
+        failure, brief = result.failure, self.env.brief
+        reason = clean(failure.reason) if failure else ""
+        if failure and failure.lacks:
+            return f"{reason}\n" if brief else f"Your program failed: {reason}.\n"
         if failure is None or failure.number > self.problem.shown:
-            return "wrong\n" if self.env.brief else "Your program failed a hidden test.\n"
+            return "wrong\n" if brief else "Your program failed a hidden test.\n"
         case = self.problem.cases[failure.number - 1]
-        if self.env.brief:
-            return f"{_brief(case.given)} got {_brief_value(failure.got) or clean(failure.reason)}\n"
+        if brief:
+            given = case.given[0] if isinstance(case.given, list) and len(case.given) == 1 else case.given
+            return f"{_brief(given)} got {_brief(failure.got) if failure.got else reason}\n"
         got = f" It gave {clean(failure.got)}." if failure.got else ""
         return (
-            f"Your program failed test {failure.number}: {clean(failure.reason)}. "
-            f"The input was {clean(str(case.given))}.{got} Expected was {clean(str(case.expected))}.\n"
+            f"Your program failed test {failure.number}: {reason}. The input was {clean(_text(case.given))}.{got} "
+            f"Expected was {clean(_text(case.expected))}.\n"
         )
 
     def _show(self) -> str:
         return f"{self.limits()}\n{self.problem.statement}"
-
-
-def read_program(reply: str, tools: Sequence[Tool] = ()) -> ReadAnswer:
-    """The program of a reply: the answer block (or the call), without a fence of backticks around it."""
-    read = read_answer(reply, LONGEST_PROGRAM, tools)
-    fenced = _FENCED.fullmatch(read.text) or _FENCED.search(read.text)
-    return replace(read, text=fenced[1]) if fenced and not read.fault else read
 
 
 def clean(text: str) -> str:
@@ -325,36 +301,40 @@ def clean(text: str) -> str:
     return line if len(line) <= _QUOTED else f"{line[:_QUOTED]}..."
 
 
-def _brief(given: list[list[int]]) -> str:
-    return digits(given[0]) if isinstance(given, list) and given and isinstance(given[0], list) else clean(str(given))
+def _text(value: object) -> str:
+    return value if isinstance(value, str) else shown(value)
 
 
-def _brief_value(got: str) -> str:
+def _brief(value: object) -> str:
     """A list of digits as one word, anything else as it was written."""
-    try:
-        value = ast.literal_eval(got)
-    except (ValueError, SyntaxError, MemoryError, RecursionError):
-        return clean(got)
-    plain = isinstance(value, list) and all(type(each) is int and 0 <= each <= 9 for each in value)
-    return digits(value) if plain else clean(got)
+    with suppress(ValueError, SyntaxError, MemoryError, RecursionError):
+        read = ast.literal_eval(value) if isinstance(value, str) else value
+        if isinstance(read, list) and all(type(digit) is int and 0 <= digit <= 9 for digit in read):
+            return digits(read)
+    return clean(_text(value))
 
 
 def _verdict(result: Grade | None) -> str:
     if result is None:
         return "no program"
-    if result.right:
+    if result.failure is None:
         return f"passed all {result.tests} tests"
-    failure = result.failure
-    return f"failed test {failure.number if failure else 0}: {clean(failure.reason) if failure else ''}"
+    return f"failed test {result.failure.number}: {clean(result.failure.reason)}"
 
 
 @lru_cache(maxsize=4096)
-def _graded(env: Code, seed: int, program: str, whole: bool) -> Grade:
-    """The grade of a program for a drawn problem. It gets the same random numbers each time."""
-    return grade(draw(env, seed).problem(brief=True), program, _sandbox(env.sandbox, env.limits), whole)
+def _graded(env: Code, seed: int, program: str) -> Grade:
+    """What the tests say. A program is run once, since members of a group often write the same one.
+
+    Raises SandboxError if programs cannot be run safely here, or the sandbox fails, and FaultyChecker.
+    """
+    limits = Limits(env.seconds, env.wall, env.memory << 20)
+    return grade(env.problem(seed), program, _sandbox(env.sandbox, limits, env.modules), env.counted == "share")
 
 
 @lru_cache(maxsize=4)
-def _sandbox(wanted: Wanted | Literal["off"], limits: Limits) -> Sandbox:
+def _sandbox(wanted: Wanted | Literal["off"], limits: Limits, modules: tuple[str, ...]) -> Sandbox:
     """One sandbox for all episodes of a process, proved once."""
-    return Sandbox("off", limits) if wanted == "off" else opened(wanted, limits)
+    if wanted == "off":
+        return Sandbox("off", limits, modules, PRELUDE)
+    return opened(wanted, limits, modules, PRELUDE)

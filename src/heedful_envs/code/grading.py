@@ -8,16 +8,23 @@ data alone. Each test is a fresh process. So no comparison runs where the progra
 from __future__ import annotations
 
 import os
+import re
 import sys
+from collections.abc import Callable
 from dataclasses import dataclass
 from decimal import Decimal, InvalidOperation
+from functools import lru_cache, partial
 from typing import Any
 
 from heedful_envs.code.problems import Case, Problem, apply
+from heedful_envs.code.programs import completed
 from lockbox import NotPlain, Outcome, Sandbox, SandboxError
 
 _BUSY = 2.0
 """Processes that want to run, for each core, from which on a machine is too busy to blame a program for waiting."""
+
+_LONGEST_GOT = 1000
+"""Characters that are kept of what a program printed or returned."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,6 +37,12 @@ class Failure:
     """A clause: what the program did."""
     got: str = ""
     """What it printed or returned. Empty if it came to nothing."""
+    lacks: bool = False
+    """It imports a module that programs cannot import here."""
+
+
+class FaultyChecker(RuntimeError):
+    """The checker of a problem breaks with right programs, too. This says nothing about the program."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,19 +71,31 @@ _REASONS = {
 def grade(problem: Problem, program: str, sandbox: Sandbox, whole: bool) -> Grade:
     """Test a program. `whole`: every test runs. Else testing ends at the first failure, since only all of them count.
 
-    Raises SandboxError: the sandbox failed, or the machine is too busy to be fair. This says nothing about the program.
+    It also ends at a test that the program slept through, and when all have waited for four times the time of one.
+    Raises SandboxError: the sandbox failed, or the machine is too busy to be fair. Raises FaultyChecker. Neither says
+    anything about the program.
     """
     program = completed(problem, program)
     if problem.form == "checker":
         return _checked(problem, program, sandbox)
-    passed, first = 0, None
+
+    def run(given: Any) -> tuple[Outcome, ...]:
+        script = problem.form == "script"
+        return (sandbox.run(program, given) if script else sandbox.call(program, problem.entry, given),)
+
+    passed, waited = 0, 0.0
+    first: Failure | None = None
     for number, case in enumerate(problem.cases, 1):
-        outcome = _run(problem, program, case, sandbox)
+        (outcome,) = _patient(partial(run, case.given))
         failure = _failure(problem, case, outcome, number)
         passed += failure is None
         first = first or failure
-        if failure and not whole:
+        if failure and (not whole or outcome.ending == "waited"):
             break
+        waited += outcome.wall - outcome.cpu
+        if waited > 4 * sandbox.limits.wall and number < problem.tests:
+            _check_busy()
+            return Grade(passed, problem.tests, first or Failure(number + 1, _REASONS["waited"]))
     return Grade(passed, problem.tests, first)
 
 
@@ -83,28 +108,6 @@ def known_grade(problem: Problem, names: tuple[str, ...]) -> Grade:
     return Grade(problem.tests, problem.tests, None)
 
 
-def completed(problem: Problem, program: str) -> str:
-    """The program to run. Of a function's body or expression, the function."""
-    if not problem.entry or f"def {problem.entry}" in program or "class Solution" in program:
-        return program
-    if problem.starter:
-        return f"{problem.starter}\n{program}" if problem.form == "function" else problem.starter + program
-    return f"def {problem.entry}(x):\n    return ({program})\n"
-
-
-def _run(problem: Problem, program: str, case: Case, sandbox: Sandbox) -> Outcome:
-    """One test. A program that waited is run once more, since a busy machine looks the same."""
-    for _ in range(2):
-        if problem.form == "script":
-            outcome = sandbox.run(program, case.given)
-        else:
-            outcome = sandbox.call(program, problem.entry, case.given)
-        if outcome.ending != "waited":
-            return outcome
-    _check_busy()
-    return outcome
-
-
 def _check_busy() -> None:
     """Raise SandboxError if this machine has far more work than cores."""
     load, cores = os.getloadavg()[0], os.cpu_count() or 1
@@ -115,53 +118,86 @@ def _check_busy() -> None:
         )
 
 
+def _patient(run: Callable[[], tuple[Outcome, ...]]) -> tuple[Outcome, ...]:
+    """What came of programs. One that waited is run once more, since a busy machine looks the same."""
+    outcomes = run()
+    if any(each.ending == "waited" for each in outcomes):
+        outcomes = run()
+    if any(each.ending == "waited" for each in outcomes):
+        _check_busy()
+    return outcomes
+
+
 def _failure(problem: Problem, case: Case, outcome: Outcome, number: int) -> Failure | None:
     """What is wrong. A script that printed the right text may have ended by `sys.exit` with any status."""
-    if outcome.ending == "error":
-        return Failure(number, f"it raised {last_line(outcome.stderr)}")
     if outcome.ending != "ended":
-        return Failure(number, _REASONS[outcome.ending])
+        return _ended(outcome, number)
     if problem.form == "script":
         got = outcome.stdout.decode("utf-8", "replace")
-        return None if same_output(got, case.expected) else Failure(number, "the output is wrong", got)
+        return None if same_output(got, case.expected) else Failure(number, "the output is wrong", got[:_LONGEST_GOT])
     try:
         value = outcome.value()
     except NotPlain as error:
         return Failure(number, f"it gave {error}")
-    if same_value(value, case.expected):
+    expected = case.expected
+    inside = problem.wrapped and isinstance(expected, list) and len(expected) == 1
+    if same_value(value, expected) or (inside and same_value(value, expected[0])):
         return None
-    inside = case.expected[0] if isinstance(case.expected, list) and len(case.expected) == 1 else None
-    if problem.wrapped and inside is not None and same_value(value, inside):
-        return None
-    return Failure(number, "the value is wrong", repr(value))
+    return Failure(number, "the value is wrong", shown(value)[:_LONGEST_GOT])
+
+
+def _ended(outcome: Outcome, number: int) -> Failure:
+    """Why a program did not end by itself. One that needs a module which is not here is told apart."""
+    if outcome.ending != "error":
+        return Failure(number, _REASONS[outcome.ending])
+    last = (outcome.stderr.decode("utf-8", "replace").strip().splitlines() or ["an error"])[-1].strip()
+    if missing := re.fullmatch(r"ModuleNotFoundError: No module named '([\w.]+)'(?:;.*)?", last):
+        return Failure(number, f"it imports {missing[1]}, which programs cannot import here", lacks=True)
+    return Failure(number, f"it raised {last}")
+
+
+def shown(value: Any) -> str:
+    """A value as Python writes it. Python writes no number of more than some thousand digits."""
+    try:
+        return repr(value)
+    except ValueError:
+        return "a number with too many digits to show"
 
 
 def _checked(problem: Problem, program: str, sandbox: Sandbox) -> Grade:
-    for _ in range(2):
-        verdict, candidate = sandbox.check(program, problem.entry, problem.checker)
-        if "waited" not in (verdict.ending, candidate.ending):
-            break
-    else:
-        _check_busy()
-    try:
-        right = verdict.value() is True
-    except NotPlain:
-        right = False
-    if right:
+    """The verdict of a checker. Where it breaks, the problem's own solution decides whose fault that is."""
+    word, told, candidate = _verdict(problem, program, sandbox)
+    if word == "right":
         return Grade(1, 1, None)
-    if candidate.ending == "error":
-        reason = f"it raised {last_line(candidate.stderr)}"
-    elif candidate.ending in _REASONS and candidate.status != -9:
-        reason = _REASONS[candidate.ending]
-    else:
-        reason = "it did not pass the checks"
-    return Grade(0, 1, Failure(1, reason))
+    if word == "broken":
+        solution = completed(problem, problem.solution) if problem.solution else program
+        if program == solution or not _accepted(problem, solution, sandbox):
+            raise FaultyChecker(f"the tests of {problem.name or problem.source[:60]!r} break by themselves: {told}")
+    if word == "wrong":
+        return Grade(0, 1, Failure(1, "it did not pass the checks"))
+    if (candidate.ending, candidate.status) not in _CALLED_OFF:
+        return Grade(0, 1, _ended(candidate, 1))
+    return Grade(0, 1, Failure(1, f"it raised {told}" if word == "raised" else f"the tests cannot read it ({told})"))
 
 
-def last_line(stderr: bytes) -> str:
-    """The error that a traceback ends with."""
-    lines = stderr.decode("utf-8", "replace").strip().splitlines()
-    return lines[-1].strip() if lines else "an error"
+_CALLED_OFF = (("ended", 0), ("crashed", -9))
+"""How a program ends when its checker has: by itself, or because nobody needs it any more."""
+
+
+@lru_cache(maxsize=1024)
+def _accepted(problem: Problem, solution: str, sandbox: Sandbox) -> bool:
+    """Whether the checker accepts the problem's own solution."""
+    return _verdict(problem, solution, sandbox)[0] == "right"
+
+
+def _verdict(problem: Problem, program: str, sandbox: Sandbox) -> tuple[str, str, Outcome]:
+    """What the checker says, as in `Sandbox.check`, and how the program ended."""
+    judge, candidate = _patient(lambda: sandbox.check(program, problem.entry, problem.checker))
+    try:
+        word, told = judge.value()
+    except NotPlain:
+        return "broken", _ended(judge, 1).reason if judge.ending != "ended" else "it ended early", candidate
+    return word, told, candidate
 
 
 def same_output(got: str, expected: str) -> bool:
@@ -213,4 +249,4 @@ def same_value(got: Any, expected: Any) -> bool:
 
 
 def _key(key: Any) -> Any:
-    return str(key) if type(key) in (int, float) else key
+    return shown(key) if type(key) in (int, float) else key

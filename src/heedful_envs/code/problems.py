@@ -6,6 +6,7 @@ import random
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
+from itertools import product
 from typing import TYPE_CHECKING, Any, Literal
 
 if TYPE_CHECKING:
@@ -44,6 +45,8 @@ class Problem:
     """The source may hold a value in a list of one, as TACO and APPS do. Both forms are accepted."""
     kind: str = ""
     """The problem's origin or difficulty, a tag of the task."""
+    name: str = ""
+    """What its file calls it."""
 
     @property
     def source(self) -> str:
@@ -152,9 +155,5 @@ def _needs_all(drawn: DrawnProblem, rules: Code) -> bool:
     results = [apply(drawn.operations, each) for each in shown]
     if min(map(len, results)) < 1 or max(map(len, results)) < 2:
         return False
-    shorter: list[tuple[str, ...]] = [()]
-    for _ in range(rules.steps):
-        if any([apply(each, given) for given in shown] == results for each in shorter):
-            return False
-        shorter = [(*each, name) for each in shorter for name in rules.operations]
-    return True
+    shorter = (names for steps in range(rules.steps) for names in product(rules.operations, repeat=steps))
+    return not any(map(drawn.explained_by, shorter))

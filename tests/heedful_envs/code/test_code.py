@@ -7,7 +7,7 @@ import random
 
 import pytest
 
-from heedful_envs.code.environment import Code, clean, read_program
+from heedful_envs.code.environment import Code, clean
 from heedful_envs.code.problems import NAMES, OPERATIONS, apply, digits, expression
 from lockbox import SandboxError
 
@@ -86,19 +86,6 @@ def test_a_sandbox_that_fails_is_no_verdict_on_the_program(monkeypatch: pytest.M
     episode.start(BRIEF.task(0), 0)
     with pytest.raises(SandboxError, match="no sandbox here"):
         episode.step("<think>t</think><answer>x</answer>")
-
-
-@pytest.mark.parametrize(
-    ("answer", "program"),
-    [
-        ("x[::-1]", "x[::-1]"),
-        ("```python\nprint(1)\n```", "print(1)"),
-        ("```\nprint(1)\nprint(2)\n```", "print(1)\nprint(2)"),
-        ("Here it is:\n```py\nprint(1)\n```\nDone.", "print(1)"),
-    ],
-)
-def test_a_fence_around_a_program_is_taken_off(answer: str, program: str) -> None:
-    assert read_program(f"<think>t</think><answer>{answer}</answer>").text == program
 
 
 def test_what_a_program_says_reaches_the_agent_short_and_clean() -> None:

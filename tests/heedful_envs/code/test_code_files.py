@@ -81,7 +81,7 @@ def test_the_assertions_of_mbpp_become_a_checker() -> None:
         {"text": "Add.", "code": "def add(a, b):\n    return a + b", "test_list": ["assert add(1, 2) == 3"]}
     )
     assert (problem.form, problem.entry) == ("checker", "add")
-    assert problem.checker == "\ndef check(candidate):\n    assert add(1, 2) == 3\n"
+    assert problem.checker == "\nassert add(1, 2) == 3"
     assert problem.statement == "Add.\nYour program must pass: assert add(1, 2) == 3"
 
 
@@ -176,10 +176,6 @@ FAULTY: dict[str, tuple[Mapping[str, Any], str]] = {
         {"problem": "Add.", "tests": {"fn_name": "add(x):\n  pass\n#", "inputs": ["[1]"], "outputs": ["1"]}},
         "is no name of a function",
     ),
-    "a function's name without end": (
-        {"problem": "Add.", "tests": {"fn_name": "f" * 5000, "inputs": ["[1]"], "outputs": ["1"]}},
-        "is no name of a function",
-    ),
     "a test without a check": (
         {"prompt": "def f(x):\n", "entry_point": "f", "test": "assert f(1) == 1"},
         "its test defines no function check",
@@ -219,7 +215,7 @@ def test_a_file_is_played_and_its_hidden_tests_are_never_shown(tmp_path: Path) -
         "public_test_cases": json.dumps(tests[:1]),
         "private_test_cases": json.dumps(tests[1:]),
     }
-    env = Code(path=write(tmp_path / "problems.jsonl", row), sandbox="strict", seconds=2, wall=60.0)
+    env = Code(path=write(tmp_path / "problems.jsonl", row), sandbox="strict", wall=60.0)
     episode = env.episode()
     opening = episode.start(env.task(0), 0).text
     wrong = episode.step("<think>t</think><answer>print(4)</answer>")

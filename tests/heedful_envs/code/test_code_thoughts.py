@@ -9,9 +9,10 @@ from itertools import product
 
 import pytest
 
-from heedful_envs.code.environment import Code, read_program
+from heedful_envs.code.environment import Code
 from heedful_envs.code.grading import Grade
 from heedful_envs.code.problems import apply, digits, expression
+from heedful_envs.code.programs import read_program
 from heedful_envs.code.thoughts import searched
 
 ORDERED = Code(
@@ -116,7 +117,7 @@ def test_a_program_for_a_drawn_problem_is_run_once(monkeypatch: pytest.MonkeyPat
         return Grade(5, 5, None)
 
     monkeypatch.setattr("heedful_envs.code.environment.grade", counting)
-    env = replace(ORDERED, memory=100)  # no other test has graded with these limits
+    env = replace(ORDERED, digits=5)  # no other test has graded such problems
     for program in ("x", "x", "x[1:]", "x"):
         for _ in range(2):
             episode = env.episode()

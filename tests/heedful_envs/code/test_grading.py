@@ -7,11 +7,11 @@ from collections.abc import Iterator
 import pytest
 
 from heedful_envs.code.files import open_problems
-from heedful_envs.code.grading import grade, same_output, same_value
+from heedful_envs.code.grading import FaultyChecker, grade, same_output, same_value
 from heedful_envs.code.problems import Case, Problem
-from lockbox import Limits, Sandbox
+from lockbox import Limits, Outcome, Sandbox
 
-LIMITS = Limits(cpu=2, wall=60, memory=256 << 20)
+LIMITS = Limits(cpu=1, wall=60, memory=256 << 20)
 
 
 @pytest.fixture(scope="module")
@@ -81,7 +81,7 @@ FLIPS = function(([True], False), ([False], True))
         ("def f(x):\n    y = []\n    y.append(y)\n    return y", 0),
         ("def f(x):\n    y = []\n    for _ in range(10**5): y = [y]\n    return y", 0),
         ("def f(x): return 'x' * 200_000_000", 0),
-        ("def f(x): return 10 ** 2_000_000", 0),
+        ("def f(x): return 10 ** 200_000", 0),
         ("def f(x): return float('nan')", 0),
     ],
 )
@@ -91,37 +91,93 @@ def test_a_function_is_judged_by_one_plain_value(sandbox: Sandbox, program: str,
 
 
 def test_a_value_in_a_list_of_one_is_accepted_where_the_source_writes_so(sandbox: Sandbox) -> None:
-    problem = function(([2], [4]))
-    assert not grade(problem, "def f(x): return x * 2", sandbox, whole=True).right
-    problem = function(([2], [4]), wrapped=True)
-    assert grade(problem, "def f(x): return x * 2", sandbox, whole=True).right
-    assert grade(problem, "def f(x): return [x * 2]", sandbox, whole=True).right
+    assert not grade(function(([2], [4])), "def f(x): return x * 2", sandbox, whole=True).right
+    for answer in (4, None):
+        problem = function(([answer], [answer]), wrapped=True)
+        assert grade(problem, "def f(x): return x", sandbox, whole=True).right
+        assert grade(problem, "def f(x): return [x]", sandbox, whole=True).right
+        assert not grade(problem, "def f(x): return [[x]]", sandbox, whole=True).right
 
 
-CHECKED = Problem(
-    "double it",
-    "checker",
-    entry="double",
-    checker="def check(candidate):\n    assert candidate(2) == 4\n    assert candidate((1,)) == (1, 1)\n    assert double(0) == 0",
-)
+CHECKER = "def check(candidate):\n    assert candidate(2) == 4\n    assert candidate((1,)) == (1, 1)\n    assert double(0) == 0"
+SOLUTION = "def double(x): return x * 2"
+
+
+def checked(checker: str, solution: str = SOLUTION) -> Problem:
+    return Problem("double it", "checker", entry="double", checker=checker, solution=solution, name="T/1")
 
 
 @pytest.mark.parametrize(
-    ("program", "right"),
+    ("program", "reason"),
     [
-        ("def double(x): return x * 2", True),
-        ("def double(x): return x + 2", False),
-        ("def double(x): raise SystemExit", False),
-        ("def double(x):\n    class All:\n        __eq__ = lambda a, b: True\n    return All()", False),
-        ("import os\nos.write(4, b'true\\n')\nos._exit(0)", False),
-        ("import os\nos.write(5, b'true\\n' * 9)\nos._exit(0)", False),
-        ("def double(x):\n    import sys\n    sys.modules['__main__'].check = None\n    return 4", False),
-        ("def double(x):\n    while True: pass", False),
-        ("", False),
+        (SOLUTION, ""),
+        ("def double(x): return x + 2", "it raised TypeError"),
+        ("def double(x): return x", "it did not pass the checks"),
+        ("def double(x): raise SystemExit", "it raised RuntimeError: it gave no answer"),
+        ("def double(x): 1 / 0", "it raised ZeroDivisionError: division by zero"),
+        ("def double(x): assert False, 'no'", "it raised AssertionError: no"),
+        ("def double(x) return x", "it raised SyntaxError"),
+        ("import requests\ndef double(x): return x", "it imports requests, which programs cannot import here"),
+        ("def double(x):\n    class All:\n        __eq__ = lambda a, b: True\n    return All()", "it raised TypeError"),
+        ("import os\nos.write(4, b'true\\n')\nos._exit(0)", "it raised RuntimeError"),
+        ("import os\nos.write(5, b'true\\n' * 9)\nos._exit(0)", "it raised RuntimeError"),
+        ("import os\nos.write(5, b'\"value\"\\n' * 9)", "it raised"),
+        ("def double(x):\n    import sys\n    sys.modules['solution'].check = None\n    return 4", "it did not pass"),
+        ("def double(x):\n    while True: pass", "it ran out of time"),
+        ("", "it raised NameError: the program defines no function double"),
     ],
 )
-def test_a_checker_is_out_of_the_program_s_reach(sandbox: Sandbox, program: str, right: bool) -> None:
-    assert grade(CHECKED, program, sandbox, whole=True).right == right
+def test_a_checker_is_out_of_the_program_s_reach(sandbox: Sandbox, program: str, reason: str) -> None:
+    failure = grade(checked(CHECKER), program, sandbox, whole=True).failure
+    assert (failure is None) is not bool(reason)
+    assert failure is None or failure.reason.startswith(reason)
+
+
+BROKEN = {
+    "a name that is not there": "def check(candidate):\n    assert helper(candidate(2)) == 4",
+    "a module that is not there": "import no_such_module\ndef check(candidate):\n    assert candidate(2) == 4",
+    "no Python": "def check(candidate):\n    assert candidate(2 == 4",
+    "an error of its own": "def check(candidate):\n    candidate(2)\n    assert {}['x'] == 4",
+    "an end by itself": "import sys\ndef check(candidate):\n    sys.exit(0)",
+    "a loop": "def check(candidate):\n    while True: pass",
+    "an object that is not plain": "def check(candidate):\n    assert candidate(object()) == 4",
+}
+
+
+@pytest.mark.parametrize("name", BROKEN)
+@pytest.mark.parametrize("program", [SOLUTION, "def double(x): return 7"])
+def test_a_checker_that_breaks_is_never_the_program_s_fault(sandbox: Sandbox, name: str, program: str) -> None:
+    with pytest.raises(FaultyChecker, match="the tests of 'T/1' break by themselves"):
+        grade(checked(BROKEN[name]), program, sandbox, whole=True)
+
+
+def test_a_value_that_breaks_a_sound_checker_is_the_program_s_fault(sandbox: Sandbox) -> None:
+    problem = checked("def check(candidate):\n    assert abs(candidate(2) - 4) < 1e-6")
+    failure = grade(problem, "def double(x): return None", sandbox, whole=True).failure
+    assert failure is not None
+    assert failure.reason.startswith("the tests cannot read it (TypeError: ")
+    with pytest.raises(FaultyChecker):  # nobody knows whose fault it is
+        grade(checked(problem.checker, ""), "def double(x): return None", sandbox, whole=True)
+
+
+def test_a_program_that_waits_costs_the_time_of_five_tests_at_most(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each of 16 tests took twice its time."""
+    monkeypatch.setattr("os.getloadavg", lambda: (0.0, 0.0, 0.0))
+    ran = []
+
+    class Waiting:
+        limits = Limits(cpu=1, wall=30)
+
+        def run(self, program: str, given: str) -> Outcome:
+            ran.append(given)
+            wall = 30.0 if program == "overdue" else 28.0
+            return Outcome("waited" if wall == 30 else "ended", -9, b"2", b"", b"", 0.0, wall, 0)
+
+    problem = script(*[(str(number), "2") for number in range(16)])
+    for program, runs, passed in (("overdue", 2, 0), ("slow", 5, 5)):
+        ran.clear()
+        result = grade(problem, program, Waiting(), whole=True)  # type: ignore[arg-type]
+        assert (len(ran), result.passed, result.right) == (runs, passed, False)
 
 
 @pytest.mark.parametrize(
@@ -168,6 +224,7 @@ def test_outputs_are_equal_line_by_line_and_then_as_numbers(got: str, expected: 
         ({1: "b", "1": "a"}, {"1": "a"}, False),
         ({"a": 1}, {"a": 1, "b": 2}, False),
         ({1}, [1], False),
+        ({10**6000: 1}, {"1": 1}, False),
         (None, None, True),
         (None, [], False),
         ([], [], True),
