@@ -55,7 +55,7 @@ def test_episodes_slip_as_often_as_they_say() -> None:
 
 def test_shortest_solutions_stay_between_the_knob_and_the_budget() -> None:
     env = FrozenLake(turns=2, shortest=3)
-    lengths = {len(env.lake(seed).plan(env.lake(seed).start)) for seed in range(500)}
+    lengths = {len(env.start_state(seed).plan(env.start_state(seed).start)) for seed in range(500)}
     assert lengths == {3, 4}
 
 
@@ -182,7 +182,7 @@ def test_a_configuration_without_solvable_tasks_is_refused() -> None:
 def test_the_plan_is_a_shortest_way_over_ice() -> None:
     env = FrozenLake(size=6, frozen=0.7, turns=10)
     for seed in range(100):
-        lake = env.lake(seed)
+        lake = env.start_state(seed)
         cell = lake.start
         plan = lake.plan(cell)
         assert len(plan) == lake.distances[lake.start]

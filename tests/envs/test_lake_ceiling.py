@@ -43,7 +43,7 @@ def closed_loop(lake: Lake, slip: float, cell: int, actions: int) -> float:
 def test_with_one_action_a_turn_it_is_the_textbook_value_and_more_a_turn_can_only_lose(slip: float) -> None:
     env = FrozenLake(turns=4, actions_per_turn=1, slip=slip)
     for seed in range(12):
-        lake = env.lake(seed)
+        lake = env.start_state(seed)
         textbook = closed_loop(lake, slip, lake.start, 4)
         assert best_success(lake, slip, 4, 1) == pytest.approx(textbook)
         together = best_success(lake, slip, 2, 2)

@@ -75,7 +75,7 @@ def breadth_first(room: Room, player: int, boxes: tuple[int, ...], longest: int)
 def test_the_solver_agrees_with_a_plain_search_from_every_kind_of_state(env: Sokoban) -> None:
     unsolved = 0
     for seed in range(25):
-        level = env.level(seed)
+        level = env.start_state(seed)
         player, boxes = level.player, level.boxes
         for action in itertools.islice(itertools.cycle([0, 2, 1, 3, 3]), seed):
             player, boxes = level.room.move(player, boxes, action)
@@ -90,7 +90,7 @@ def test_shortest_solutions_stay_between_the_knob_and_the_budget() -> None:
     env = Sokoban(turns=4, shortest=5)
     lengths = set()
     for seed in range(150):
-        level = env.level(seed)
+        level = env.start_state(seed)
         assert breadth_first(level.room, level.player, level.boxes, env.budget) == level.shortest
         lengths.add(level.shortest)
     assert lengths == {5, 6, 7, 8}
@@ -101,7 +101,7 @@ def test_a_level_is_drawn_in_milliseconds() -> None:
     times = []
     for seed in range(10_000, 10_200):
         before = time.process_time()
-        env.level(seed)
+        env.start_state(seed)
         times.append(time.process_time() - before)
     assert sorted(times)[100] < 0.01
 

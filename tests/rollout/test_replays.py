@@ -62,7 +62,7 @@ def chance(lake: Lake, slip: float, actions: list[str]) -> float:
 def test_replays_succeed_as_often_as_the_map_says() -> None:
     env = FrozenLake(slip=0.3)
     (group,) = played(env, 1, 6)
-    lake, times = env.lake(group.task.seed), 1500
+    lake, times = env.start_state(group.task.seed), 1500
     found = replayed_values(env, [group], "outcome", times)[0]
     chances = []
     for trajectory, values in zip(group.trajectories, found, strict=True):

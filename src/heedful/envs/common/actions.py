@@ -1,25 +1,10 @@
 """The reading of a reply: from the text of the agent to the actions that are executed.
 
-Every text is read without raising. The valid prefix up to the first fault is executed.
-
-Grammar: an optional `<think>...</think>`, then `<answer>A || B</answer>`. Names of actions are matched without regard
-to case, spaces around them are trimmed. Only what follows the first closing think tag is searched for the answer (a
-reply without any think tag is searched from its start), its first `<answer>` counts, and what follows `</answer>` is
-ignored.
-
-| reply                                      | executed             | message to the agent               | `format` |
-|--------------------------------------------|----------------------|------------------------------------|----------|
-| as asked                                   | all actions          | none                               | 0        |
-| text around the blocks, other case, spaces | all actions          | none                               | 0        |
-| a thought that is never closed             | none, turn is spent  | the thought is not closed          | -penalty |
-| no `<answer>` (after the thought)          | none, turn is spent  | there is no answer block           | -penalty |
-| `<answer>` without `</answer>`             | none, turn is spent  | the answer block is not closed     | -penalty |
-| an empty answer                            | none, turn is spent  | the answer is empty                | -penalty |
-| an unknown action                          | those before it      | unknown action, and the known ones | -penalty |
-| nothing between two separators             | those before it      | an empty action                    | -penalty |
-| more actions than allowed                  | the first allowed    | more than the allowed number       | -penalty |
-
-The penalty is taken once per turn, whatever the number of faults.
+Every text is read without raising. The grammar: an optional `<think>...</think>`, then `<answer>A || B</answer>`. Names
+of actions are matched without regard to case, spaces around them are trimmed. Only what follows the first closing think
+tag is searched for the answer (a reply without any think tag is searched from its start), its first `<answer>` counts,
+and what follows `</answer>` is ignored. The valid prefix up to the first fault is executed. docs/environments.md, "How
+replies are read", has the table of faults. The penalty is taken once per turn, whatever the number of faults.
 """
 
 from __future__ import annotations
@@ -189,12 +174,15 @@ def answer_rules(names: Sequence[str], turns: int, actions_per_turn: int) -> str
 
 def fault_line(read: ReadReply, brief: bool) -> str:
     """One line for the next observation on an invalid reply. Empty if the reply was valid."""
-    if not read.fault:
-        return ""
-    if brief:
-        return f"invalid {read.kind}\n"
     executed = f"Executed: {', '.join(read.actions)}." if read.actions else "Nothing was executed."
-    return f"Your last reply was invalid: {read.fault}. {executed}\n"
+    return invalid_line(read.fault, read.kind, brief, executed)
+
+
+def invalid_line(fault: str, kind: str, brief: bool, done: str) -> str:
+    """The same for any fault. `done`: a sentence on what was carried out all the same."""
+    if not fault:
+        return ""
+    return f"invalid {kind}\n" if brief else f"Your last reply was invalid: {fault}. {done}\n"
 
 
 _MARKS = re.compile(r"[<>|\[\]{}\uff5c\uff1c\uff1e\u2581]")

@@ -1,20 +1,9 @@
 """The reading of an answer in free text.
 
-Every text is read without raising. A reply gives one answer, or a fault that says what is wrong.
-
-The grammar is that of `actions`, with one answer in the place of the actions: an optional
-`<think>...</think>`, then `<answer>TEXT</answer>`.
-
-| reply                                     | answer               | message to the agent               |
-|-------------------------------------------|----------------------|------------------------------------|
-| as asked                                  | the text, stripped   | none                               |
-| a thought that is never closed            | none, turn is spent  | the thought is not closed          |
-| no `<answer>` (after the thought)         | none, turn is spent  | there is no answer block           |
-| `<answer>` without `</answer>`            | none, turn is spent  | the answer block is not closed     |
-| an empty answer                           | none, turn is spent  | the answer is empty                |
-| an answer longer than is allowed          | none, turn is spent  | more than the allowed characters   |
-
-What an answer means is the environment's own business. One that it cannot make sense of is a fault as well.
+Every text is read without raising. A reply gives one answer, or a fault that says what is wrong and spends the turn.
+The grammar is that of `actions`, with one answer in the place of the actions: an optional `<think>...</think>`, then
+`<answer>TEXT</answer>`. What an answer means is the environment's own business. One that it cannot make sense of is a
+fault as well.
 """
 
 from __future__ import annotations
@@ -22,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from heedful.envs.common.actions import Fault, answer_text, format_reply
+from heedful.envs.common.actions import Fault, answer_text, format_reply, invalid_line
 from heedful.types import Tool
 
 
@@ -68,6 +57,4 @@ def free_text_rules(form: str, example: str, turns: int, tools: Sequence[Tool] =
 
 def answer_fault_line(read: ReadAnswer, brief: bool) -> str:
     """One line for the next observation on a reply without an answer. Empty if there was one."""
-    if not read.fault:
-        return ""
-    return f"invalid {read.kind}\n" if brief else f"Your last reply was invalid: {read.fault}. The turn is spent.\n"
+    return invalid_line(read.fault, read.kind, brief, "The turn is spent.")

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
+from heedful.envs.common.board import grid_of
 from heedful.envs.common.tasks import task_of
 from heedful.types import Task
 
@@ -58,8 +59,7 @@ class Lake:
         cells = ["O" if hole else "_" for hole in self.holes]
         cells[self.goal] = "G"
         cells[player] = "V" if player == self.goal else "X" if self.holes[player] else "P"
-        text = "".join(cells)
-        return "\n".join([text[row : row + self.size] for row in range(0, self.size * self.size, self.size)])
+        return grid_of(cells, self.size)
 
 
 def slipped(action: int, slip: float, draw: float) -> int:

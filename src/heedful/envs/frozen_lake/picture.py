@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from heedful.envs.common.pictures import Brush, Colour, Palette, draw_board
-from heedful.types import Image
+from functools import partial
+
+from heedful.envs.common.pictures import Colour, Palette, Shapes, draw_board
 
 ICE: Colour = (221, 236, 244)
 """The colour of most pixels."""
@@ -19,47 +20,31 @@ LEGEND = (
     "In the picture, the red figure is you, pale cells are ice, dark ovals are holes and the green pennant is the goal."
 )
 
+_ICE: Shapes = (("rectangle", _CRACK, (0, 0, 1, 1 / 16)), ("rectangle", _CRACK, (0, 0, 1 / 16, 1)))
+_HOLE: Shapes = (*_ICE, ("ellipse", _WATER, (0.12, 0.22, 0.94, 0.88)))
+_GOAL: Shapes = (
+    *_ICE,
+    ("rectangle", _POLE, (0.24, 0.12, 0.36, 0.94)),
+    ("polygon", _PENNANT, (0.36, 0.14, 0.92, 0.36, 0.36, 0.60)),
+)
+_FIGURE: Shapes = (
+    *_ICE,
+    ("ellipse", _PLAYER, (0.36, 0.12, 0.70, 0.46)),
+    ("polygon", _PLAYER, (0.44, 0.44, 0.62, 0.44, 0.82, 0.92, 0.24, 0.92)),
+)
+_ARMS_UP: Shapes = (
+    *_ICE,
+    ("ellipse", _WINNER, (0.38, 0.14, 0.68, 0.44)),
+    ("polygon", _WINNER, (0.10, 0.16, 0.22, 0.10, 0.53, 0.50, 0.84, 0.10, 0.96, 0.16, 0.62, 0.66)),
+    ("polygon", _WINNER, (0.10, 0.16, 0.53, 0.46, 0.62, 0.94, 0.44, 0.94, 0.44, 0.66)),
+)
+_CROSS: Shapes = (
+    *_HOLE,
+    ("line", _SUNK, (0.28, 0.32, 0.78, 0.80, 0.16)),
+    ("line", _SUNK, (0.78, 0.32, 0.28, 0.80, 0.16)),
+)
 
-def lake_picture(grid: str, cell: int) -> Image:
-    """The picture of a grid of the lake. `cell`: pixels of a side of one cell."""
-    return draw_board(grid, cell, _PALETTE)
+PALETTE = Palette(ICE, {"_": _ICE, "O": _HOLE, "G": _GOAL, "P": _FIGURE, "V": _ARMS_UP, "X": _CROSS})
 
-
-def _ice(brush: Brush) -> None:
-    brush.rectangle((0, 0), (1, 1 / 16), _CRACK)
-    brush.rectangle((0, 0), (1 / 16, 1), _CRACK)
-
-
-def _hole(brush: Brush) -> None:
-    _ice(brush)
-    brush.ellipse((0.12, 0.22), (0.94, 0.88), _WATER)
-
-
-def _goal(brush: Brush) -> None:
-    _ice(brush)
-    brush.rectangle((0.24, 0.12), (0.36, 0.94), _POLE)
-    brush.polygon(((0.36, 0.14), (0.92, 0.36), (0.36, 0.60)), _PENNANT)
-
-
-def _player(brush: Brush) -> None:
-    _ice(brush)
-    brush.ellipse((0.36, 0.12), (0.70, 0.46), _PLAYER)
-    brush.polygon(((0.44, 0.44), (0.62, 0.44), (0.82, 0.92), (0.24, 0.92)), _PLAYER)
-
-
-def _winner(brush: Brush) -> None:
-    """The player on the goal: both arms are up."""
-    _ice(brush)
-    brush.ellipse((0.38, 0.14), (0.68, 0.44), _WINNER)
-    brush.polygon(((0.10, 0.16), (0.22, 0.10), (0.53, 0.50), (0.84, 0.10), (0.96, 0.16), (0.62, 0.66)), _WINNER)
-    brush.polygon(((0.10, 0.16), (0.53, 0.46), (0.62, 0.94), (0.44, 0.94), (0.44, 0.66)), _WINNER)
-
-
-def _sunk(brush: Brush) -> None:
-    """The player in a hole: a cross on the water."""
-    _hole(brush)
-    brush.line((0.28, 0.32), (0.78, 0.80), 0.16, _SUNK)
-    brush.line((0.78, 0.32), (0.28, 0.80), 0.16, _SUNK)
-
-
-_PALETTE = Palette(ICE, {"_": _ice, "O": _hole, "G": _goal, "P": _player, "V": _winner, "X": _sunk})
+lake_picture = partial(draw_board, PALETTE)
+"""The picture of a grid of the lake. `cell`: pixels of a side of one cell."""

@@ -10,6 +10,7 @@ import random
 from dataclasses import dataclass
 from functools import lru_cache
 
+from heedful.envs.common.board import grid_of
 from heedful.envs.common.tasks import task_of
 from heedful.types import Task
 
@@ -24,7 +25,8 @@ _REVERSE_STEPS = 4
 """Reverse play: steps taken per action of the longest solution wanted (many of them are undone by later ones)."""
 _MOST_REVERSE_STEPS = 20_000
 """Reverse play: more steps change the level no further."""
-_DEAD = -1
+_DEAD = 10**9
+"""More pushes than any solution has."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +37,7 @@ class Room:
     walls: tuple[bool, ...]
     targets: Cells
     pushes: tuple[int, ...]
-    """Fewest pushes that bring a lone box from each cell to the nearest target. -1 if none can."""
+    """Fewest pushes that bring a lone box from each cell to the nearest target. `_DEAD` if none can."""
 
     def draw(self, player: int, boxes: Cells) -> str:
         """The grid, one row per line."""
@@ -45,8 +47,7 @@ class Room:
         for box in boxes:
             cells[box] = "*" if cells[box] == "O" else "X"
         cells[player] = "S" if cells[player] == "O" else "P"
-        text = "".join(cells)
-        return "\n".join([text[row : row + self.size] for row in range(0, self.size * self.size, self.size)])
+        return grid_of(cells, self.size)
 
     def move(self, player: int, boxes: Cells, action: int) -> tuple[int, Cells]:
         """The state after one action. The same state if a wall or a second box is in the way."""
@@ -69,7 +70,7 @@ class Room:
         """
         start = (player, boxes)
         bound = self._bound(boxes)
-        if bound is None or bound > longest:
+        if bound > longest:
             return None
         reached = {start: 0}
         origin: dict[tuple[int, Cells], tuple[tuple[int, Cells], int]] = {}
@@ -86,19 +87,14 @@ class Room:
                 if reached.get(following, longest + 1) <= depth + 1:
                     continue
                 bound = self._bound(following[1])
-                if bound is not None and depth + 1 + bound <= longest:
+                if depth + 1 + bound <= longest:
                     reached[following] = depth + 1
                     origin[following] = (state, action)
                     heapq.heappush(queue, (depth + 1 + bound, -depth - 1, following))
         return None
 
-    def _bound(self, boxes: Cells) -> int | None:
-        total = 0
-        for box in boxes:
-            if self.pushes[box] == _DEAD:
-                return None
-            total += self.pushes[box]
-        return total
+    def _bound(self, boxes: Cells) -> int:
+        return sum(self.pushes[box] for box in boxes)
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,7 +160,6 @@ def _play_backwards(room: Room, steps: int, rng: random.Random) -> tuple[int, Ce
     return player, tuple(sorted(boxes))
 
 
-@lru_cache(maxsize=64)
 def _displacements(size: int) -> tuple[int, ...]:
     """How far each action moves on numbered cells."""
     return (-size, size, -1, 1)

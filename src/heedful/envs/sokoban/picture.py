@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from heedful.envs.common.pictures import Brush, Colour, Palette, draw_board
-from heedful.types import Image
+from functools import partial
+
+from heedful.envs.common.pictures import Colour, Palette, Shapes, draw_board
 
 FLOOR: Colour = (238, 230, 212)
 """The colour of most pixels inside the walls."""
@@ -23,74 +24,46 @@ LEGEND = (
 )
 
 
-def room_picture(grid: str, cell: int) -> Image:
-    """The picture of a grid of the room. `cell`: pixels of a side of one cell."""
-    return draw_board(grid, cell, _PALETTE)
+def _ring(ground: Colour, colour: Colour, edge: float) -> Shapes:
+    outer, inner = (edge, edge, 1.06 - edge, 1.06 - edge), (edge + 0.15, edge + 0.15, 0.91 - edge, 0.91 - edge)
+    return ("ellipse", colour, outer), ("ellipse", ground, inner)
 
 
-def _floor(brush: Brush) -> None:
-    brush.rectangle((0, 0), (1, 1 / 16), _JOINT)
-    brush.rectangle((0, 0), (1 / 16, 1), _JOINT)
+_FLOOR: Shapes = (("rectangle", _JOINT, (0, 0, 1, 1 / 16)), ("rectangle", _JOINT, (0, 0, 1 / 16, 1)))
+_WALL: Shapes = (
+    ("rectangle", _BRICK, (0, 0, 1, 1)),
+    ("rectangle", _MORTAR, (0, 0, 1, 0.08)),
+    ("rectangle", _MORTAR, (0, 0.5, 1, 0.58)),
+    ("rectangle", _MORTAR, (0.46, 0, 0.54, 0.5)),
+    ("rectangle", _MORTAR, (0, 0.5, 0.08, 1)),
+)
+_BOX: Shapes = (
+    ("rectangle", _PLANK, (0.10, 0.10, 0.96, 0.96)),
+    ("rectangle", _CRATE, (0.20, 0.20, 0.86, 0.86)),
+    ("line", _PLANK, (0.20, 0.20, 0.86, 0.86, 0.12)),
+    ("line", _PLANK, (0.86, 0.20, 0.20, 0.86, 0.12)),
+)
+_FIGURE: Shapes = (
+    ("ellipse", _PLAYER, (0.36, 0.12, 0.70, 0.46)),
+    ("polygon", _PLAYER, (0.44, 0.44, 0.62, 0.44, 0.82, 0.92, 0.24, 0.92)),
+)
+_SMALL_FIGURE: Shapes = (
+    ("ellipse", _ON_TARGET, (0.39, 0.24, 0.67, 0.50)),
+    ("polygon", _ON_TARGET, (0.46, 0.46, 0.60, 0.46, 0.74, 0.82, 0.32, 0.82)),
+)
 
-
-def _wall(brush: Brush) -> None:
-    brush.rectangle((0, 0), (1, 1), _BRICK)
-    for top in (0, 0.5):
-        brush.rectangle((0, top), (1, top + 0.08), _MORTAR)
-    brush.rectangle((0.46, 0), (0.54, 0.5), _MORTAR)
-    brush.rectangle((0, 0.5), (0.08, 1), _MORTAR)
-
-
-def _ring(brush: Brush, ground: Colour, colour: Colour, edge: float) -> None:
-    brush.ellipse((edge, edge), (1.06 - edge, 1.06 - edge), colour)
-    brush.ellipse((edge + 0.15, edge + 0.15), (0.91 - edge, 0.91 - edge), ground)
-
-
-def _target(brush: Brush) -> None:
-    _floor(brush)
-    _ring(brush, FLOOR, _TARGET, 0.16)
-
-
-def _box(brush: Brush) -> None:
-    _floor(brush)
-    brush.rectangle((0.10, 0.10), (0.96, 0.96), _PLANK)
-    brush.rectangle((0.20, 0.20), (0.86, 0.86), _CRATE)
-    brush.line((0.20, 0.20), (0.86, 0.86), 0.12, _PLANK)
-    brush.line((0.86, 0.20), (0.20, 0.86), 0.12, _PLANK)
-
-
-def _box_on_target(brush: Brush) -> None:
-    _floor(brush)
-    brush.rectangle((0.10, 0.10), (0.96, 0.96), _DONE)
-    _ring(brush, _DONE, FLOOR, 0.22)
-
-
-def _figure(brush: Brush, colour: Colour) -> None:
-    brush.ellipse((0.36, 0.12), (0.70, 0.46), colour)
-    brush.polygon(((0.44, 0.44), (0.62, 0.44), (0.82, 0.92), (0.24, 0.92)), colour)
-
-
-def _player(brush: Brush) -> None:
-    _floor(brush)
-    _figure(brush, _PLAYER)
-
-
-def _player_on_target(brush: Brush) -> None:
-    _floor(brush)
-    _ring(brush, FLOOR, _TARGET, 0.06)
-    brush.ellipse((0.39, 0.24), (0.67, 0.50), _ON_TARGET)
-    brush.polygon(((0.46, 0.46), (0.60, 0.46), (0.74, 0.82), (0.32, 0.82)), _ON_TARGET)
-
-
-_PALETTE = Palette(
+PALETTE = Palette(
     FLOOR,
     {
-        "#": _wall,
-        "_": _floor,
-        "O": _target,
-        "X": _box,
-        "*": _box_on_target,
-        "P": _player,
-        "S": _player_on_target,
+        "#": _WALL,
+        "_": _FLOOR,
+        "O": _FLOOR + _ring(FLOOR, _TARGET, 0.16),
+        "X": _FLOOR + _BOX,
+        "*": (*_FLOOR, ("rectangle", _DONE, (0.10, 0.10, 0.96, 0.96)), *_ring(_DONE, FLOOR, 0.22)),
+        "P": _FLOOR + _FIGURE,
+        "S": _FLOOR + _ring(FLOOR, _TARGET, 0.06) + _SMALL_FIGURE,
     },
 )
+
+room_picture = partial(draw_board, PALETTE)
+"""The picture of a grid of the room. `cell`: pixels of a side of one cell."""

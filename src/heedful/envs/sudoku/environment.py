@@ -13,17 +13,15 @@ from dataclasses import dataclass
 from typing import ClassVar, Literal
 
 from heedful.boundary import Count, Penalty, Share
-from heedful.envs.common.actions import SEPARATOR, format_reply
+from heedful.envs.common.actions import SEPARATOR, format_reply, invalid_line
 from heedful.envs.common.answers import free_text_rules
 from heedful.envs.common.base import BaseEpisode, Played, SolvableEnvironment, remarks
 from heedful.envs.common.demonstrations import played_through, template_thought
 from heedful.envs.common.knobs import Turns, check_range
 from heedful.envs.common.tasks import task_of
-from heedful.envs.sudoku.grids import BOXES, Grid, Puzzle, draw, draw_puzzle, place, units_of
-from heedful.envs.sudoku.placements import Placement, ReadPlacements, next_placement, read_placements, write_placements
+from heedful.envs.sudoku.grids import BOXES, Grid, Puzzle, draw, draw_puzzle, groups_of, place
+from heedful.envs.sudoku.placements import Placement, next_placement, read_placements, write_placements
 from heedful.types import Ending, Task
-
-Tell = Literal["conflicts", "wrong"]
 
 MOST_BLIND = 4
 """Number of answers offered to a player that does not read. Hardly any grid can be filled blind, and the search for the
@@ -36,23 +34,6 @@ _TRIES_AT_CONSTRUCTION = 100
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sudoku(SolvableEnvironment):
     """Fill a grid so that every row, column and box holds each digit once.
-
-    First observation of seed 0 under `instructions="brief"`, and a demonstrated reply:
-
-    ```
-    turns 4 moves 4
-    13_2
-    2431
-    4_13
-    _12_
-    empty r1c3 r3c2 r4c1 r4c4
-    ```
-    ```
-    <think>r1c3 row 132 col 312 box 231 so 4
-    r3c2 row 413 col 341 box 41 so 2
-    r4c1 row 12 col 124 box 421 so 3
-    r4c4 row 312 col 213 box 132 so 4</think><answer>r1c3=4 || r3c2=2 || r4c1=3 || r4c4=4</answer>
-    ```
 
     The thought looks at one cell after the other: the digits in its row, its column and its box, and what they leave.
 
@@ -73,7 +54,7 @@ class Sudoku(SolvableEnvironment):
     turns: Turns = 4
     placements_per_turn: Count = 4
     """Most placements carried out in one turn. Refused ones count. With `turns` it must suffice for `most_empties`."""
-    tell: Tell = "conflicts"
+    tell: Literal["conflicts", "wrong"] = "conflicts"
     """What is refused, and named in the next observation. `conflicts`: digits that are in the row, column or box
     already. Other wrong digits stay, and can be taken back. `wrong`: every wrong digit."""
     list_empties: bool = True
@@ -191,29 +172,37 @@ class SudokuEpisode(BaseEpisode[Sudoku]):
         return self._show()
 
     def play(self, response: str) -> Played:
-        env = self.env
+        env, empties = self.env, len(self.puzzle.empties)
         read = read_placements(response, env.size, env.placements_per_turn)
         before = self._right()
+        executed: list[str] = []
         refusals: list[str] = []
-        executed: list[Placement] = []
-        while len(executed) < len(read.placements) and self.grid != self.puzzle.solution:
-            placement = read.placements[len(executed)]
-            executed.append(placement)
+        for placement in read.placements:
+            if self.grid == self.puzzle.solution:
+                break
+            executed.append(write_placements(env.size, [placement]))
             refusal = self._refusal(placement)
             if refusal:
-                refusals.append(f"{write_placements(env.size, [placement])} {refusal}")
+                refusals.append(f"{executed[-1]} {refusal}")
             else:
                 self.grid = (*self.grid[: placement.cell], placement.digit, *self.grid[placement.cell + 1 :])
-        solved = self.grid == self.puzzle.solution
+        solved, right, refused = self.grid == self.puzzle.solution, self._right(), ", ".join(refusals)
+        rewards = {"placed": (right - before) / empties} if right != before else {}
+        done = f"Read before it: {f' {SEPARATOR} '.join(executed)}." if executed else "Nothing was placed."
+        note = invalid_line(read.fault, read.kind, env.brief, done)
+        if refused:
+            note += f"refused {refused}\n" if env.brief else f"Refused: {refused}.\n"
+        refused = f"refused {refused}" if refused else ""
+        placed = " ".join(executed) or "nothing placed"
         return Played(
             fault=read.fault,
-            rewards=self._rewards(self._right() - before, solved),
+            rewards=rewards | ({"solved": 1.0} if solved else {}),
             ending=Ending.SOLVED if solved else None if self.turns_left else Ending.OUT_OF_TURNS,
-            progress=self._right() / len(self.puzzle.empties),
-            actions=tuple(write_placements(env.size, [placement]) for placement in executed),
-            note=self._note(read, executed, refusals),
+            progress=right / empties,
+            actions=tuple(executed),
+            note=note,
             shown=self._show(),
-            effect=remarks(self._effect(executed, refusals), read.fault),
+            effect=remarks(placed, refused, f"{right} of {empties} right", read.fault),
             state=draw(env.size, self.grid),
         )
 
@@ -228,32 +217,10 @@ class SudokuEpisode(BaseEpisode[Sudoku]):
             return "given"
         if not digit:
             return "" if self.grid[cell] else "empty"
-        for name, cells in units_of(self.puzzle.size).groups:
-            if cell in cells and any(self.grid[other] == digit for other in cells if other != cell):
+        for name, cells in groups_of(self.puzzle.size, cell):
+            if any(self.grid[other] == digit for other in cells if other != cell):
                 return f"in {name}"
         return "wrong" if self.env.tell == "wrong" and digit != self.puzzle.solution[cell] else ""
-
-    def _rewards(self, gained: int, solved: bool) -> dict[str, float]:
-        rewards: dict[str, float] = {}
-        if gained:
-            rewards["placed"] = gained / len(self.puzzle.empties)
-        if solved:
-            rewards["solved"] = 1.0
-        return rewards
-
-    def _note(self, read: ReadPlacements, executed: Sequence[Placement], refusals: Sequence[str]) -> str:
-        """What the next observation says of a fault, and of refused placements."""
-        if self.env.brief:
-            fault = f"invalid {read.kind}\n" if read.fault else ""
-            return fault + (f"refused {', '.join(refusals)}\n" if refusals else "")
-        done = f"Read before it: {write_placements(self.puzzle.size, executed)}." if executed else "Nothing was placed."
-        fault = f"Your last reply was invalid: {read.fault}. {done}\n" if read.fault else ""
-        return fault + (f"Refused: {', '.join(refusals)}.\n" if refusals else "")
-
-    def _effect(self, executed: Sequence[Placement], refusals: Sequence[str]) -> str:
-        placed = write_placements(self.puzzle.size, executed).replace(f" {SEPARATOR} ", " ") or "nothing placed"
-        refused = f"refused {', '.join(refusals)}" if refusals else ""
-        return remarks(placed, refused, f"{self._right()} of {len(self.puzzle.empties)} right")
 
     def _show(self) -> str:
         """The end of every observation: the limits, the grid, and which digits can be taken back."""

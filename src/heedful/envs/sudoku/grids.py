@@ -11,6 +11,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
+from heedful.envs.common.board import grid_of
+
 Grid = tuple[int, ...]
 """Digits row by row. 0 = empty."""
 
@@ -36,45 +38,40 @@ class Puzzle:
 class Units:
     """The rows, columns and boxes of one size, as numbers of cells."""
 
-    size: int
-    row: tuple[int, ...]
-    """Per cell."""
-    column: tuple[int, ...]
-    box: tuple[int, ...]
-    peers: tuple[tuple[int, ...], ...]
-    """Per cell, the other cells of its row, column and box."""
     groups: tuple[tuple[str, tuple[int, ...]], ...]
     """Each row, column and box by name, with its cells."""
+    of: tuple[tuple[int, int, int], ...]
+    """Per cell, the numbers of its row, column and box in `groups`."""
+    peers: tuple[tuple[int, ...], ...]
+    """Per cell, the other cells of its row, column and box."""
 
 
 @lru_cache(maxsize=len(BOXES))
 def units_of(size: int) -> Units:
     """The rows, columns and boxes of a grid of this size."""
     high, wide = BOXES[size]
-    cells = range(size * size)
-    row = tuple(cell // size for cell in cells)
-    column = tuple(cell % size for cell in cells)
-    box = tuple(row[cell] // high * (size // wide) + column[cell] // wide for cell in cells)
-    peers = tuple(
-        tuple(
-            other
-            for other in cells
-            if other != cell and (row[other] == row[cell] or column[other] == column[cell] or box[other] == box[cell])
-        )
-        for cell in cells
-    )
+    places = [divmod(cell, size) for cell in range(size * size)]
+    of = tuple((r, size + c, 2 * size + r // high * (size // wide) + c // wide) for r, c in places)
+    names = [f"{kind} {number + 1}" for kind in ("row", "column", "box") for number in range(size)]
     groups = tuple(
-        (f"{kind} {number + 1}", tuple(cell for cell in cells if of[cell] == number))
-        for kind, of in (("row", row), ("column", column), ("box", box))
-        for number in range(size)
+        (name, tuple(cell for cell, units in enumerate(of) if number in units)) for number, name in enumerate(names)
     )
-    return Units(size, row, column, box, peers, groups)
+    peers = tuple(
+        tuple(other for other, theirs in enumerate(of) if other != cell and set(theirs) & set(units))
+        for cell, units in enumerate(of)
+    )
+    return Units(groups, of, peers)
 
 
-def draw(size: int, grid: Sequence[int], empty: str = "_") -> str:
+def groups_of(size: int, cell: int) -> list[tuple[str, tuple[int, ...]]]:
+    """The row, the column and the box of a cell, by name, with their cells."""
+    units = units_of(size)
+    return [units.groups[number] for number in units.of[cell]]
+
+
+def draw(size: int, grid: Sequence[int]) -> str:
     """The grid as lines of digits."""
-    marks = [str(digit) if digit else empty for digit in grid]
-    return "\n".join("".join(marks[start : start + size]) for start in range(0, size * size, size))
+    return grid_of((str(digit) if digit else "_" for digit in grid), size)
 
 
 def place(size: int, cell: int) -> str:
@@ -93,58 +90,44 @@ def solutions(size: int, grid: Sequence[int], rng: random.Random | None = None) 
 
     With `rng` the digits of a cell are tried in random order, else from the smallest up.
     """
-    units = units_of(size)
-    rows, columns, boxes = [0] * size, [0] * size, [0] * size
+    of = units_of(size).of
+    filled, taken = list(grid), [0] * (3 * size)
     for cell, digit in enumerate(grid):
-        bit = 1 << digit if digit else 0
-        if bit & (rows[units.row[cell]] | columns[units.column[cell]] | boxes[units.box[cell]]):
-            return
-        rows[units.row[cell]] |= bit
-        columns[units.column[cell]] |= bit
-        boxes[units.box[cell]] |= bit
-    filled = list(grid)
+        for unit in of[cell] if digit else ():
+            if taken[unit] >> digit & 1:
+                return
+            taken[unit] |= 1 << digit
     empty = [cell for cell, digit in enumerate(grid) if not digit]
-    yield from _fill(units, filled, empty, (rows, columns, boxes), rng)
+    everything = (1 << (size + 1)) - 2
 
+    def fill() -> Iterator[Grid]:
+        if not empty:
+            yield tuple(filled)
+            return
+        fewest, chosen, left = size + 1, -1, 0
+        for index, cell in enumerate(empty):
+            row, column, box = of[cell]
+            free = everything & ~(taken[row] | taken[column] | taken[box])
+            count = free.bit_count()
+            if count < fewest:
+                fewest, chosen, left = count, index, free
+                if count <= 1:
+                    break
+        cell = empty.pop(chosen)
+        digits = [digit for digit in range(1, size + 1) if left >> digit & 1]
+        if rng is not None:
+            rng.shuffle(digits)
+        for digit in digits:
+            filled[cell] = digit
+            for unit in of[cell]:
+                taken[unit] ^= 1 << digit
+            yield from fill()
+            for unit in of[cell]:
+                taken[unit] ^= 1 << digit
+        filled[cell] = 0
+        empty.insert(chosen, cell)
 
-def _fill(
-    units: Units,
-    filled: list[int],
-    empty: list[int],
-    taken: tuple[list[int], list[int], list[int]],
-    rng: random.Random | None,
-) -> Iterator[Grid]:
-    if not empty:
-        yield tuple(filled)
-        return
-    rows, columns, boxes = taken
-    row, column, box = units.row, units.column, units.box
-    everything = (1 << (units.size + 1)) - 2
-    fewest, chosen, left = units.size + 1, -1, 0
-    for index, cell in enumerate(empty):
-        free = everything & ~(rows[row[cell]] | columns[column[cell]] | boxes[box[cell]])
-        count = free.bit_count()
-        if count < fewest:
-            fewest, chosen, left = count, index, free
-            if count <= 1:
-                break
-    cell = empty.pop(chosen)
-    digits = [digit for digit in range(1, units.size + 1) if left >> digit & 1]
-    if rng is not None:
-        rng.shuffle(digits)
-    r, c, b = row[cell], column[cell], box[cell]
-    for digit in digits:
-        bit = 1 << digit
-        rows[r] |= bit
-        columns[c] |= bit
-        boxes[b] |= bit
-        filled[cell] = digit
-        yield from _fill(units, filled, empty, taken, rng)
-        rows[r] ^= bit
-        columns[c] ^= bit
-        boxes[b] ^= bit
-    filled[cell] = 0
-    empty.insert(chosen, cell)
+    yield from fill()
 
 
 @lru_cache(maxsize=4096)

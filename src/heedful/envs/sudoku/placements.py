@@ -11,11 +11,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from heedful.envs.common.actions import SEPARATOR
 from heedful.envs.common.answers import read_answer
-from heedful.envs.sudoku.grids import Puzzle, candidates, place, units_of
+from heedful.envs.sudoku.grids import Puzzle, candidates, groups_of, place
 
 LONGEST_PLACEMENT = 20
 """Characters of an answer per placement, separator and spaces included. An answer that is longer is not read."""
@@ -23,22 +23,20 @@ LONGEST_PLACEMENT = 20
 _PLACEMENT = re.compile(r"r *([0-9]) *c *([0-9]) *= *([0-9])", re.IGNORECASE)
 
 
-@dataclass(frozen=True, slots=True)
-class Placement:
+class Placement(NamedTuple):
     """A digit for a cell. 0 takes the agent's own digit back."""
 
     cell: int
     digit: int
 
 
-@dataclass(frozen=True, slots=True)
-class ReadPlacements:
+class ReadPlacements(NamedTuple):
     """The placements to carry out, and the first fault of the reply."""
 
     placements: tuple[Placement, ...]
     """The valid prefix."""
-    fault: str = ""
-    kind: str = ""
+    fault: str
+    kind: str
 
 
 def write_placements(size: int, placements: Sequence[Placement]) -> str:
@@ -49,26 +47,24 @@ def write_placements(size: int, placements: Sequence[Placement]) -> str:
 def read_placements(reply: str, size: int, most: int) -> ReadPlacements:
     """Read one reply for a grid of this size. `most` placements are allowed in one turn."""
     answer = read_answer(reply, LONGEST_PLACEMENT * (most + 1))
-    if answer.fault:
-        return ReadPlacements((), answer.fault, answer.kind)
+    fault, kind = answer.fault, answer.kind
     placements: list[Placement] = []
-    for part in answer.text.split(SEPARATOR):
-        if len(placements) == most:
-            fault = f"there are more than {most} placement{'s' if most > 1 else ''}"
-            return ReadPlacements(tuple(placements), fault, "too many")
-        number = len(placements) + 1
-        if not part.strip():
-            return ReadPlacements(tuple(placements), f"a placement is empty beside a {SEPARATOR}", "empty placement")
+    for number, part in enumerate([] if fault else answer.text.split(SEPARATOR), 1):
         found = _PLACEMENT.fullmatch(part.strip())
-        if found is None:
-            fault = f"placement {number} cannot be read (expected one like r1c{size}=3)"
-            return ReadPlacements(tuple(placements), fault, "no placement")
-        row, column, digit = map(int, found.groups())
-        if not (1 <= row <= size and 1 <= column <= size and digit <= size):
-            fault = f"placement {number} lies outside: rows, columns and digits go from 1 to {size}"
-            return ReadPlacements(tuple(placements), fault, "outside")
-        placements.append(Placement((row - 1) * size + column - 1, digit))
-    return ReadPlacements(tuple(placements))
+        row, column, digit = map(int, found.groups()) if found else (0, 0, 0)
+        if number > most:
+            fault, kind = f"there are more than {most} placement{'s' if most > 1 else ''}", "too many"
+        elif not part.strip():
+            fault, kind = f"a placement is empty beside a {SEPARATOR}", "empty placement"
+        elif found is None:
+            fault, kind = f"placement {number} cannot be read (expected one like r1c{size}=3)", "no placement"
+        elif not (1 <= row <= size and 1 <= column <= size and digit <= size):
+            fault, kind = f"placement {number} lies outside: rows, columns and digits go from 1 to {size}", "outside"
+        else:
+            placements.append(Placement((row - 1) * size + column - 1, digit))
+            continue
+        break
+    return ReadPlacements(tuple(placements), fault, kind)
 
 
 def next_placement(puzzle: Puzzle, grid: Sequence[int]) -> tuple[int, int, str]:
@@ -87,10 +83,9 @@ def next_placement(puzzle: Puzzle, grid: Sequence[int]) -> tuple[int, int, str]:
             if len(left[cell]) == 1:
                 return cell, left[cell][0], _view(puzzle, grid, cell)
     for cell in left:
-        for name, cells in units_of(puzzle.size).groups:
-            digit = puzzle.solution[cell]
-            alone = all(digit not in left[other] for other in cells if other in left and other != cell)
-            if cell in cells and alone:
+        digit = puzzle.solution[cell]
+        for name, cells in groups_of(puzzle.size, cell):
+            if all(digit not in left[other] for other in cells if other in left and other != cell):
                 return cell, digit, f"{_view(puzzle, grid, cell)} only one in {name}"
     cell = next(iter(left))
     choice = " or ".join(map(str, left[cell]))
@@ -100,8 +95,7 @@ def next_placement(puzzle: Puzzle, grid: Sequence[int]) -> tuple[int, int, str]:
 def _view(puzzle: Puzzle, grid: Sequence[int], cell: int) -> str:
     """The digits in the cell's row, column and box."""
     parts = []
-    for name, cells in units_of(puzzle.size).groups:
-        if cell in cells:
-            digits = "".join(str(grid[other]) for other in cells if grid[other])
-            parts.append(f"{name.split()[0].replace('column', 'col')} {digits or '_'}")
+    for name, cells in groups_of(puzzle.size, cell):
+        digits = "".join(str(grid[other]) for other in cells if grid[other])
+        parts.append(f"{name.split()[0].replace('column', 'col')} {digits or '_'}")
     return " ".join(parts)

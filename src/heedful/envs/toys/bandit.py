@@ -40,17 +40,6 @@ class Arms:
 class Bandit(SolvableEnvironment):
     """Pull the arm that has paid more often. A random policy is right half of the time.
 
-    First observation of seed 0 under `instructions="brief"`, and a demonstrated reply:
-
-    ```
-    turns 1 moves 1
-    Owl 1 0 1 0 0 1
-    Fox 1 1 0 0 1 1
-    ```
-    ```
-    <think>Owl 3 Fox 4 pull Fox</think><answer>Fox</answer>
-    ```
-
     Each arm pays 1 with a fixed chance, `good` or `bad`. The shown payouts are drawn with these chances, again and
     again until the better arm has paid strictly more often, so that a reader can be certain. Reward components:
     `payout` (1 or 0, drawn from the pulled arm's chance by the member's noise) and `format`. Outcome: 1 if the better

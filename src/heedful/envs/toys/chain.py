@@ -44,17 +44,6 @@ class Link:
 class Chain(SolvableEnvironment):
     """Carry a number through a chain of operations. Without computing: 1 in `modulus`.
 
-    First observation of seed 0 under `instructions="brief"`, and a demonstrated reply:
-
-    ```
-    turns 1 moves 1
-    mod 7
-    1*5_*5_+1_*3_+1_*3_
-    ```
-    ```
-    <think>1*55*54+15*31+12*36</think><answer>6</answer>
-    ```
-
     The thought is the prompt's row with every blank filled in, and the answer is its last number. Dots pad the row, so
     that each number stands equally far behind its blank. The default modulus is prime, and the operations then carry
     any pair of numbers to any other: no property of the answer (as parity is, modulo 10) can be had by less work.

@@ -25,16 +25,6 @@ ALPHABET = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
 class Echo(SolvableEnvironment):
     """Repeat the asked symbol. At the defaults a random policy solves 1 task in 8.
 
-    First observation of seed 0 under `instructions="brief"`, and a demonstrated reply:
-
-    ```
-    turns 1 moves 1
-    echo D not F A G
-    ```
-    ```
-    <think>echo D</think><answer>D</answer>
-    ```
-
     With several turns each asks for another symbol, and all must be right. Reward components: `solved` (+1 at the end
     if every turn was right) and `format`. Outcome: 1 if solved, else 0. Progress: the share of turns that were right.
     There is no noise.
