@@ -17,10 +17,12 @@ from heedful import cli
 from heedful.boundary import from_json, to_json
 from heedful.envs.common.actions import format_reply
 from heedful.envs.common.tasks import evaluation_tasks
+from heedful.envs.common.tools import call_text
 from heedful.envs.frozen_lake.environment import FrozenLake
 from heedful.envs.remote.environment import Remote, _host
 from heedful.envs.sokoban.environment import Sokoban
 from heedful.envs.toys.bandit import Bandit
+from heedful.models.chat.calls import tools_of
 from heedful.policies.scripted import ScriptedPolicy
 from heedful.protocols import AnswersBlindly, AnswersFreely, Demonstrates, ListsActions
 from heedful.rollout import LockStep, Request
@@ -34,6 +36,7 @@ from patience import PATIENCE
 from perilous import Perilous
 from ports import lasting_port
 from served import serving, start_server
+from tool_toy import TOOLS, Dictionary
 
 WORDS = ("Left", "down || RIGHT", "Up || Up || Up", "Fox", "Jump", "")
 
@@ -117,6 +120,17 @@ def test_players_of_free_text_answer_from_there() -> None:
         for task in tasks:
             assert served.random_answer(task, there) == env.random_answer(task, here)
         assert list(served.blind_answers(tasks)) == env.blind_answers(tasks)
+
+
+def test_a_client_has_the_tools_of_the_server() -> None:
+    with serving(Dictionary(actions="tool_calls")) as server:
+        env = remote(server)
+        assert tools_of(env) == TOOLS
+        episode = env.episode()
+        assert episode.start(env.task(0), 0).role == "user"
+        assert episode.step(call_text("search[oak]", TOOLS)).observation.role == "tool"
+    with serving(Dictionary()) as server:
+        assert tools_of(remote(server)) == ()
 
 
 class FreeText(Perilous):

@@ -177,6 +177,10 @@ WRONG: list[tuple[dict[str, Any], str]] = [
     *(({"turns": value}, "as a whole number of at least 1, found") for value in (0, True, 1.5, None)),
     *(({"actions": value}, "as a list of texts, found") for value in ({"A": 1}, ["A", 1])),
     ({"offers": None}, "'offers' of"),
+    *(
+        ({"tools": value}, "'tools' of the environment server at http://there as a list of names")
+        for value in ({}, [1], [{"name": "x"}], [{"name": "x", "description": "", "form": "", "parameters": 3}])
+    ),
     *(({"actions_per_turn": value}, "'actions_per_turn' of") for value in (None, "2", 0, float("nan"))),
 ]
 

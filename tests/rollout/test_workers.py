@@ -123,7 +123,10 @@ def test_what_an_environment_raises_reads_the_same_in_a_worker(word: str, shared
     [
         (Perilous("raise"), "KeyError: 'lost'"),
         (Perilous("make raises"), "RuntimeError: nothing can be made"),
-        (Perilous("no observation"), "ValueError: the environment was expected to return an Observation with a text"),
+        (
+            Perilous("no observation"),
+            "ContractError: the environment was expected to return an Observation with a text",
+        ),
     ],
     ids=["start", "episode", "observation"],
 )

@@ -149,7 +149,14 @@ class EnvironmentServer:
         self.requests = self._refused = 0
         self._seconds = 0.0
         self._tell = tell
-        self._socket = _listening(*address)
+        family = socket.AF_INET6 if ":" in address[0] else socket.AF_INET
+        try:
+            self._socket = socket.create_server(address, family=family, backlog=2048)
+        except (OSError, TypeError, UnicodeError) as error:  # TypeError: what can be no name of a host
+            raise ValueError(
+                f"Expected a free port of an address of this machine, found port {address[1]} of {address[0]!r:.80} "
+                f"({getattr(error, 'strerror', None) or error}). Give another --port or --host."
+            ) from error
         self.server_address = self._socket.getsockname()[:2]
         config = uvicorn.Config(
             self._application,
@@ -245,12 +252,9 @@ class EnvironmentServer:
         from starlette.responses import Response
 
         try:
-            given = request.headers.get("authorization", "").encode("utf-8", "replace")
-            known = hmac.compare_digest(given, f"Bearer {self.token}".encode())
-            if self.token and not known and request.url.path != "/health":
-                raise Refusal(
-                    401, "Expected the server's token as `Authorization: Bearer TOKEN`: set HEEDFUL_ENV_TOKEN."
-                )
+            if request.url.path != "/health":
+                wanted = "Expected the server's token as `Authorization: Bearer TOKEN`: set HEEDFUL_ENV_TOKEN."
+                self._check_token(request, f"Bearer {self.token}".encode(), wanted)
             self._check_host(request)
             body = await self._body(request)
             # This also excludes web pages: a browser asks for permission before it sends this type to another site.
@@ -272,8 +276,8 @@ class EnvironmentServer:
         from starlette.responses import Response
 
         try:
-            if self.token and not _knows_token(request.headers.get("authorization", ""), self.token):
-                raise Refusal(401, "Expected the server's token as the password, under any name.")
+            wanted = "Expected the server's token as the password, under any name."
+            self._check_token(request, f":{self.token}".encode(), wanted)
             self._check_host(request)
             origin, host = request.headers.get("origin"), request.headers.get("host")
             if request.method == "POST" and origin is not None and origin.partition("://")[2] != host:
@@ -318,6 +322,17 @@ class EnvironmentServer:
             )
         return bytes(body)
 
+    def _check_token(self, request: Request, wanted: bytes, sentence: str) -> None:
+        """Refuse a request without the token. A browser sends `Basic`, base64 and a name before the password."""
+        given = request.headers.get("authorization", "").encode("utf-8", "replace")
+        if wanted.startswith(b":"):
+            kind, _, coded = given.partition(b" ")
+            with contextlib.suppress(ValueError):
+                given = b":" + base64.b64decode(coded, validate=True).partition(b":")[2]
+            given = given if kind.lower() == b"basic" else b""
+        if self.token and not hmac.compare_digest(given, wanted):
+            raise Refusal(401, sentence)
+
     def _check_host(self, request: Request) -> None:
         """Refuse a host name that is not this server's. With a token, a strange web page cannot ask anything."""
         host = request.headers.get("host")
@@ -327,25 +342,3 @@ class EnvironmentServer:
                 f"Expected this machine as the host of the request, found {host[:60]!r}. If clients call the server by "
                 "that name, start it with --host-name NAME, or with a token.",
             )
-
-
-def _knows_token(authorization: str, token: str) -> bool:
-    kind, _, given = authorization.partition(" ")
-    try:
-        password = base64.b64decode(given, validate=True).partition(b":")[2] if kind.lower() == "basic" else b""
-    except ValueError:
-        password = b""
-    return hmac.compare_digest(password, token.encode())
-
-
-def _listening(host: str, port: int) -> socket.socket:
-    """Raises ValueError where the address is none of this machine, or its port is not free."""
-    try:
-        return socket.create_server(
-            (host, port), family=socket.AF_INET6 if ":" in host else socket.AF_INET, backlog=2048
-        )
-    except (OSError, TypeError, UnicodeError) as error:  # Python raises TypeError for what can be no name of a host
-        raise ValueError(
-            f"Expected a free port of an address of this machine, found port {port} of {host!r:.80} "
-            f"({getattr(error, 'strerror', None) or error}). Give another --port or --host."
-        ) from error

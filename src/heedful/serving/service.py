@@ -1,18 +1,7 @@
 """The requests of an environment server: one function per request, from a JSON tree to a JSON tree. No network.
 
-An unknown or malformed request raises `Refusal` with a status and a sentence.
-
-| request                                                   | answer                                          |
-|-----------------------------------------------------------|-------------------------------------------------|
-| GET /health                                               | `status`, `sessions`                            |
-| GET /environment                                          | what is served: see `Service.description`       |
-| POST /tasks `{"seeds": [0, 1]}` or `{"seed": 0}`          | `tasks`                                         |
-| POST /sessions `{"seed": 0, "member": 0}`                 | `session`, `observation` (or `raised`)          |
-| POST /sessions/ID/step `{"response": "...", "turn": 0}`   | `step` (or `raised`)                            |
-| DELETE /sessions/ID                                       | `closed`                                        |
-| POST /demonstrate `{"task": ..., "rng": ...}`             | `pairs`, `rng`                                  |
-| POST /random-answer `{"task": ..., "rng": ...}`           | `answer`, `rng`                                 |
-| POST /blind-answers `{"tasks": [...]}`                    | `answers`                                       |
+An unknown or malformed request raises `Refusal` with a status and a sentence. docs/isolation.md has the table of
+requests and answers.
 """
 
 from __future__ import annotations
@@ -25,10 +14,10 @@ from typing import Any, TypeVar
 
 from heedful.boundary import to_json
 from heedful.envs.common.actions import actions_of, most_actions_of
-from heedful.envs.common.contract import blind_answers_of, demonstrated, random_answer_of, task_of_seed, turns_of
+from heedful.envs.common.contract import blind_answers_of, demonstrated, random_answer_of, shown, task_of_seed, turns_of
 from heedful.envs.common.tools import tools_of
 from heedful.envs.remote.answers import PROTOCOL
-from heedful.envs.transport.wire import Tree, WireError, generator_tree, read_generator, read_seed, read_task, task_tree
+from heedful.envs.transport.wire import Tree, WireError, generator_tree, read_generator, read_task, task_tree
 from heedful.guarded import Raised, guarded_call
 from heedful.protocols import AnswersBlindly, AnswersFreely, Demonstrates, Environment, Summarises
 from heedful.serving.sessions import Refusal, Sessions
@@ -73,12 +62,10 @@ class Service:
         return self.description
 
     def _tasks(self, body: Mapping[str, Tree], name: str) -> Tree:
-        seeds = body["seeds"] if "seeds" in body else [_field(body, "seed", int)]
-        if not isinstance(seeds, list) or not seeds or any(type(seed) is not int for seed in seeds):
-            raise Refusal(400, 'Expected "seeds" as a list of whole numbers, not empty.')
-        if len(seeds) > MOST_SEEDS:
-            raise Refusal(400, f"Expected at most {MOST_SEEDS} seeds in one request, found {len(seeds)}.")
-        seeds = [read_seed(seed) for seed in seeds]
+        seeds = _field(body, "seeds", list) if "seeds" in body else [_seed(body)]
+        if not 0 < len(seeds) <= MOST_SEEDS:
+            raise Refusal(400, f'Expected "seeds" as 1 to {MOST_SEEDS} of them in one request, found {len(seeds)}.')
+        seeds = [_seed({"seed": seed}) for seed in seeds]
         return {"tasks": self._foreign(lambda: [task_tree(task_of_seed(self._env, seed)) for seed in seeds])}
 
     def _start(self, body: Mapping[str, Tree], name: str) -> Tree:
@@ -98,7 +85,7 @@ class Service:
         if "task" in body:
             task = read_task(body["task"])
         else:
-            seed = read_seed(_field(body, "seed", int))
+            seed = _seed(body)
             task = self._foreign(lambda: task_of_seed(self._env, seed))
         return self._sessions.start(task, member, key)
 
@@ -110,8 +97,8 @@ class Service:
         return {"closed": self._sessions.close(name)}
 
     def _demonstrate(self, body: Mapping[str, Tree], name: str) -> Tree:
+        env = self._offering("demonstrate")
         task, rng = read_task(body.get("task")), read_generator(body.get("rng"))
-        env: Any = self._offering("demonstrate")
         faults = {knob: body[knob] for knob in ("imperfect", "template") if knob in body}
         if not faults.keys() <= self.description["knobs"].keys():
             raise Refusal(400, f"{self.description['name']} has no {' and '.join(faults)} demonstrations.")
@@ -119,8 +106,8 @@ class Service:
         return {"pairs": [list(pair) for pair in pairs], "rng": generator_tree(rng)}
 
     def _random_answer(self, body: Mapping[str, Tree], name: str) -> Tree:
-        task, env = read_task(body.get("task")), self._offering("random_answer")
-        rng = read_generator(body.get("rng"))
+        env = self._offering("random_answer")
+        task, rng = read_task(body.get("task")), read_generator(body.get("rng"))
         answer = self._foreign(lambda: random_answer_of(env, task, rng))
         return {"answer": answer, "rng": generator_tree(rng)}
 
@@ -184,3 +171,11 @@ def _field(body: Mapping[str, Tree], name: str, kind: type[Kind], usual: Kind | 
     if type(value) is not kind:
         raise Refusal(400, f'Expected "{name}" as {_SPELLED[kind]}.')
     return value
+
+
+def _seed(body: Mapping[str, Tree]) -> int:
+    """The seed of a task, which files of episodes store in 64 bits."""
+    seed = _field(body, "seed", int)
+    if not -(2**63) <= seed < 2**63:
+        raise Refusal(400, f"Expected the seed of a task in 64 bits, found {shown(seed)}.")
+    return seed

@@ -16,7 +16,7 @@ from heedful.envs.common.contract import checked_episode, checked_observation, c
 from heedful.envs.transport.wire import Tree, observation_tree, step_tree
 from heedful.guarded import Raised, guarded_call
 from heedful.protocols import Episode
-from heedful.types import Observation, Task
+from heedful.types import Task
 
 
 class Refusal(Exception):
@@ -65,7 +65,6 @@ class Sessions:
         self._make, self._most, self._idle, self._clock = make, most, idle, clock
         self._table = threading.Lock()
         self._sessions: dict[str, _Session] = {}
-        self._by_key: dict[str, _Session] = {}
         self.opened = 0
         self.expired = 0
 
@@ -81,33 +80,22 @@ class Sessions:
         Raises Refusal 429 if there is no room.
         """
         with self._table:
-            known = self._by_key.get(key) if key else None
-            session = known or self._admit(key)
-            if known is None:
-                session.lock.acquire()  # no other thread knows it yet
-        if known is not None:
-            with session.lock:
-                session.used = self._clock()
-                if session.turn > 0 or session.answer is None:
-                    raise Refusal(409, f"The session of key {key!r} has continued or was closed: choose a new key.")
-                return {"session": session.name, **session.answer}
+            session = next((each for each in self._sessions.values() if key and each.key == key), None)
+            session = session or self._admit(key)
+        with session.lock:
+            if session.turn > 0:
+                raise Refusal(409, f"The session of key {key!r} has continued: choose a new key.")
+            if session.answer is None:
 
-        def begin() -> tuple[Episode, Observation]:
-            episode = checked_episode(self._make())
-            return episode, checked_observation(episode.start(task, member))
+                def begin() -> Tree:
+                    session.episode = checked_episode(self._make())
+                    first = checked_observation(session.episode.start(task, member))
+                    return {"observation": observation_tree(first)}
 
-        try:
-            begun = guarded_call(begin)
-            if isinstance(begun, Raised):
-                session.answer = {"raised": str(begun)}
-            else:
-                session.episode, session.answer = begun.value[0], {"observation": observation_tree(begun.value[1])}
-            session.used = self._clock()
-        finally:
-            session.lock.release()
-            if session.episode is None:
-                self.close(session.name)
-        return {"session": session.name, **session.answer}
+                self._play(session, begin)
+                if session.over:
+                    self.close(session.name)
+            return {"session": session.name, **session.answer}
 
     def step(self, name: str, response: str, turn: int | None) -> Tree:
         """Execute one reply.
@@ -135,40 +123,43 @@ class Sessions:
                 raise Refusal(
                     409, f"Expected turn {session.turn} of session {name}, or the last one again, found turn {turn}."
                 )
-            step = guarded_call(lambda: checked_step(episode.step(response)))
+
+            def executed() -> Tree:
+                step = checked_step(episode.step(response))
+                session.episode = None if step.ending is not None else episode
+                return {"step": step_tree(step)}
+
             session.turn, session.response = session.turn + 1, response
-            if isinstance(step, Raised):
-                session.answer, session.episode = {"raised": str(step)}, None
-            else:
-                session.answer = {"step": step_tree(step.value)}
-                session.episode = None if step.value.ending is not None else episode
-            session.used = self._clock()
-            return session.answer
+            return self._play(session, executed)
 
     def close(self, name: str) -> bool:
         """Drop a session. Returns whether it existed."""
         with self._table:
-            session = self._sessions.pop(name, None)
-            if session is not None and session.key:
-                self._by_key.pop(session.key, None)
-        return session is not None
+            return self._sessions.pop(name, None) is not None
 
     def sweep(self) -> int:
         """Close idle sessions. Returns how many of them were still running."""
         latest = self._clock() - self._idle
-        stale = [session for session in tuple(self._sessions.values()) if session.used < latest]
         # A session that is executing a request is not idle, however long it takes.
-        stale = [session for session in stale if not session.lock.locked()]
+        stale = [each for each in tuple(self._sessions.values()) if each.used < latest and not each.lock.locked()]
         lost = sum(self.close(session.name) and not session.over for session in stale)
         self.expired += lost
         return lost
 
+    def _play(self, session: _Session, call: Callable[[], Tree]) -> Tree:
+        """The session's answer, under its lock: what the episode says, or raised."""
+        answer = guarded_call(call)
+        if isinstance(answer, Raised):
+            session.answer, session.episode = {"raised": str(answer)}, None
+        else:
+            session.answer = answer.value
+        session.used = self._clock()
+        return session.answer
+
     def _admit(self, key: str) -> _Session:
         """A new session, under the table's lock. Raises Refusal 429 if there is no room."""
         if len(self._sessions) >= self._most:
-            for ended in [session for session in self._sessions.values() if session.over]:
-                del self._sessions[ended.name]
-                self._by_key.pop(ended.key, None)
+            self._sessions = {name: session for name, session in self._sessions.items() if not session.over}
         if len(self._sessions) >= self._most:
             raise Refusal(
                 429,
@@ -177,7 +168,5 @@ class Sessions:
             )
         session = _Session(secrets.token_hex(12), key, self._clock())
         self._sessions[session.name] = session
-        if key:
-            self._by_key[key] = session
         self.opened += 1
         return session

@@ -92,9 +92,7 @@ def test_a_task_that_an_environment_cannot_draw_ends_in_a_sentence_that_names_it
         def task(self, seed: int) -> Task:
             return None  # type: ignore[return-value]
 
-    with pytest.raises(
-        ValueError, match=r"task of seed \d+ from the environment echo, found that `task` raised KeyError"
-    ):
+    with pytest.raises(ValueError, match=r"task of seed \d+ from the environment echo, found that it raised KeyError"):
         TaskStream(Mapless(), "train", 0).next(1)
     with pytest.raises(ValueError, match="found NoneType where a Task was expected"):
         TaskStream(Empty(), "train", 0).next(1)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 import random
 import struct
@@ -12,7 +13,7 @@ import numpy as np
 import pytest
 
 from heedful.boundary.limits import LARGEST_REWARD
-from heedful.envs.common.contract import checked_step
+from heedful.envs.common.contract import ContractError, checked_step
 from heedful.envs.transport.wire import (
     WireError,
     decode,
@@ -41,7 +42,7 @@ def test_what_is_read_is_what_was_written() -> None:
         floats = [struct.unpack("d", rng.randbytes(8))[0] for _ in range(2)]
         floats = [value if abs(value) <= LARGEST_REWARD else 0.1 for value in floats]
         texts = [rng.choice(TEXTS) for _ in range(6)]
-        task = Task(texts[0], rng.getrandbits(64) - 2**63, texts[1], tuple(texts[2:4]), texts[4])
+        task = Task(texts[0] or "id", rng.getrandbits(64) - 2**63, texts[1], tuple(texts[2:4]), texts[4])
         assert read_task(over(task_tree(task))) == task
         ending = rng.choice([None, *Ending])
         step = Step(
@@ -91,54 +92,54 @@ def test_a_generator_draws_on_where_it_was() -> None:
             read_generator(tree)
 
 
-WHOLE = step_tree(Step(Observation("x"), {"a": 1.0}))
+def change(**fields: Any) -> Step:
+    return Step(Observation("x"), **fields)
 
 
-@pytest.mark.parametrize(
-    ("change", "sentence"),
-    [
-        ({"observation": "x"}, "Expected 'observation' of a step as an object, found 'x'."),
-        ({"observation": {"text": 1, "opening": ""}}, "Expected 'text' of an observation as text, found 1."),
-        ({"rewards": {"a": "much"}}, "Expected the reward 'a' of a step as a finite number, found 'much'."),
-        ({"rewards": {"a": True}}, "Expected the reward 'a' of a step as a finite number, found True."),
-        ({"ending": "over"}, "Expected the ending of a step among solved, failed"),
-        ({"outcome": True}, "Expected 'outcome' of a step as a finite number, found True."),
-        (
-            {"actions": [1]},
-            "Expected a step's actions as texts, found 1 among them.",
-        ),
-        ({"valid": 1}, "Expected 'valid' of a step as true or false, found 1."),
-        ({"state": None}, "Expected 'state' of a step as text, found None."),
-    ],
-)
-def test_a_tree_that_is_no_step_is_refused(change: dict[str, Any], sentence: str) -> None:
-    assert read_step(WHOLE) == Step(Observation("x"), {"a": 1.0})
-    with pytest.raises(WireError) as refused:
-        read_step(WHOLE | change)
-    assert str(refused.value).startswith(sentence)
-    with pytest.raises(WireError, match="Expected a step as an object, found"):
-        read_step([change])
+WRONG: list[tuple[Step, str]] = [
+    (change(rewards=[("a", 1.0)]), "rewards as .*; expected named numbers"),
+    (change(rewards={1: 1.0}), "the name of a reward as 1; expected text"),
+    (change(rewards={"a": "much"}), "the reward 'a' as 'much'; expected a finite number"),
+    (change(rewards={"a": -2e30}), "the reward 'a' as -2e\\+30; expected at most 1e\\+30 in size"),
+    (change(outcome=7), "answered a reply with outcome 7; expected a number in \\[0, 1\\]"),
+    (change(progress="half"), "progress as 'half'; expected a number in \\[0, 1\\]"),
+    (change(actions="Up"), "actions as 'Up'; expected a tuple"),
+    (change(actions=[1]), "an action as 1; expected text"),
+    (change(valid="yes"), "valid as 'yes'; expected True or False"),
+    (change(valid=2), "valid as 2; expected True or False"),
+    (change(effect=None), "effect as None; expected text"),
+    (change(state=3), "state as 3; expected text"),
+]
 
 
-@pytest.mark.parametrize(
-    ("step", "sentence"),
-    [
-        (Step(Observation("x"), [("a", 1.0)]), "rewards as .*; expected named numbers"),
-        (Step(Observation("x"), {1: 1.0}), "named a reward or an action 1; expected text"),
-        (Step(Observation("x"), progress="half"), "progress as 'half'; expected a number in \\[0, 1\\]"),
-        (Step(Observation("x"), effect=None), "effect as None; expected text"),
-        (Step(Observation("x"), state=3), "state as 3; expected text"),
-        (Step(Observation("x"), valid=None), "valid as None; expected True or False"),
-        (Step(Observation("x"), valid="yes"), "valid as 'yes'; expected True or False"),
-        (Step(Observation("x"), valid=2), "valid as 2; expected True or False"),
-        (Step(Observation("x"), valid=math.nan), "valid as nan; expected True or False"),
-        (Step(Observation("x"), {"a": -2e30}), "the reward 'a' as -2e\\+30; expected at most 1e\\+30 in size"),
-        (Step(Observation("x"), actions="Up"), "actions as 'Up'; expected a tuple"),
-    ],
-)
-def test_what_could_not_cross_is_refused_at_home_as_well(step: Step, sentence: str) -> None:
-    with pytest.raises(ValueError, match=sentence):
+@pytest.mark.parametrize(("step", "sentence"), WRONG)
+def test_what_is_no_step_is_refused_at_home_and_when_it_arrives(step: Step, sentence: str) -> None:
+    with pytest.raises(ContractError, match=sentence):
         checked_step(step)
+    tree = {field.name: getattr(step, field.name) for field in dataclasses.fields(step)}
+    with pytest.raises(WireError, match=f"Expected a step, found .*{sentence}"):
+        read_step(tree | {"observation": {"text": "x", "opening": ""}})
+
+
+@pytest.mark.parametrize(
+    ("tree", "sentence"),
+    [
+        ([1], "Expected a step, found"),
+        ({"rewards": {}}, "no 'observation'"),
+        ({"observation": "x"}, "Expected a step, found"),
+        ({"observation": {"text": 1, "opening": ""}}, "an Observation with a text"),
+        ({"observation": {"text": "x", "opening": ""}, "ending": "over"}, "'over' is not a valid Ending"),
+    ],
+)
+def test_a_tree_of_another_form_is_refused(tree: Any, sentence: str) -> None:
+    with pytest.raises(WireError, match=sentence):
+        read_step(tree)
+
+
+def test_what_no_json_says_of_validity_is_refused() -> None:
+    for valid in (None, math.nan):
+        with pytest.raises(ContractError, match="expected True or False"):
+            checked_step(change(valid=valid))
 
 
 @pytest.mark.parametrize("valid", [True, False, np.True_, np.False_, 1, 0])

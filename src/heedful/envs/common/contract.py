@@ -9,14 +9,14 @@ import dataclasses
 import math
 import random
 import reprlib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import islice
 from numbers import Real
 from typing import Any, TypeVar
 
 from heedful.boundary.limits import LARGEST_REWARD
 from heedful.boundary.trust import import_advice, import_named, trust_typed
-from heedful.envs.transport.images import IMAGES_WANTED, images_fault
+from heedful.envs.transport.images import IMAGES_WANTED, MOST_IMAGES, image_fault
 from heedful.guarded import Answered, Raised, guarded_call
 from heedful.protocols import AnswersBlindly, AnswersFreely, Demonstrates, Environment, Episode
 from heedful.types import Ending, Observation, Step, Task
@@ -52,6 +52,14 @@ def shown(value: object) -> str:
     """A value of a stranger as short text. Long and deep ones are cut before they are written out."""
     text = _BRIEF.repr(value[:100] if isinstance(value, bytes) else value)
     return text if len(text) <= 80 else f"{text[:77]}..."
+
+
+class ContractError(ValueError):
+    """An environment's answer that is not what the contract says. `rule`: the rule of `check-env` that it breaks."""
+
+    def __init__(self, sentence: str, rule: str = "protocol") -> None:
+        super().__init__(sentence)
+        self.rule = rule
 
 
 # The environment itself
@@ -122,68 +130,53 @@ def tells_its_user(error: BaseException) -> bool:
 
 def task_of_seed(env: Environment, seed: int) -> Task:
     """The task of a seed. Raises ValueError, a sentence, where the environment raises or returns no task."""
-    answer = guarded_call(lambda: env.task(seed))
-    if isinstance(answer, Raised) and tells_its_user(answer.error):
-        raise answer.error
-    found = f"that `task` raised {answer.located}" if isinstance(answer, Raised) else task_fault(answer.value)
-    if isinstance(answer, Answered) and not found:
-        return answer.value
-    raise ValueError(
-        f"Expected the task of seed {seed} from the environment {env.name}, found {found}. Mend `task`; "
-        "`heedful check-env` tries it on many seeds."
-    )
+    wanted = f"the task of seed {seed} from the environment {env.name}"
+    return _asked(wanted, lambda: checked_task(env.task(seed)), own_words=True)
 
 
-def task_fault(task: object) -> str:
-    """What is wrong with a task. Empty if nothing is."""
+def checked_task(task: object) -> Task:
+    """What `task` returned, if it is what the contract says. Raises ContractError."""
     if not isinstance(task, Task):
-        return f"{type(task).__name__} where a Task was expected"
+        raise ContractError(f"{type(task).__name__} where a Task was expected")
     whole = isinstance(task.seed, int) and not isinstance(task.seed, bool)
     tags = isinstance(task.tags, tuple) and all(isinstance(tag, str) for tag in task.tags)
-    for name, value, fits, wanted in (
-        ("id", task.id, isinstance(task.id, str) and task.id != "", "a text that names the start state was expected"),
-        ("seed", task.seed, whole and -(2**63) <= task.seed < 2**63, "a whole number of 64 bits was expected"),
-        ("split", task.split, isinstance(task.split, str), "a text was expected"),
-        ("tags", task.tags, tags, "a tuple of texts was expected"),
-        ("environment", task.environment, isinstance(task.environment, str), "its name was expected"),
+    for name, fits, wanted in (
+        ("id", isinstance(task.id, str) and task.id != "", "a text that names the start state was expected"),
+        ("seed", whole and -(2**63) <= task.seed < 2**63, "a whole number of 64 bits was expected"),
+        ("split", isinstance(task.split, str), "a text was expected"),
+        ("tags", tags, "a tuple of texts was expected"),
+        ("environment", isinstance(task.environment, str), "its name was expected"),
     ):
         if not fits:
-            return f"a Task with the {name} {shown(value)}; {wanted}"
-    return ""
+            raise ContractError(f"a Task with the {name} {shown(getattr(task, name))}; {wanted}")
+    return task
 
 
 def random_answer_of(env: AnswersFreely, task: Task, rng: random.Random) -> str:
     """A random answer. Raises ValueError, a sentence, where `random_answer` raises or returns no text."""
-    answer = _asked(env, task, "random_answer", lambda: env.random_answer(task, rng))
-    if not isinstance(answer, str):
-        raise _unusable(env, task, "random_answer", f"it returned {type(answer).__name__}")
-    return answer
+    return _asked(_serving(env, task, "random_answer"), lambda: _texts([env.random_answer(task, rng)])[0])
 
 
 def blind_answers_of(env: AnswersBlindly, tasks: Sequence[Task]) -> list[str]:
     """The first answers to try blindly. Raises ValueError where `blind_answers` raises or returns other than texts."""
-    answer = guarded_call(lambda: list(islice(env.blind_answers(tasks), MOST_CANDIDATES)))
-    if isinstance(answer, Raised) and tells_its_user(answer.error):
-        raise answer.error
-    if isinstance(answer, Answered) and all(isinstance(each, str) for each in answer.value):
-        return answer.value
-    found = f"that it raised {answer}" if isinstance(answer, Raised) else shown(answer.value)
-    raise ValueError(
-        f"Expected texts from `blind_answers` of the environment {env.name}, found {found}. Mend it; `heedful "
-        "check-env` plays the environment."
-    )
+    wanted = f"texts from `blind_answers` of the environment {env.name}"
+    return _asked(wanted, lambda: _texts(islice(env.blind_answers(tasks), MOST_CANDIDATES)), own_words=True)
 
 
 def demonstrated(env: Demonstrates, task: Task, rng: random.Random) -> list[tuple[str, str]]:
     """The (observation, reply) pairs of one episode. Raises ValueError, a sentence, where there are none."""
-    pairs = _asked(env, task, "demonstrate", lambda: list(islice(iter(env.demonstrate(task, rng)), MOST_PAIRS + 1)))
-    if not 0 < len(pairs) <= MOST_PAIRS:
-        count = f"{len(pairs)} pairs" if len(pairs) <= MOST_PAIRS else f"more than {MOST_PAIRS:,} pairs"
-        raise _unusable(env, task, "demonstrate", f"it returned {count}")
-    for pair in pairs:
-        if not (isinstance(pair, tuple | list) and len(pair) == 2 and all(isinstance(text, str) for text in pair)):
-            raise _unusable(env, task, "demonstrate", f"it returned {type(pair).__name__} in place of two texts")
-    return [(observation, reply) for observation, reply in pairs]
+
+    def played() -> list[tuple[str, str]]:
+        pairs = list(islice(iter(env.demonstrate(task, rng)), MOST_PAIRS + 1))
+        if not 0 < len(pairs) <= MOST_PAIRS:
+            raise ContractError(f"{'no' if not pairs else f'more than {MOST_PAIRS:,}'} pairs")
+        for pair in pairs:
+            if not isinstance(pair, tuple | list) or len(pair) != 2:
+                raise ContractError(f"{type(pair).__name__} in place of two texts")
+            _texts(pair)
+        return [(observation, reply) for observation, reply in pairs]
+
+    return _asked(_serving(env, task, "demonstrate"), played, " Training with --model PATH needs no demonstrations.")
 
 
 def answer_to(env: Demonstrates, task: Task, reply: str) -> str:
@@ -194,104 +187,114 @@ def answer_to(env: Demonstrates, task: Task, reply: str) -> str:
         episode.start(task, 0)
         return checked_step(episode.step(reply)).observation.text
 
-    return _asked(env, task, "step", played)
+    return _asked(_serving(env, task, "step"), played)
 
 
-def _asked(env: Environment, task: Task, name: str, call: Callable[[], Answer]) -> Answer:
+def _serving(env: Environment, task: Task, name: str) -> str:
+    return f"`{name}` of the environment {env.name} to serve task {task.id} (seed {task.seed})"
+
+
+def _texts(values: Iterable[object]) -> list[str]:
+    texts = []
+    for value in values:
+        if not isinstance(value, str):
+            raise ContractError(f"{shown(value)} in place of a text")
+        texts.append(value)
+    return texts
+
+
+def _asked(wanted: str, call: Callable[[], Answer], advice: str = "", own_words: bool = False) -> Answer:
+    """The environment's answer. Raises ValueError where there is none: `wanted` was expected.
+
+    `own_words`: a sentence of the environment, such as one on a missing file, is raised as it is.
+    """
     answer = guarded_call(call)
-    if isinstance(answer, Raised):
-        if isinstance(answer.error, ConnectionError) and tells_its_user(answer.error):
-            raise answer.error  # of a server that the environment asks: nothing in the environment is to be mended
-        raise _unusable(env, task, name, f"it raised {answer.located}")
-    return answer.value
-
-
-def _unusable(env: Environment, task: Task, name: str, found: str) -> ValueError:
-    return ValueError(
-        f"Expected `{name}` of the environment {env.name} to serve task {task.id} (seed {task.seed}), found that "
-        f"{found}. Mend it; `heedful check-env` plays the environment. Training with --model PATH needs no "
-        "demonstrations."
-    )
+    if isinstance(answer, Answered):
+        return answer.value
+    broken = isinstance(answer.error, ContractError)
+    # A server that the environment asks and that is away: nothing in the environment is to be mended.
+    own_words = own_words or isinstance(answer.error, ConnectionError)
+    if own_words and tells_its_user(answer.error) and not broken:
+        raise answer.error
+    found = str(answer.error) if broken else f"that it raised {answer.located}"
+    raise ValueError(f"Expected {wanted}, found {found}. Mend it; `heedful check-env` plays the environment.{advice}")
 
 
 # Its episodes
 
 
 def checked_episode(episode: Episode) -> Episode:
-    """What `episode` returned, if it can start and step. Raises ValueError."""
+    """What `episode` returned, if it can start and step. Raises ContractError."""
     if isinstance(episode, type) or not all(callable(getattr(episode, name, None)) for name in ("start", "step")):
         found = f"the class {episode.__name__}" if isinstance(episode, type) else shown(episode)
-        raise ValueError(
+        raise ContractError(
             f"the environment was expected to return an episode with the methods `start` and `step`, found {found}"
         )
     return episode
 
 
 def checked_observation(observation: object) -> Observation:
-    """What `start` returned, if it is what the contract says. Raises ValueError."""
-    fault = observation_fault(observation)
-    if fault or not isinstance(observation, Observation):
-        raise ValueError(fault)
+    """What `start` returned, if it is what the contract says. Raises ContractError."""
+    if not isinstance(observation, Observation) or not isinstance(observation.text, str):
+        raise ContractError(
+            f"the environment was expected to return an Observation with a text, found {shown(observation)}"
+        )
+    _require(isinstance(observation.opening, str), "an opening", observation.opening, "text")
+    longest = max(len(observation.text), len(observation.opening))
+    if longest > LONGEST_TEXT:
+        raise ContractError(f"the environment gave a text of {longest:,} characters; expected at most {LONGEST_TEXT:,}")
+    _require(observation.role in ("user", "tool"), "a role", observation.role, "user or tool")
+    images = observation.images
+    _require(isinstance(images, tuple) and len(images) <= MOST_IMAGES, "pictures", images, IMAGES_WANTED)
+    fault = next(filter(None, map(image_fault, images)), "")
+    if fault:
+        raise ContractError(f"the environment was expected to give pictures as {IMAGES_WANTED}, found {fault}")
     return observation
 
 
 def checked_step(step: object) -> Step:
-    """What `step` returned, with its numbers as floats, if it is what the contract says. Raises ValueError."""
-    fault = step_fault(step)[1]
-    if fault or not isinstance(step, Step):
-        raise ValueError(fault)
-    return _in_floats(step)
+    """What `step` returned, if it is what the contract says. Raises ContractError.
 
-
-def observation_fault(observation: object) -> str:
-    """What is wrong with an observation, as a sentence. Empty if nothing is."""
-    if not isinstance(observation, Observation) or not isinstance(observation.text, str):
-        return f"the environment was expected to return an Observation with a text, found {shown(observation)}"
-    if not isinstance(observation.opening, str):
-        return f"the environment was expected to give an opening as text, found {shown(observation.opening)}"
-    longest = max(len(observation.text), len(observation.opening))
-    if longest > LONGEST_TEXT:
-        return f"the environment gave a text of {longest:,} characters; expected at most {LONGEST_TEXT:,}"
-    if observation.role not in ("user", "tool"):
-        return f"the environment was expected to give a role of user or tool, found {shown(observation.role)}"
-    fault = images_fault(observation.images) if observation.images != () else ""
-    return f"the environment was expected to give pictures as {IMAGES_WANTED}, found {fault}" if fault else ""
-
-
-def step_fault(step: object) -> tuple[str, str]:
-    """The rule of `check-env` that a step breaks, and what is wrong. Both are empty if nothing is."""
+    Its numbers are plain ones then: an environment may give fractions, or NumPy's numbers.
+    """
     if not isinstance(step, Step):
-        return "protocol", f"the environment was expected to return a Step, found {shown(step)}"
-    fault = observation_fault(step.observation)
-    if fault:
-        return "protocol", fault
-    flag = type(step.valid).__name__ in ("bool", "bool_") or (isinstance(step.valid, Real) and step.valid in (0, 1))
-    for name, found, fits, wanted in (
-        ("rewards", step.rewards, isinstance(step.rewards, Mapping), "named numbers"),
-        ("ending", step.ending, step.ending is None or isinstance(step.ending, Ending), "an Ending or None"),
-        ("progress", step.progress, step.progress is None or _is_share(step.progress), "a number in [0, 1] or None"),
-        ("actions", step.actions, isinstance(step.actions, list | tuple), "a tuple of names"),
-        ("valid", step.valid, flag, "True or False"),
-        ("effect", step.effect, isinstance(step.effect, str), "text"),
-        ("state", step.state, isinstance(step.state, str), "text"),
-    ):
-        if not fits:
-            rule = name if name == "rewards" else "endings" if name == "ending" else "protocol"
-            return rule, f"the environment gave {name} as {shown(found)}; expected {wanted}"
-    strange = next((name for name in (*step.rewards, *step.actions) if not isinstance(name, str)), None)
-    if strange is not None:
-        rule = "rewards" if strange in step.rewards else "protocol"
-        return rule, f"the environment named a reward or an action {shown(strange)}; expected text"
-    for name, value in step.rewards.items():
+        raise ContractError(f"the environment was expected to return a Step, found {shown(step)}")
+    checked_observation(step.observation)
+    rewards, ending, outcome, valid = step.rewards, step.ending, step.outcome, step.valid
+    flag = type(valid).__name__ in ("bool", "bool_") or (isinstance(valid, Real) and valid in (0, 1))
+    _require(isinstance(rewards, Mapping), "rewards", rewards, "named numbers", "rewards")
+    _require(ending is None or isinstance(ending, Ending), "ending", ending, "an Ending or None", "endings")
+    _require(step.progress is None or _is_share(step.progress), "progress", step.progress, f"{_SHARE} or None")
+    _require(isinstance(step.actions, list | tuple), "actions", step.actions, "a tuple of names")
+    _require(flag, "valid", valid, "True or False")
+    _require(isinstance(step.effect, str), "effect", step.effect, "text")
+    _require(isinstance(step.state, str), "state", step.state, "text")
+    for action in step.actions:
+        _require(isinstance(action, str), "an action", action, "text")
+    for name, value in rewards.items():
+        _require(isinstance(name, str), "the name of a reward", name, "text", "rewards")
         if not is_finite(value) or abs(value) > LARGEST_REWARD:
             wanted = f"at most {LARGEST_REWARD:g} in size" if is_finite(value) else "a finite number"
-            return "rewards", f"the environment gave the reward {shown(name)} as {shown(value)}; expected {wanted}"
-    if step.outcome is None and (step.ending is None or step.ending is Ending.ERROR):
-        return "", ""
-    if not _is_share(step.outcome):
-        ended = "ended an episode" if step.ending is not None else "answered a reply"
-        return "outcome", f"the environment {ended} with outcome {shown(step.outcome)}; expected a number in [0, 1]"
-    return "", ""
+            _require(False, f"the reward {shown(name)}", value, wanted, "rewards")
+    if not _is_share(outcome) and (outcome is not None or ending not in (None, Ending.ERROR)):
+        ended = "ended an episode" if ending is not None else "answered a reply"
+        raise ContractError(f"the environment {ended} with outcome {shown(outcome)}; expected {_SHARE}", "outcome")
+    return dataclasses.replace(
+        step,
+        rewards={name: float(value) for name, value in rewards.items()},
+        outcome=None if outcome is None else float(outcome),
+        progress=None if step.progress is None else float(step.progress),
+        actions=tuple(step.actions),
+        valid=bool(valid),
+    )
+
+
+_SHARE = "a number in [0, 1]"
+
+
+def _require(fits: bool, name: str, found: object, wanted: str, rule: str = "protocol") -> None:
+    if not fits:
+        raise ContractError(f"the environment gave {name} as {shown(found)}; expected {wanted}", rule)
 
 
 def is_finite(value: object) -> bool:
@@ -303,18 +306,4 @@ def is_finite(value: object) -> bool:
 
 
 def _is_share(value: object) -> bool:
-    return isinstance(value, Real) and 0.0 <= float(value) <= 1.0
-
-
-def _in_floats(step: Step) -> Step:
-    """The step with numbers that can be printed and sent. An environment may give fractions, or NumPy's numbers."""
-    numbers = (*step.rewards.values(), step.outcome, step.progress)
-    if type(step.valid) is bool and all(type(number) in (float, int, bool, type(None)) for number in numbers):
-        return step
-    return dataclasses.replace(
-        step,
-        rewards={name: float(value) for name, value in step.rewards.items()},
-        outcome=None if step.outcome is None else float(step.outcome),
-        progress=None if step.progress is None else float(step.progress),
-        valid=bool(step.valid),
-    )
+    return isinstance(value, Real) and 0.0 <= value <= 1.0

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import json
 import re
 from array import array
 from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
 from functools import lru_cache
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, BinaryIO, Protocol
 
 from heedful.boundary.foreign_text import clean
 from heedful.boundary.jsontext import LARGEST, parse_json
@@ -43,14 +42,26 @@ class Rows(Protocol):
     def __iter__(self) -> Iterator[Mapping[str, Any]]: ...
 
 
-class _JsonRows:
-    """The JSON objects of a file. `offsets`: where each begins, and where the last one ends."""
+class JsonLines:
+    """The rows of a JSON lines file. Blank lines are skipped. `who`: the environment that errors name."""
 
-    def __init__(self, path: Path, who: str, offsets: array[int]) -> None:
-        self._path, self._who, self._offsets = path, who, offsets
+    def __init__(self, path: Path, who: str) -> None:
+        self._path, self._who = path, who
+        self._offsets, self._lines, offset = array("Q"), array("Q"), 0
+        with open_file(path) as file:
+            for number, line in enumerate(iter(lambda: file.readline(LONGEST_LINE + 1), b""), 1):
+                if len(line) > LONGEST_LINE:
+                    raise ValueError(
+                        f"{who}: expected lines of at most {LONGEST_LINE >> 20} MiB in {path}, found a longer one "
+                        f"(line {number}). Write one row a line, or leave this one out."
+                    )
+                if line.strip():
+                    self._offsets.append(offset)
+                    self._lines.append(number)
+                offset += len(line)
 
     def __len__(self) -> int:
-        return len(self._offsets) - 1
+        return len(self._offsets)
 
     def __getitem__(self, row: int) -> Mapping[str, Any]:
         with open_file(self._path) as file:
@@ -60,84 +71,45 @@ class _JsonRows:
         with open_file(self._path) as file:
             yield from (self._read(file, row) for row in range(len(self)))
 
-    def _read(self, file: Any, row: int) -> Mapping[str, Any]:
+    def line(self, row: int) -> int:
+        """The number of a row's line in the file, from 1."""
+        return self._lines[row]
+
+    def _read(self, file: BinaryIO, row: int) -> Mapping[str, Any]:
         file.seek(self._offsets[row])
-        text = file.read(self._offsets[row + 1] - self._offsets[row]).rstrip().removesuffix(b",")
+        text = file.readline()
         try:
-            read = parse_json(text)
+            read: Any = parse_json(text)
             found = "" if isinstance(read, dict) else f"{text[:40]!r}"
         except ValueError as error:
             found = str(error)
         if found:
             hint = " A file that is one JSON list must end in .json." if text.lstrip()[:1] == b"[" else ""
-            raise ValueError(
-                f"{self._who}: expected a JSON object in row {row + 1} of {self._path}, found {found}.{hint}"
-            )
+            where = f"row {row + 1} of {self._path}"
+            raise ValueError(f"{self._who}: expected a JSON object in {where}, found {found}.{hint}")
         row_read: Mapping[str, Any] = read
         return row_read
 
 
-class JsonLines(_JsonRows):
-    """The rows of a JSON lines file. Blank lines are skipped. `who`: the environment that errors name."""
+class JsonList(list[Mapping[str, Any]]):
+    """The rows of a file that is one JSON list of objects. They are held in memory."""
 
     def __init__(self, path: Path, who: str) -> None:
-        offsets, offset = array("Q"), 0
         with open_file(path) as file:
-            for number, line in enumerate(iter(lambda: file.readline(LONGEST_LINE + 1), b""), 1):
-                if len(line) > LONGEST_LINE:
-                    raise ValueError(
-                        f"{who}: expected lines of at most {LONGEST_LINE >> 20} MiB in {path}, found a longer one "
-                        f"(line {number}). Write one row a line, or leave this one out."
-                    )
-                if line.strip():
-                    offsets.append(offset)
-                offset += len(line)
-        super().__init__(path, who, array("Q", [*offsets, offset]))
-
-    def line(self, row: int) -> int:
-        """The number of a row's line in the file, from 1."""
-        with open_file(self._path) as file:
-            left, lines = self._offsets[row], 1
-            while left and (piece := file.read(min(left, _BUFFER))):
-                left, lines = left - len(piece), lines + piece.count(b"\n")
-        return lines
-
-
-class JsonList(_JsonRows):
-    """The rows of a file that is one JSON list of objects."""
-
-    def __init__(self, path: Path, who: str) -> None:
-        # Every byte is a character of this encoding, so that places in the text are places in the file.
-        with open_file(path) as file:
-            text = read_up_to(file, LARGEST + 1).decode("latin-1")
+            text = read_up_to(file, LARGEST + 1)
         if len(text) > LARGEST:
             raise ValueError(
                 f"{who}: expected at most {LARGEST >> 20} MiB in {path}, which is one JSON list, found more. Write one "
                 "row a line, in a file that ends in .jsonl."
             )
-        offsets, decoder = array("Q"), json.JSONDecoder()
-        place = _next(text, 3 if text.startswith("\xef\xbb\xbf") else 0)
-        if text[place : place + 1] != "[":
-            raise ValueError(f"{who}: expected one JSON list in {path}, found {text[:40]!r}. Lines end in .jsonl.")
-        place = _next(text, place + 1)
-        while text[place : place + 1] != "]":
-            offsets.append(place)
-            try:
-                place = _next(text, decoder.raw_decode(text, place)[1])
-            except (ValueError, RecursionError) as error:
-                raise ValueError(f"{who}: expected JSON in row {len(offsets)} of {path}, found {error}.") from None
-            if text[place : place + 1] == ",":
-                place = _next(text, place + 1)
-            elif text[place : place + 1] != "]":
-                raise ValueError(f"{who}: expected a comma or the end of the list after row {len(offsets)} of {path}.")
-        super().__init__(path, who, array("Q", [*offsets, place]))
-
-
-def _next(text: str, place: int) -> int:
-    """The place of the next character that is no white space."""
-    while text[place : place + 1] in (" ", "\t", "\n", "\r") and place < len(text):
-        place += 1
-    return place
+        try:
+            rows = parse_json(text)
+            found = "" if isinstance(rows, list) and all(isinstance(row, dict) for row in rows) else f"{text[:40]!r}"
+        except ValueError as error:
+            found = str(error)
+        if found:
+            raise ValueError(f"{who}: expected one JSON list of objects in {path}, found {found}. Lines end in .jsonl.")
+        super().__init__(rows)
 
 
 class ParquetRows:

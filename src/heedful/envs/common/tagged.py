@@ -11,7 +11,6 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from heedful.envs.common.actions import CLOSE_ANSWER, CLOSE_THOUGHT, OPEN_ANSWER, OPEN_THOUGHT
-from heedful.envs.common.contract import checked_observation, checked_step
 from heedful.models.chat.replies import Tags
 from heedful.protocols import Episode
 from heedful.types import Observation, Step, Task
@@ -70,8 +69,8 @@ class _TaggedEpisode:
         self._episode, self._spoken = episode, spoken
 
     def start(self, task: Task, member: int) -> Observation:
-        return self._spoken.shown(checked_observation(self._episode.start(task, member)))
+        return self._spoken.shown(self._episode.start(task, member))
 
     def step(self, response: str) -> Step:
-        step = checked_step(self._episode.step(self._spoken.read(response)))
+        step = self._episode.step(self._spoken.read(response))
         return replace(step, observation=self._spoken.shown(step.observation))

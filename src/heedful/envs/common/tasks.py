@@ -19,9 +19,6 @@ SPLITS = ("train", "val", "test")
 SEEDS_PER_TASK = 10_000
 """Seeds in a row that draw nothing new, before a split counts as exhausted."""
 
-MOST_CURSOR = 2**62
-"""A stream's cursor at most. Seeds of tasks have 64 bits."""
-
 
 def split_of(digest: str | bytes) -> str:
     """The split of a start state, from a digest of its canonical form: 80% `train`, 10% `val`, 10% `test`."""
@@ -55,20 +52,14 @@ class TaskStream:
     """
 
     def __init__(self, env: Environment, split: str, seed: int, pool: int | Sequence[int] | None = None) -> None:
-        if split not in SPLITS:
-            raise ValueError(f"A split is one of {', '.join(SPLITS)}, but {split!r} was asked for.")
-        if isinstance(pool, int) and pool < 1:
-            raise ValueError(f"A pool of tasks must hold at least 1 task, but {pool} was asked for.")
         self.env = env
         self.split = split
         self.seed = seed
         self.cursor = 0
-        name = f"{seed}:{split}"
-        self._base = int.from_bytes(hashlib.sha256(name.encode()).digest()[:6], "big")
-        if pool is None or isinstance(pool, int):
-            self._pool = None if pool is None else self._draw(pool)[0]
-        else:
-            self._pool = self._listed(pool)
+        self._base = int.from_bytes(hashlib.sha256(f"{seed}:{split}".encode()).digest()[:6], "big")
+        self._pool: list[Task] | None = None
+        if pool is not None:
+            self._pool = self._draw(pool)[0] if isinstance(pool, int) else self._listed(pool)
 
     @property
     def pool(self) -> tuple[Task, ...] | None:

@@ -8,18 +8,7 @@ of the plain grammar:
 
 `read_answer(reply, longest, env.tools)` (or `answer_text(reply, env.tools)`) reads both forms, and `free_text_rules`
 with `tools=env.tools` states the right one. What is wrong with a call costs the same penalty as a reply without an
-answer:
-
-| reply                                          | message to the agent                               |
-|------------------------------------------------|----------------------------------------------------|
-| a thought that is never closed                 | the thought is not closed                          |
-| no call (after the thought)                    | there is no tool call, and the tools               |
-| `<tool_call>` without `</tool_call>`           | the tool call is not closed                        |
-| a call that is not JSON                        | where JSON is expected                             |
-| JSON without a name                            | the tools                                          |
-| an unknown tool                                | the tools                                          |
-| a missing, unknown or mistyped argument        | the argument, and the tool with its arguments      |
-| several calls                                  | none: the first one counts, the rest is ignored    |
+answer. docs/environments.md, "Tool calls", has the table of faults.
 """
 
 from __future__ import annotations

@@ -6,16 +6,23 @@ import re
 from collections.abc import Callable
 from typing import Any
 
+from heedful.boundary.foreign_text import cut
 from heedful.envs.common.contract import shown
 from heedful.envs.transport.wire import Tree, WireError
+from heedful.guarded import RaisedElsewhere
 from heedful.types import Tool
 
 PROTOCOL = 1
 
 
 def field_of(answer: Tree, name: str, url: str, fits: Callable[[Any], bool], wanted: str) -> Any:
-    """A field of an answer, if it is what was wanted. Raises WireError."""
+    """A field of an answer, if it is what was wanted. Raises WireError.
+
+    Raises RaisedElsewhere for what the environment raised there instead.
+    """
     value = answer.get(name) if isinstance(answer, dict) else answer
+    if isinstance(answer, dict) and isinstance(answer.get("raised"), str):
+        raise RaisedElsewhere(cut(answer["raised"]))
     if not fits(value):
         raise WireError(f"Expected {name!r} of the environment server at {url} as {wanted}, found {shown(value)}.")
     return value
@@ -27,6 +34,10 @@ def is_text(value: object) -> bool:
 
 def is_texts(value: object) -> bool:
     return isinstance(value, list) and all(map(is_text, value))
+
+
+def is_object(value: object) -> bool:
+    return isinstance(value, dict)
 
 
 def is_session(value: object) -> bool:
@@ -45,11 +56,23 @@ def _is_count(value: object) -> bool:
 
 def _is_tools(value: object) -> bool:
     return isinstance(value, list) and all(
-        isinstance(tool, dict)
-        and is_texts([tool.get(name) for name in ("name", "description", "form")])
-        and isinstance(tool.get("parameters"), dict)
+        is_object(tool) and is_texts([tool.get(n) for n in _TEXTS]) and is_object(tool.get("parameters"))
         for tool in value
     )
+
+
+_TEXTS = ("name", "description", "form")
+
+_DESCRIPTION: tuple[tuple[str, Callable[[Any], bool], str], ...] = (
+    ("name", lambda value: is_text(value) and value != "", "text"),
+    ("summary", is_text, "text"),
+    ("digest", is_text, "text"),
+    ("turns", _is_count, "a whole number of at least 1"),
+    ("actions", is_texts, "a list of texts"),
+    ("tools", _is_tools, "a list of names, descriptions and schemas"),
+    ("offers", is_texts, "a list of texts"),
+    ("knobs", is_object, "an object"),
+)
 
 
 def checked_description(tree: Tree, url: str) -> dict[str, Tree]:
@@ -61,22 +84,7 @@ def checked_description(tree: Tree, url: str) -> dict[str, Tree]:
             f"{shown(found)}: it serves something else, or is of another version of heedful."
         )
     said = {"tools": [], "knobs": {}} | tree
-    described = {
-        name: field_of(said, name, url, fits, wanted)
-        for name, fits, wanted in (
-            ("name", lambda value: is_text(value) and value != "", "text"),
-            ("summary", is_text, "text"),
-            ("digest", is_text, "text"),
-            ("turns", _is_count, "a whole number of at least 1"),
-            ("actions", is_texts, "a list of texts"),
-            ("tools", _is_tools, "a list of names, descriptions and schemas"),
-            ("offers", is_texts, "a list of texts"),
-            ("knobs", lambda value: isinstance(value, dict), "an object"),
-        )
-    }
-    most = ("actions_per_turn", url, _is_count, "a whole number of at least 1")
-    described["actions_per_turn"] = field_of(said, *most) if described["actions"] else None
-    described["tools"] = [
-        Tool(tool["name"], tool["description"], tool["parameters"], tool["form"]) for tool in described["tools"]
-    ]
-    return described
+    described = {name: field_of(said, name, url, fits, wanted) for name, fits, wanted in _DESCRIPTION}
+    most = field_of(said, "actions_per_turn", url, _is_count, _DESCRIPTION[3][2]) if described["actions"] else None
+    tools = [Tool(tool["name"], tool["description"], tool["parameters"], tool["form"]) for tool in described["tools"]]
+    return described | {"actions_per_turn": most, "tools": tools}

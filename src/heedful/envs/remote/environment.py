@@ -9,16 +9,23 @@ from __future__ import annotations
 import random
 import uuid
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import lru_cache, partial
 from typing import Annotated, Any
 
 from heedful.boundary import GetsSecret, NamesSecret, Seconds, Share, Wait, settings
-from heedful.boundary.foreign_text import cut
 from heedful.boundary.http import TOKEN_VARIABLE, ServerRefused, ServerUnreachable, read_token
 from heedful.envs.common.contract import shown
 from heedful.envs.common.tasks import SPLITS
-from heedful.envs.remote.answers import checked_description, field_of, is_pairs, is_session, is_text, is_texts
+from heedful.envs.remote.answers import (
+    checked_description,
+    field_of,
+    is_object,
+    is_pairs,
+    is_session,
+    is_text,
+    is_texts,
+)
 from heedful.envs.remote.server_calls import ServerCalls, check_url
 from heedful.envs.transport.wire import (
     Tree,
@@ -30,7 +37,6 @@ from heedful.envs.transport.wire import (
     read_task,
     task_tree,
 )
-from heedful.guarded import RaisedElsewhere
 from heedful.types import Observation, Step, Task
 
 _UNKNOWN_SESSION = 404
@@ -116,21 +122,24 @@ class _Host:
         """Sessions that are no longer played. The next request that opens one closes them."""
         self.description = checked_description(calls.call("GET", "/environment"), calls.url)
 
+    def field(self, answer: Tree, name: str, fits: Callable[[Any], bool], wanted: str) -> Any:
+        return field_of(answer, name, self.calls.url, fits, wanted)
+
     def random_answer(self, task: Task, rng: random.Random) -> str:
-        answer: str = field_of(self.drawing("/random-answer", task, rng, {}), "answer", self.calls.url, is_text, "text")
+        answer: str = self.field(self.drawing("/random-answer", task, rng, {}), "answer", is_text, "text")
         return answer
 
     def blind_answers(self, tasks: Sequence[Task]) -> list[str]:
-        trees = [task_tree(task) for task in tasks]
-        answer = self.calls.call("POST", "/blind-answers", {"tasks": trees}, waits=True)
-        texts: list[str] = field_of(answer, "answers", self.calls.url, is_texts, "a list of texts")
+        answer = self.calls.call("POST", "/blind-answers", {"tasks": list(map(task_tree, tasks))}, waits=True)
+        texts: list[str] = self.field(answer, "answers", is_texts, "a list of texts")
         return texts
 
-    def drawing(self, path: str, task: Task, rng: random.Random, more: dict[str, Tree]) -> dict[str, Tree]:
+    def drawing(self, path: str, task: Task, rng: random.Random, more: dict[str, Tree]) -> Tree:
         """The answer to a request that draws from `rng`, which moves on as if it had been drawn from here."""
         body = {"task": task_tree(task), "rng": generator_tree(rng), **more}
-        answer = _field_of(self.calls.call("POST", path, body, waits=True), "rng", self)
-        rng.setstate(read_generator(answer["rng"]).getstate())
+        answer = self.calls.call("POST", path, body, waits=True)
+        state = self.field(answer, "rng", lambda value: True, "the state of a generator")
+        rng.setstate(read_generator(state).getstate())
         return answer
 
 
@@ -154,24 +163,23 @@ class RemoteEpisode:
             "digest": host.description["digest"],
             "close": [host.abandoned.popleft() for _ in range(len(host.abandoned))],
         }
-        answer = _field_of(host.calls.call("POST", "/sessions", body, waits=True), "observation", host)
-        self._session = field_of(answer, "session", host.calls.url, is_session, "letters and digits")
-        return read_observation(answer["observation"])
+        answer = host.calls.call("POST", "/sessions", body, waits=True)
+        self._session = host.field(answer, "session", is_session, "letters and digits")
+        return read_observation(answer.get("observation"))
 
     def step(self, response: str) -> Step:
         """Raises ServerLost where the server, or its memory of this episode, is gone."""
-        host, body = self._host, {"response": response, "turn": self._turn}
+        body = {"response": response, "turn": self._turn}
         try:
-            answer = host.calls.call("POST", f"/sessions/{self._session}/step", body)
-        except ServerUnreachable as error:
-            raise ServerLost(f"{error}. It held this episode, which is lost.") from error
-        except ServerRefused as error:
-            if error.status != _UNKNOWN_SESSION:
-                raise
-            self._session = ""
-            raise ServerLost(f"{error} It held this episode, which is lost.") from error
+            answer = self._host.calls.call("POST", f"/sessions/{self._session}/step", body)
+        except (ServerUnreachable, ServerRefused) as error:
+            if isinstance(error, ServerRefused):
+                if error.status != _UNKNOWN_SESSION:
+                    raise
+                self._session = ""
+            raise ServerLost(f"{str(error).removesuffix('.')}. It held this episode, which is lost.") from error
         self._turn += 1
-        step = read_step(_field_of(answer, "step", host)["step"])
+        step = read_step(self._host.field(answer, "step", is_object, "an object"))
         if step.ending is not None:
             self._leave()
         return step
@@ -186,21 +194,11 @@ class RemoteEpisode:
         self._leave()
 
 
-def _field_of(answer: Tree, name: str, host: _Host) -> dict[str, Tree]:
-    """The answer, if it has this field. Raises RaisedElsewhere for what the environment raised there."""
-    if isinstance(answer, dict) and isinstance(answer.get("raised"), str):
-        raise RaisedElsewhere(cut(answer["raised"]))
-    if not isinstance(answer, dict) or name not in answer:
-        raise WireError(f"Expected {name!r} in an answer of the server at {host.calls.url}, found {shown(answer)}.")
-    return answer
-
-
 def _demonstration(remote: Remote, task: Task, rng: random.Random) -> list[tuple[str, str]]:
     """The served solver's."""
     faults = {knob: value for knob in ("imperfect", "template") if (value := getattr(remote, knob))}
     host = _host(remote)
-    answer = host.drawing("/demonstrate", task, rng, faults)
-    pairs = field_of(answer, "pairs", host.calls.url, is_pairs, "pairs of texts")
+    pairs = host.field(host.drawing("/demonstrate", task, rng, faults), "pairs", is_pairs, "pairs of texts")
     return [(observation, reply) for observation, reply in pairs]
 
 
@@ -217,10 +215,8 @@ def _host_at(url: str, timeout: float, wait: float, token_file: str, token: str)
 @lru_cache(maxsize=2**16)
 def _task(host: _Host, seed: int) -> Task:
     answer = host.calls.call("POST", "/tasks", {"seeds": [seed]}, waits=True)
-    tasks = _field_of(answer, "tasks", host)["tasks"]
-    if not isinstance(tasks, list) or len(tasks) != 1:
-        raise WireError(f"Expected one task of the server at {host.calls.url}, found {shown(tasks)}.")
-    task = read_task(tasks[0])
+    (tree,) = host.field(answer, "tasks", lambda value: isinstance(value, list) and len(value) == 1, "a list of one")
+    task = read_task(tree)
     if task.split not in SPLITS:  # no split would ever have enough of them
         raise WireError(
             f"Expected a task of {', '.join(SPLITS)} of the server at {host.calls.url}, found {shown(task.split)}."

@@ -43,15 +43,6 @@ def image_of(png: bytes, alt: str = "") -> Image:
     return image
 
 
-def images_fault(images: object) -> str:
-    """What is wrong with the pictures of an observation. Empty if nothing is."""
-    if not isinstance(images, tuple):
-        return f"{reprlib.repr(images)}, not a tuple"
-    if len(images) > MOST_IMAGES:
-        return f"{len(images)} of them"
-    return next(filter(None, map(image_fault, images)), "")
-
-
 def image_fault(image: object) -> str:
     """What is wrong with one picture. Empty if nothing is."""
     if not isinstance(image, Image):
@@ -82,8 +73,7 @@ def read_image(tree: object) -> Image:
         png = base64.b64decode(tree["png"], validate=True)
     except ValueError as error:
         raise ValueError(f"Expected the `png` of a picture in base64 ({error}).") from error
-    image = Image(png, tree.get("width", 0), tree.get("height", 0), tree.get("alt") or "")
-    fault = image_fault(image)
-    if fault:
-        raise ValueError(f"Expected a picture as {_FILE}, found {fault}.")
-    return image
+    alt = tree.get("alt") or ""
+    if not isinstance(alt, str):
+        raise ValueError(f"Expected the `alt` of a picture as text, found {reprlib.repr(alt)}.")
+    return image_of(png, alt)
