@@ -1,6 +1,6 @@
 """An environment that keeps every rule, and others that each break one: what `check` must tell apart.
 
-They live in a module of their own because a check hands them to other processes.
+They live in a module of their own since pickle looks them up there.
 """
 
 from __future__ import annotations
@@ -86,17 +86,36 @@ class Attempt:
         )
 
 
-_THE_EPISODE = Attempt(Right())
+def env(name: str, fields: Sequence[Any] = (), /, **members: Any) -> type:
+    """A frozen environment like `Right`, but for these members and further knobs."""
+    space = {"__module__": __name__, **members}
+    return dataclasses.make_dataclass(name, fields, bases=(Right,), namespace=space, frozen=True)
 
 
-def changed(alter: Callable[[Step, str, Attempt], Step]) -> Any:
-    """An episode class whose steps are altered: (step, response, episode) -> step."""
+def playing(name: str, fields: Sequence[Any] = (), /, **methods: Any) -> type:
+    """An environment whose episodes have these methods instead."""
+    episode = type("Changed", (Attempt,), methods)
+    return env(name, fields, episode=lambda self: episode(self))
 
-    class Altered(Attempt):
-        def step(self, response: str) -> Step:
-            return alter(super().step(response), response, self)
 
-    return Altered
+def altering(name: str, alter: Callable[[Step, str, Any], Any]) -> type:
+    """An environment whose steps are altered: (step, response, episode) -> step."""
+    return playing(name, step=lambda self, response: alter(Attempt.step(self, response), response, self))
+
+
+def changing(name: str, **fields: Any) -> type:
+    """An environment whose steps have these fields instead."""
+    return altering(name, lambda step, response, episode: dataclasses.replace(step, **fields))
+
+
+def raising(error: BaseException | type[BaseException]) -> Callable[..., Any]:
+    def broken(*_: Any) -> Any:
+        raise error
+
+    return broken
+
+
+# protocol
 
 
 @dataclass(frozen=True)
@@ -108,128 +127,21 @@ class WithoutMake:
         return Right().task(seed)
 
 
-@dataclass(frozen=True)
-class MisnamedInFolders(Right):
-    name = "sums/of numbers"
+_THE_EPISODE = Attempt(Right())
 
+MisnamedInFolders = env("MisnamedInFolders", name="sums/of numbers")
+StartsWithText = playing("StartsWithText", start=lambda self, task, member: Attempt.start(self, task, member).text)
+StepsWithNothing = playing("StepsWithNothing", step=lambda self, response: None)
+SaysMoreThanMemoryHolds = changing("SaysMoreThanMemoryHolds", observation=Observation("x" * 4_000_001))
+RaisesAtTheStart = playing("RaisesAtTheStart", start=raising(RuntimeError("no board today")))
+RaisesWhenAskedItsName = env("RaisesWhenAskedItsName", name=property(raising(RuntimeError("not today"))))
+RaisesWhenAskedItsActions = env("RaisesWhenAskedItsActions", actions=property(raising(RuntimeError("no list today"))))
+OneEpisodeForAll = env("OneEpisodeForAll", episode=lambda self: _THE_EPISODE)
+NeedsALibrary = env(
+    "NeedsALibrary", task=raising(ImportError("The library of sums is not installed: pip install sums"))
+)
 
-@dataclass(frozen=True)
-class StartsWithText(Right):
-    def episode(self) -> Any:
-        class Bare(Attempt):
-            def start(self, task: Task, member: int) -> Any:
-                return super().start(task, member).text
-
-        return Bare(self)
-
-
-@dataclass(frozen=True)
-class StepsWithNothing(Right):
-    def episode(self) -> Any:
-        return changed(lambda step, response, episode: None)(self)  # type: ignore[arg-type,return-value]
-
-
-class SaysMoreThanMemoryHolds(Right):
-    def episode(self) -> Any:
-        endless = Observation("x" * 4_000_001)
-        return changed(lambda step, response, episode: dataclasses.replace(step, observation=endless))(self)
-
-
-def _raise_at_the_end(step: Step, response: str, episode: Attempt) -> Step:
-    if step.ending is not None:
-        raise RuntimeError("no score today")
-    return step
-
-
-@dataclass(frozen=True)
-class RaisesAtEveryStep(Right):
-    def episode(self) -> Any:
-        class Silent(Attempt):
-            def step(self, response: str) -> Step:
-                raise RuntimeError("no answer today")
-
-        return Silent(self)
-
-
-@dataclass(frozen=True)
-class RaisesAtTheLastStep(Right):
-    """Each episode is played well up to the reply that ends it."""
-
-    def episode(self) -> Any:
-        return changed(_raise_at_the_end)(self)
-
-
-@dataclass(frozen=True)
-class RaisesWithoutAText(Right):
-    def episode(self) -> Any:
-        class Mute(Exception):
-            def __str__(self) -> str:
-                raise ValueError("not even that")
-
-        class Silent(Attempt):
-            def step(self, response: str) -> Step:
-                raise Mute
-
-        return Silent(self)
-
-
-@dataclass(frozen=True)
-class RaisesWhenAskedItsActions(Right):
-    @property
-    def actions(self) -> tuple[str, ...]:
-        raise RuntimeError("no list today")
-
-
-@dataclass(frozen=True)
-class HasTheTimeOfTheWorld(Right):
-    turns: int = 10**6
-
-
-@dataclass(frozen=True)
-class LeavesTheProcessAtEveryStep(Right):
-    def episode(self) -> Any:
-        class Leaving(Attempt):
-            def step(self, response: str) -> Step:
-                sys.exit(3)
-
-        return Leaving(self)
-
-
-@dataclass(frozen=True)
-class RaisesGeneratorExit(Right):
-    def episode(self) -> Any:
-        class Leaving(Attempt):
-            def step(self, response: str) -> Step:
-                raise GeneratorExit("no more")
-
-        return Leaving(self)
-
-
-@dataclass(frozen=True)
-class HangsAtEveryStep(Right):
-    def episode(self) -> Any:
-        class Asleep(Attempt):
-            def step(self, response: str) -> Step:
-                while True:
-                    time.sleep(0.01)
-
-        return Asleep(self)
-
-
-@dataclass(frozen=True)
-class RaisesAtTheStart(Right):
-    def episode(self) -> Any:
-        class Late(Attempt):
-            def start(self, task: Task, member: int) -> Observation:
-                raise RuntimeError("no board today")
-
-        return Late(self)
-
-
-@dataclass(frozen=True)
-class NeedsALibrary(Right):
-    def task(self, seed: int) -> Task:
-        raise ImportError("The library of sums is not installed: pip install sums")
+# frozen, knobs, pickle
 
 
 @dataclass(unsafe_hash=True)
@@ -244,19 +156,6 @@ class NoDataclass:
     draw, task, episode = Right.draw, Right.task, Right.episode
 
 
-@dataclass(frozen=True)
-class RaisesWhenAskedItsName(Right):
-    @property
-    def name(self) -> str:  # type: ignore[override]
-        raise RuntimeError("not today")
-
-
-@dataclass(frozen=True)
-class OneEpisodeForAll(Right):
-    def episode(self) -> Any:
-        return _THE_EPISODE
-
-
 @dataclass(frozen=True, eq=False)
 class NeverEqual:
     turns: int = 3
@@ -264,280 +163,199 @@ class NeverEqual:
     draw, task, episode = Right.draw, Right.task, Right.episode
 
 
-@dataclass(frozen=True)
-class KnobOfNoKind(Right):
-    slope: complex = 1j
+KnobOfNoKind = env("KnobOfNoKind", [("slope", complex, 1j)])
+NotForThePost = env("NotForThePost", __reduce__=raising(TypeError("an open file stays here")))
 
-
-@dataclass(frozen=True)
-class NotForThePost(Right):
-    def __reduce__(self) -> Any:
-        raise TypeError("an open file stays here")
-
+# tasks, splits, members
 
 _COUNT = itertools.count()
 
 
-@dataclass(frozen=True)
-class CountsItsTasks(Right):
-    def draw_at(self, count: int) -> tuple[int, int]:
-        return Right.draw(self, count)
-
-    def task(self, seed: int) -> Task:
-        return task_of(self.name, str(self.draw_at(next(_COUNT))), seed)
+def _seeding(self: Any, seed: int) -> Task:
+    random.seed(seed)
+    return Right.task(self, seed)
 
 
-@dataclass(frozen=True)
-class SeedsTheSharedGenerator(Right):
-    def task(self, seed: int) -> Task:
-        random.seed(seed)
-        return super().task(seed)
+def _retold(split: Callable[[Task], str]) -> Callable[[Any, int], Task]:
+    def task(self: Any, seed: int) -> Task:
+        drawn = Right.task(self, seed)
+        return dataclasses.replace(drawn, split=split(drawn))
+
+    return task
 
 
-@dataclass(frozen=True)
-class OneSplit(Right):
-    def task(self, seed: int) -> Task:
-        return dataclasses.replace(super().task(seed), split="train")
+def _own_start(self: Any, task: Task, member: int) -> Observation:
+    return Observation(f"{Attempt.start(self, task, member).text} You are number {member}.")
 
 
-@dataclass(frozen=True)
-class UnknownSplit(Right):
-    def task(self, seed: int) -> Task:
-        task = super().task(seed)
-        return dataclasses.replace(task, split="dev" if task.split == "val" else task.split)
+CountsItsTasks = env(
+    "CountsItsTasks", task=lambda self, seed: task_of(self.name, str(Right.draw(self, next(_COUNT))), seed)
+)
+SeedsTheSharedGenerator = env("SeedsTheSharedGenerator", task=_seeding)
+OneSplit = env("OneSplit", task=_retold(lambda task: "train"))
+UnknownSplit = env("UnknownSplit", task=_retold(lambda task: "dev" if task.split == "val" else task.split))
+SplitBySeed = env(
+    "SplitBySeed",
+    draw=lambda self, seed: (10 + seed % 20, 10),
+    task=_retold(lambda task: ("train", "val", "test")[task.seed // 20 % 3]),
+)
+IdsThatHideNoise = env(
+    "IdsThatHideNoise",  # ids leave something out that the first observation shows
+    draw=lambda self, seed: (10 + seed % 20, 10 + seed // 20),
+    task=lambda self, seed: task_of(self.name, str(self.draw(seed)[0]), seed),
+)
+MembersStartApart = playing("MembersStartApart", start=_own_start)
 
+# replay, isolation, turns
 
-@dataclass(frozen=True)
-class SplitBySeed(Right):
-    def draw(self, seed: int) -> tuple[int, int]:
-        return 10 + seed % 20, 10
-
-    def task(self, seed: int) -> Task:
-        task = super().task(seed)
-        return dataclasses.replace(task, split=("train", "val", "test")[seed // 20 % 3])
-
-
-@dataclass(frozen=True)
-class IdsThatHideNoise(Right):
-    """Ids leave something out that the first observation shows."""
-
-    def draw(self, seed: int) -> tuple[int, int]:
-        return 10 + seed % 20, 10 + seed // 20
-
-    def task(self, seed: int) -> Task:
-        return task_of(self.name, str(self.draw(seed)[0]), seed)
-
-
-@dataclass(frozen=True)
-class MembersStartApart(Right):
-    def episode(self) -> Any:
-        class Own(Attempt):
-            def start(self, task: Task, member: int) -> Observation:
-                return Observation(f"{super().start(task, member).text} You are number {member}.")
-
-        return Own(self)
-
-
-@dataclass(frozen=True)
-class NeverTheSame(Right):
-    def episode(self) -> Any:
-        return changed(
-            lambda step, response, episode: dataclasses.replace(step, effect=f"{step.effect} {secrets.token_hex(4)}")
-        )(self)
-
+NeverTheSame = altering(
+    "NeverTheSame",
+    lambda step, response, episode: dataclasses.replace(step, effect=f"{step.effect} {secrets.token_hex(4)}"),
+)
 
 _CURRENT: dict[str, int] = {}
 
 
-@dataclass(frozen=True)
-class SharesItsState(Right):
-    def episode(self) -> Any:
-        class Shared(Attempt):
-            def start(self, task: Task, member: int) -> Observation:
-                observation = super().start(task, member)
-                _CURRENT["wanted"] = self.wanted
-                return observation
+class _Shared(Attempt):
+    def start(self, task: Task, member: int) -> Observation:
+        observation = super().start(task, member)
+        _CURRENT["wanted"] = self.wanted
+        return observation
 
-            def step(self, response: str) -> Step:
-                self.wanted = _CURRENT["wanted"]
-                step = super().step(response)
-                return dataclasses.replace(step, state=f"looked for {self.wanted}")
-
-        return Shared(self)
+    def step(self, response: str) -> Step:
+        self.wanted = _CURRENT["wanted"]
+        return dataclasses.replace(super().step(response), state=f"looked for {self.wanted}")
 
 
-@dataclass(frozen=True)
-class NeverEnds(Right):
-    def episode(self) -> Any:
-        def alter(step: Step, response: str, episode: Attempt) -> Step:
-            endless = step.ending is Ending.OUT_OF_TURNS
-            return dataclasses.replace(step, ending=None, outcome=None) if endless else step
-
-        return changed(alter)(self)
+def _endless(step: Step, response: str, episode: Any) -> Step:
+    return dataclasses.replace(step, ending=None, outcome=None) if step.ending is Ending.OUT_OF_TURNS else step
 
 
-@dataclass(frozen=True)
-class EndsTooSoon(Right):
-    def episode(self) -> Any:
-        def alter(step: Step, response: str, episode: Attempt) -> Step:
-            soon = step.ending is None and episode.left == 1
-            return dataclasses.replace(step, ending=Ending.OUT_OF_TURNS, outcome=0.0) if soon else step
-
-        return changed(alter)(self)
+def _soon(step: Step, response: str, episode: Any) -> Step:
+    if step.ending is not None or episode.left != 1:
+        return step
+    return dataclasses.replace(step, ending=Ending.OUT_OF_TURNS, outcome=0.0)
 
 
-@dataclass(frozen=True)
-class KeepsItsLimitsSecret(Right):
-    turns: int = 5
-
-    def episode(self) -> Any:
-        class Silent(Attempt):
-            def start(self, task: Task, member: int) -> Observation:
-                observation = super().start(task, member)
-                self.rules = "Add the numbers.\n"
-                return self.observe(observation.text.splitlines()[-1], first=True)
-
-        return Silent(self)
+def _silent_start(self: Any, task: Task, member: int) -> Observation:
+    last = Attempt.start(self, task, member).text.splitlines()[-1]
+    self.rules = "Add the numbers.\n"
+    return Attempt.observe(self, last, first=True)
 
 
-def _raising_at(part: str) -> Any:
-    def alter(step: Step, response: str, episode: Attempt) -> Step:
-        if part in response:
-            raise ValueError(f"cannot read {part!r}")
+SharesItsState = env("SharesItsState", episode=lambda self: _Shared(self))
+NeverEnds = altering("NeverEnds", _endless)
+EndsTooSoon = altering("EndsTooSoon", _soon)
+KeepsItsLimitsSecret = playing("KeepsItsLimitsSecret", [("turns", int, 5)], start=_silent_start)
+HasTheTimeOfTheWorld = env("HasTheTimeOfTheWorld", [("turns", int, 10**6)])
+
+# text
+
+
+class Mute(Exception):
+    def __str__(self) -> str:
+        raise ValueError("not even that")
+
+
+def _asleep(seconds: float) -> None:
+    while seconds > 0:
+        time.sleep(0.01)
+        seconds -= 0.01
+
+
+def _at(fits: Callable[[Step, str], bool], then: Callable[[], Any]) -> Callable[[Step, str, Any], Any]:
+    """Do something at the replies that fit."""
+
+    def alter(step: Step, response: str, episode: Any) -> Any:
+        if fits(step, response):
+            then()
         return step
 
-    return changed(alter)
+    return alter
 
 
-@dataclass(frozen=True)
-class FearsNul(Right):
-    def episode(self) -> Any:
-        return _raising_at("\x00")(self)
+def _read_number(step: Step, response: str, episode: Any) -> Step:
+    digits = response.rpartition("<answer>")[2].partition("</answer>")[0]
+    if digits.isdigit() and digits.isascii():
+        int(digits)  # raises ValueError above the interpreter's limit of digits
+    return step
 
 
-@dataclass(frozen=True)
-class FearsLongNumbers(Right):
-    def episode(self) -> Any:
-        class Unlimited(Attempt):
-            def step(self, response: str) -> Step:
-                digits = response.rpartition("<answer>")[2].partition("</answer>")[0]
-                if digits.isdigit() and digits.isascii():
-                    int(digits)  # raises ValueError above the interpreter's limit of digits
-                return super().step(response)
+RaisesAtEveryStep = playing("RaisesAtEveryStep", step=raising(RuntimeError("no answer today")))
+RaisesAtTheLastStep = altering(
+    "RaisesAtTheLastStep",  # each episode is played well up to the reply that ends it
+    _at(lambda step, response: step.ending is not None, raising(RuntimeError("no score today"))),
+)
+RaisesWithoutAText = playing("RaisesWithoutAText", step=raising(Mute))
+RaisesGeneratorExit = playing("RaisesGeneratorExit", step=raising(GeneratorExit("no more")))
+LeavesTheProcessAtEveryStep = playing("LeavesTheProcessAtEveryStep", step=lambda self, response: sys.exit(3))
+LeavesTheProcess = altering("LeavesTheProcess", _at(lambda step, response: not response, lambda: sys.exit(3)))
+HangsAtEveryStep = playing("HangsAtEveryStep", step=lambda self, response: _asleep(3600))
+HangsOnLongReplies = altering(
+    "HangsOnLongReplies",
+    _at(lambda step, response: len(response) > 900_000 and response[0] == "x", lambda: _asleep(60)),
+)
+FearsNul = altering(
+    "FearsNul", _at(lambda step, response: "\x00" in response, raising(ValueError("cannot read '\\x00'")))
+)
+FearsLongNumbers = altering("FearsLongNumbers", _read_number)
 
-        return Unlimited(self)
+# rewards, outcome, endings
 
+PaysNan = altering(
+    "PaysNan",
+    lambda step, response, episode: dataclasses.replace(step, rewards={"length": float("nan")} if not response else {}),
+)
+PaysWithoutAName = changing("PaysWithoutAName", rewards={0: 1.0})
+ScoresBeforeTheEnd = altering(
+    "ScoresBeforeTheEnd",
+    lambda step, response, episode: step if step.ending else dataclasses.replace(step, outcome=0.0),
+)
+FailsWithOutcomeOne = altering(
+    "FailsWithOutcomeOne",
+    lambda step, response, episode: (
+        dataclasses.replace(step, outcome=1.0) if step.ending is Ending.OUT_OF_TURNS else step
+    ),
+)
+ErrsOnUnreadableReplies = altering(
+    "ErrsOnUnreadableReplies",
+    lambda step, response, episode: (
+        step if step.valid else dataclasses.replace(step, ending=Ending.ERROR, outcome=None)
+    ),
+)
+EndsInWords = altering(
+    "EndsInWords",
+    lambda step, response, episode: dataclasses.replace(step, ending=step.ending and step.ending.value),  # type: ignore[arg-type]
+)
 
-@dataclass(frozen=True)
-class LeavesTheProcess(Right):
-    def episode(self) -> Any:
-        def alter(step: Step, response: str, episode: Attempt) -> Step:
-            return sys.exit(3) if not response else step
-
-        return changed(alter)(self)
-
-
-@dataclass(frozen=True)
-class HangsOnLongReplies(Right):
-    def episode(self) -> Any:
-        def alter(step: Step, response: str, episode: Attempt) -> Step:
-            if len(response) > 900_000 and response[0] == "x":
-                time.sleep(60)
-            return step
-
-        return changed(alter)(self)
-
-
-@dataclass(frozen=True)
-class PaysNan(Right):
-    def episode(self) -> Any:
-        return changed(
-            lambda step, response, episode: (
-                dataclasses.replace(step, rewards={"length": float("nan")}) if not response else step
-            )
-        )(self)
-
-
-@dataclass(frozen=True)
-class PaysWithoutAName(Right):
-    def episode(self) -> Any:
-        return changed(lambda step, response, episode: dataclasses.replace(step, rewards={0: 1.0}))(self)  # type: ignore[dict-item]
-
-
-@dataclass(frozen=True)
-class ScoresBeforeTheEnd(Right):
-    def episode(self) -> Any:
-        return changed(lambda step, response, episode: step if step.ending else dataclasses.replace(step, outcome=0.0))(
-            self
-        )
+# pictures
 
 
-@dataclass(frozen=True)
-class FailsWithOutcomeOne(Right):
-    def episode(self) -> Any:
-        return changed(
-            lambda step, response, episode: (
-                dataclasses.replace(step, outcome=1.0) if step.ending is Ending.OUT_OF_TURNS else step
-            )
-        )(self)
+def seeing(name: str, drawn: Callable[[Any], Any]) -> type:
+    """An environment that shows the picture that is drawn for an episode with every observation."""
+
+    def observe(self: Any, text: str, first: bool = False) -> Observation:
+        return dataclasses.replace(Attempt.observe(self, text, first), images=(drawn(self),))
+
+    return playing(name, observe=observe)
 
 
-@dataclass(frozen=True)
-class ErrsOnUnreadableReplies(Right):
-    def episode(self) -> Any:
-        def alter(step: Step, response: str, episode: Attempt) -> Step:
-            return step if step.valid else dataclasses.replace(step, ending=Ending.ERROR, outcome=None)
-
-        return changed(alter)(self)
-
-
-@dataclass(frozen=True)
-class EndsInWords(Right):
-    def episode(self) -> Any:
-        return changed(
-            lambda step, response, episode: dataclasses.replace(step, ending=step.ending and step.ending.value)  # type: ignore[arg-type]
-        )(self)
-
-
-def seeing(drawn: Callable[[Attempt, str], Any]) -> Any:
-    """An episode class that shows a picture with every observation: (episode, text) -> picture."""
-
-    class Seeing(Attempt):
-        def observe(self, text: str, first: bool = False) -> Observation:
-            observation = super().observe(text, first)
-            return dataclasses.replace(observation, images=(drawn(self, text),))
-
-        def step(self, response: str) -> Step:
-            return dataclasses.replace(super().step(response), state=str(self.left))
-
-    return Seeing
-
-
-def striped(*bars: int, text: str = "") -> Any:
-    """A picture of grey bars, one of each lightness, as a PNG file. `text`: what the file tells besides."""
+def striped(*bars: int) -> Any:
+    """A picture of grey bars, one of each lightness, as a PNG file."""
     from PIL import Image as pillow
-    from PIL.PngImagePlugin import PngInfo
 
     from heedful.envs.transport.images import image_of
 
-    pixels, file, told = pillow.new("L", (len(bars), 2)), io.BytesIO(), PngInfo()
+    pixels, file = pillow.new("L", (len(bars), 2)), io.BytesIO()
     pixels.putdata(bars * 2)
-    if text:
-        told.add_text("seed", text)
-    pixels.save(file, "PNG", pnginfo=told)
+    pixels.save(file, "PNG")
     return image_of(file.getvalue())
 
 
-@dataclass(frozen=True)
-class StatesAnotherSize(Right):
-    def episode(self) -> Any:
-        return seeing(lambda episode, text: dataclasses.replace(striped(1, 2), width=3))(self)
-
-
-@dataclass(frozen=True)
-class ShowsOthersOtherPictures(Right):
-    def episode(self) -> Any:
-        return seeing(lambda episode, text: striped(1, 2, episode.left, episode.member % 2))(self)
+StatesAnotherSize = seeing("StatesAnotherSize", lambda episode: dataclasses.replace(striped(1, 2), width=3))
+ShowsOthersOtherPictures = seeing(
+    "ShowsOthersOtherPictures", lambda episode: striped(1, 2, episode.left, episode.member % 2)
+)
 
 
 def an_environment() -> Right:

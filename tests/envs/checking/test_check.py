@@ -13,15 +13,15 @@ from typing import Any
 import broken_environments as broken
 import pytest
 from test_environment_proofs import ENVIRONMENTS
-from test_every_environment import identify
+from test_every_environment import each
 
 from heedful import envs
 from heedful.envs.checking import play
 from heedful.envs.checking.check import QUICK, RULES, Effort, check
 from heedful.envs.checking.report import Report, shortened
 from heedful.envs.checking.rules import tells
-from heedful.envs.frozen_lake.environment import FrozenLake
 from heedful.envs.remote.environment import Remote
+from heedful.envs.toys.echo import Echo
 from heedful.run.presets import PRESETS
 from heedful_envs.adapters.library import LIBRARIES, is_installed
 from patience import PATIENCE
@@ -73,7 +73,7 @@ BREAKS: list[tuple[type, set[str], str]] = [
     (broken.FearsLongNumbers, {"text"}, "integer string conversion"),
     (broken.LeavesTheProcess, {"text"}, "`step` ended the process: SystemExit(3); after 1 of "),
     (broken.PaysNan, {"rewards"}, "'length' as nan"),
-    (broken.PaysWithoutAName, {"rewards"}, "a reward or an action 0"),
+    (broken.PaysWithoutAName, {"rewards"}, "the name of a reward as 0"),
     (broken.ScoresBeforeTheEnd, {"outcome"}, "outcome 0.0 without an ending"),
     (broken.FailsWithOutcomeOne, {"outcome"}, "outcome 1.0 with Ending.OUT_OF_TURNS"),
     (broken.ErrsOnUnreadableReplies, {"endings"}, "Ending.ERROR"),
@@ -167,7 +167,7 @@ def test_an_environment_without_an_end_in_sight_is_played_for_a_while_only(monke
 
 
 @pytest.mark.proof
-@pytest.mark.parametrize("env", ENVIRONMENTS, ids=identify)
+@each(ENVIRONMENTS)
 def test_our_environments_keep_the_contract_at_full_size(
     env: Any, record_property: Callable[[str, object], None]
 ) -> None:
@@ -177,8 +177,18 @@ def test_our_environments_keep_the_contract_at_full_size(
 
 
 def test_an_environment_keeps_the_contract_behind_a_server() -> None:
-    with serving(FrozenLake()) as server:
+    with serving(Echo()) as server:
         report = check(Remote(server.url, timeout=PATIENCE), Effort(seeds=40, episodes=8))
+    assert report.ok, str(report)
+
+
+@pytest.mark.parametrize("letters", [40, 5_000])
+def test_a_refusal_to_demonstrate_is_fine_however_long_it_is(letters: int) -> None:
+    class Refusing(broken.Right):
+        def demonstrate(self, task: Any, rng: random.Random) -> Any:
+            raise ValueError("no " * letters)
+
+    report = check(Refusing(), Effort(seeds=20, episodes=4), skip=["pickle"])
     assert report.ok, str(report)
 
 
@@ -190,14 +200,14 @@ def test_the_presets_keep_the_contract_with_their_own_knobs() -> None:
         unasked = env.name in (*SERVED, *LIBRARIES) or bool(str(getattr(env, "path", "")))
         if unasked or env == usual.get(env.name):
             continue
-        report = check(env, Effort(seeds=40, episodes=8))
+        report = check(env, Effort(seeds=20, episodes=4))
         assert report.ok, f"{name}: {report}"
 
 
 def test_a_reply_that_is_never_answered_counts_as_hanging() -> None:
-    report = check(broken.HangsOnLongReplies(), Effort(seeds=20, episodes=4, patience=5.0))
+    report = check(broken.HangsOnLongReplies(), Effort(seeds=20, episodes=4, patience=2.0))
     assert report.broken == ("text",)
-    assert "`step` did not return within 5 s; after 1 of " in told(report, "text")
+    assert "`step` did not return within 2 s; after 1 of " in told(report, "text")
 
 
 def test_a_missing_library_is_nothing_of_the_environment_s() -> None:

@@ -8,10 +8,9 @@ The time limit needs the main thread and `signal.setitimer` (Linux, macOS). Else
 
 from __future__ import annotations
 
-import dataclasses
 import signal
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
@@ -22,12 +21,21 @@ from annotated_types import Interval
 from heedful.boundary import Seconds, settings
 from heedful.boundary.http import ServerUnreachable
 from heedful.boundary.limits import MOST_EPISODES
-from heedful.envs.checking.report import shortened
-from heedful.envs.common.contract import checked_episode, checked_observation, checked_step, step_fault, task_fault
-from heedful.guarded import PassesThrough, Raised, guarded_call
+from heedful.envs.checking.report import Breach, shortened
+from heedful.envs.common.contract import (
+    ContractError,
+    checked_episode,
+    checked_observation,
+    checked_step,
+    checked_task,
+)
+from heedful.guarded import Answered, PassesThrough, guarded_call
 from heedful.types import Observation, Step, Task
 
 Answer = TypeVar("Answer")
+
+ABSENT = (ImportError, ServerUnreachable)
+"""A missing library, or a server that the environment asks and that does not answer: no faults of the environment."""
 
 MOST_REPLIES = 2000
 """Replies after which an episode is played no further, however many turns it may have."""
@@ -62,14 +70,6 @@ class Fault:
     """The call did not return in time."""
 
 
-class Broke(Exception):
-    """Raised to a rule where a call failed on which everything after it rests."""
-
-    def __init__(self, fault: Fault, where: str) -> None:
-        super().__init__(fault.text)
-        self.where = where
-
-
 @dataclass(frozen=True, slots=True)
 class Exchange:
     """One reply and what came of it. `kind`: of the reply, `ordinary` for a well-formed one."""
@@ -97,32 +97,29 @@ class Played:
         return bool(self.exchanges) and self.exchanges[-1].step.ending is not None
 
     @property
-    def replies(self) -> list[str]:
-        return [exchange.reply for exchange in self.exchanges]
+    def late(self) -> bool:
+        return self.fault is not None and self.fault.late
 
     def where(self, turn: int | None = None) -> str:
         """The task, and turn number `turn` (from 0) with its reply."""
-        place = _place(self.task, self.member)
         if turn is None:
-            return place
+            return _place(self.task, self.member)
         known = [*((each.kind, each.reply) for each in self.exchanges), self.last]
         kind, reply = known[min(turn, len(known) - 1)]
-        return f"{place}, turn {turn + 1}, reply {shortened(reply)} [{kind}]"
+        return f"{_place(self.task, self.member)}, turn {turn + 1}, reply {shortened(reply)} [{kind}]"
 
     def transcript(self) -> list[str]:
-        """Everything the environment said, in a form that can be compared."""
-        return [repr(appearance(self.first)), *(_written(exchange.step) for exchange in self.exchanges)]
+        """Everything the environment said: a line per answer, equal for equal answers."""
+        lines = [repr(appearance(self.first))]
+        for step in (exchange.step for exchange in self.exchanges):
+            said = (step.ending, step.outcome, step.progress, step.actions, step.valid, step.effect, step.state)
+            lines.append(repr((appearance(step.observation), sorted(step.rewards.items()), said)))
+        return lines
 
 
 def appearance(observation: Observation) -> tuple[str, ...]:
     """What an observation shows: its texts, and the digests of its pictures."""
     return observation.text, observation.opening, *(image.digest for image in observation.images)
-
-
-def _written(step: Step) -> str:
-    """A step as one line that is equal for equal steps."""
-    said = (step.ending, step.outcome, step.progress, tuple(step.actions), step.valid, step.effect, step.state)
-    return repr((appearance(step.observation), sorted(step.rewards.items()), said))
 
 
 def _place(task: Task, member: int) -> str:
@@ -131,11 +128,6 @@ def _place(task: Task, member: int) -> str:
 
 ReplySource = Callable[[str, int], tuple[str, str]]
 """(newest observation, turn from 0) -> (kind of reply, reply)."""
-
-
-def made_anew(env: Any) -> Any:
-    """An equal environment, made by its constructor again. The same object if it is not a dataclass."""
-    return dataclasses.replace(env) if dataclasses.is_dataclass(env) and not isinstance(env, type) else env
 
 
 class _Late(PassesThrough):
@@ -169,49 +161,36 @@ class Bench:
     episodes: int = 0
     replies: int = 0
 
-    @property
-    def turns(self) -> int:
-        return int(self.env.turns)
-
     def ask(self, call: str, function: Callable[[], Answer]) -> Answer | Fault:
-        """The answer of one call, or what went wrong.
-
-        Raises ImportError for a missing library, and ServerUnreachable for a server that the environment asks and that
-        does not answer: both say nothing about the environment.
-        """
+        """The answer of one call, or what went wrong. Raises what is `ABSENT`."""
         try:
             with _at_most(self.effort.patience):
                 answer = guarded_call(function)
         except _Late:
             return Fault("text", f"`{call}` did not return within {self.effort.patience:g} s", late=True)
-        if not isinstance(answer, Raised):
+        if isinstance(answer, Answered):
             return answer.value
-        if isinstance(answer.error, ImportError | ServerUnreachable):
-            raise answer.error
-        if isinstance(answer.error, SystemExit):
+        error = answer.error
+        if isinstance(error, ABSENT):
+            raise error
+        if isinstance(error, ContractError):
+            return Fault(error.rule, str(error))
+        if isinstance(error, SystemExit):
             return Fault("text", f"`{call}` ended the process: {str(answer).replace(': ', '(', 1)[:80]})")
         place = f" ({answer.place})" if answer.place else ""
-        cause = f"{type(answer.error).__name__}{place}"
-        return Fault("text", f"`{call}` raised {shortened(str(answer), 300, quotes='')}{place}", cause)
+        told = shortened(str(answer), 300, quotes="")
+        return Fault("text", f"`{call}` raised {told}{place}", f"{type(error).__name__}{place}")
 
     def demand(self, call: str, function: Callable[[], Answer], where: str) -> Answer:
-        """Like `ask`. Raises Broke where there is no answer."""
+        """Like `ask`. Raises Breach where there is no answer."""
         answer = self.ask(call, function)
         if isinstance(answer, Fault):
-            raise Broke(answer, where)
+            raise failed(f"`{call}` is called", answer.text, where)
         return answer
 
     def task(self, seed: int, env: Any = None) -> Task:
         env = self.env if env is None else env
-
-        def drawn() -> tuple[Any, str]:
-            task = env.task(seed)
-            return task, task_fault(task)
-
-        task, fault = self.demand("task", drawn, f"seed {seed}")
-        if fault:
-            raise Broke(Fault("protocol", f"`task` returned {fault}"), f"seed {seed}")
-        return task
+        return self.demand("task", lambda: checked_task(env.task(seed)), f"seed {seed}")
 
     def start(self, task: Task, member: int) -> tuple[Any, Observation]:
         """A fresh episode and its first observation."""
@@ -223,20 +202,14 @@ class Bench:
 
     def step(self, episode: Any, reply: str) -> Step | Fault:
         self.replies += 1
-
-        def answered() -> Step | Fault:
-            step = episode.step(reply)
-            rule, fault = step_fault(step)
-            return Fault(rule, fault) if fault else checked_step(step)
-
-        return self.ask("step", answered)
+        return self.ask("step", lambda: checked_step(episode.step(reply)))
 
     def play(self, task: Task, member: int, source: ReplySource, most: int | None = None) -> Played:
-        """Play one episode: to its end, two replies beyond its turns, or `most` replies. Raises Broke at the start."""
+        """Play one episode: to its end, two replies beyond its turns, or `most` replies. Raises Breach at the start."""
         episode, first = self.start(task, member)
         exchanges: list[Exchange] = []
         told = first.text
-        while len(exchanges) < (min(self.turns + 2, MOST_REPLIES) if most is None else most):
+        while len(exchanges) < (min(self.env.turns + 2, MOST_REPLIES) if most is None else most):
             # A source may draw a random answer of the environment.
             kind, reply = self.demand("random_answer", partial(source, told, len(exchanges)), _place(task, member))
             step = self.step(episode, reply)
@@ -250,9 +223,16 @@ class Bench:
 
     def replay(self, played: Played) -> Played:
         """The same task, member and replies once more."""
-        return self.play(played.task, played.member, scripted(played.replies), len(played.exchanges))
+        replies = [exchange.reply for exchange in played.exchanges]
+        return self.play(played.task, played.member, lambda told, turn: ("replayed", replies[turn]), len(replies))
 
 
-def scripted(replies: Sequence[str]) -> ReplySource:
-    """The replies of an episode that was played before."""
-    return lambda observation, turn: ("replayed", replies[turn])
+def failed(when: str, found: str, where: str = "") -> Breach:
+    """The breach of an environment that cannot even be asked."""
+    return Breach(
+        f"a call failed when {when}",
+        found,
+        where,
+        expected="an environment that answers whenever it is asked, with values that can be read, compared and shown",
+        remedy="mend the call; the other rules are looked at once it answers",
+    )

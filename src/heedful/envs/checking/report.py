@@ -9,26 +9,32 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
-from typing import Any, Literal
-
-from heedful.boundary import cut
-from heedful.envs.common.contract import shown
+from typing import Any, Literal, get_args
 
 Status = Literal["pass", "broken", "not checked", "not applicable"]
 
-STATUSES: tuple[Status, ...] = ("pass", "broken", "not checked", "not applicable")
-
-LONGEST_FOUND = 2_000
-"""Characters of what was found, which quotes the environment."""
-
-_STATUS_WIDTH = max(map(len, STATUSES))
+_STATUS_WIDTH = max(map(len, get_args(Status)))
 _RULE_WIDTH = 15
+
+
+class Breach(Exception):
+    """Raised by a rule that is broken. What is `expected` and the `remedy` are those of the rule unless given."""
+
+    def __init__(self, sentence: str, found: str, where: str = "", expected: str = "", remedy: str = "") -> None:
+        super().__init__(sentence)
+        self.sentence, self.found, self.where = sentence, found, where
+        self.expected, self.remedy = expected, remedy
+
+
+class Unchecked(Exception):
+    """Raised by a rule that applies, but could not be looked at since the environment broke before."""
 
 
 @dataclass(frozen=True, slots=True)
 class Finding:
     """What one rule came to."""
 
+    rule: str
     status: Status
     sentence: str
     """What holds, what is wrong, or why there was nothing to look at."""
@@ -37,7 +43,6 @@ class Finding:
     where: str = ""
     """The seed, the member, the turn and the reply, as far as they matter."""
     remedy: str = ""
-    rule: str = ""
 
     def lines(self) -> Iterator[str]:
         """The finding as plain text: one line, and one for each detail."""
@@ -45,19 +50,6 @@ class Finding:
         margin = " " * (_STATUS_WIDTH + 2 + _RULE_WIDTH + 1)
         pairs = [("expected", self.expected), ("found", self.found), ("where", self.where), ("do", self.remedy)]
         yield from (f"{margin}{label + ':':<10}{text}" for label, text in pairs if text)
-
-
-def holds(sentence: str) -> Finding:
-    return Finding("pass", sentence)
-
-
-def unchecked(reason: str) -> Finding:
-    """The rule applies, but the environment broke before it could be looked at."""
-    return Finding("not checked", reason)
-
-
-def broken(sentence: str, *, expected: str, found: str, where: str = "", remedy: str) -> Finding:
-    return Finding("broken", sentence, expected, cut(found, LONGEST_FOUND), cut(where, LONGEST_FOUND), remedy)
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,7 +76,7 @@ class Report:
     @property
     def total(self) -> str:
         """The last line: how many rules came to what, and what that rests on."""
-        counts = {status: sum(finding.status == status for finding in self.findings) for status in STATUSES}
+        counts = {status: sum(finding.status == status for finding in self.findings) for status in get_args(Status)}
         said = ", ".join(f"{count} {status}" for status, count in counts.items() if count)
         return (
             f"{self.environment}: {len(self.findings)} rules, {said}. {self.tasks:,} tasks, {self.episodes:,} "
@@ -111,6 +103,3 @@ def parted(one: str, two: str) -> tuple[str, str]:
     part = next((at for at, (left, right) in pairs if left != right), min(len(one), len(two)))
     start = max(0, part - 30)
     return shortened(one[start:]), shortened(two[start:])
-
-
-__all__ = ["Finding", "Report", "Status", "broken", "holds", "parted", "shortened", "shown", "unchecked"]
