@@ -13,6 +13,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from test_every_environment import each, play
 
 from heedful.envs.common.actions import CLOSE_ANSWER, CLOSE_THOUGHT, OPEN_ANSWER, OPEN_THOUGHT, SEPARATOR
 from heedful.envs.countdown.environment import Countdown
@@ -25,7 +26,7 @@ from heedful.envs.toys.chain import Chain
 from heedful.envs.toys.echo import Echo
 from heedful.rollout.baselines import random_reply
 from heedful.run.presets import preset
-from heedful.types import Ending, Step, Task
+from heedful.types import Ending, Task
 
 SEEDS = 10_000
 FUZZED_REPLIES = 100_000
@@ -51,69 +52,28 @@ ENVIRONMENTS: list[Any] = [
 ENDINGS = {Ending.SOLVED, Ending.FAILED, Ending.OUT_OF_TURNS}
 
 PIECES = (
+    *(OPEN_THOUGHT, CLOSE_THOUGHT, OPEN_ANSWER, CLOSE_ANSWER, SEPARATOR),
+    *" \n\t\x00\ud800\u202e<>|\\'\"()+-*/=.017½٣²é漢A",
+    *("", "<|im_end|>", "<|im_start|>", "{}", "%s", "((((((", "-0", "1e9", "1/0", "9" * 40, "NaN", "inf", "1_000"),
     *(
-        OPEN_THOUGHT,
-        CLOSE_THOUGHT,
-        OPEN_ANSWER,
-        CLOSE_ANSWER,
-        SEPARATOR,
-        " ",
-        "\n",
-        "\t",
-        "",
-        "\x00",
-        "\ud800",
-        "\u202e",
+        "0x1f",
+        "1,000",
+        "3.5",
+        "Left",
+        "up",
+        "DOWN",
+        "plan",
+        "r1c1=1",
+        "r9c9=9",
+        "\\boxed{4}",
+        "#### 4",
+        "__import__('os')",
     ),
-    *(
-        "<",
-        ">",
-        "|",
-        "<|im_end|>",
-        "<|im_start|>",
-        "{}",
-        "%s",
-        "\\",
-        "'",
-        '"',
-        "(",
-        ")",
-        "((((((",
-        "+",
-        "-",
-        "*",
-        "/",
-        "=",
-    ),
-    *("0", "1", "7", "-0", "1e9", "1/0", "9" * 40, "NaN", "inf", "½", "٣", "²", "1_000", "0x1f", "1,000", "3.5", "."),
-    *("Left", "up", "DOWN", "A", "é", "漢", "plan", "r1c1=1", "r9c9=9", "\\boxed{4}", "#### 4", "__import__('os')"),
 )
 
-every_env = pytest.mark.parametrize(
-    "env",
-    ENVIRONMENTS,
-    ids=lambda env: "-".join(
-        [env.name]
-        + [
-            f"{field.name}={getattr(env, field.name)}"
-            for field in dataclasses.fields(env)
-            if getattr(env, field.name) != field.default
-        ]
-    ),
-)
+every_env = each(ENVIRONMENTS)
 
 Record = Callable[[str, object], None]
-
-
-def played(env: Any, task: Task, member: int, replies: list[str]) -> tuple[str, list[Step]]:
-    episode = env.episode()
-    first = episode.start(task, member).text
-    steps: list[Step] = []
-    for reply in replies:
-        steps.append(episode.step(reply))
-        if steps[-1].ending is not None:
-            break
-    return first, steps
 
 
 def fuzzed(env: Any, task: Task, rng: random.Random) -> str:
@@ -136,7 +96,7 @@ def test_every_task_is_solved_by_the_solver_within_its_limits(env: Any, record_p
     for seed in range(SEEDS):
         task = still.task(seed)
         replies = [reply for _, reply in still.demonstrate(task, random.Random(seed))]
-        _, steps = played(still, task, 0, replies)
+        _, steps = play(still, task, 0, replies)
         last = steps[-1]
         assert (last.ending, last.outcome) == (Ending.SOLVED, 1.0), f"seed {seed}"
         assert len(steps) <= still.turns
@@ -168,7 +128,7 @@ def test_task_member_and_replies_replay_every_episode(env: Any, record_property:
         task = env.task(seed)
         replies = [random_reply(env, task, rng) for _ in range(env.turns)]
         assert again.task(seed) == task
-        assert played(env, task, seed % 16, replies) == played(again, task, seed % 16, replies), f"seed {seed}"
+        assert play(env, task, seed % 16, replies) == play(again, task, seed % 16, replies), f"seed {seed}"
 
 
 @pytest.mark.proof
@@ -179,7 +139,7 @@ def test_fuzzed_replies_crash_nothing_and_every_episode_ends_in_time(env: Any, r
     while replied < FUZZED_REPLIES:
         rng = random.Random(f"fuzz {seed}")
         task = env.task(seed % SEEDS)
-        _, steps = played(env, task, seed, [fuzzed(env, task, rng) for _ in range(env.turns)])
+        _, steps = play(env, task, seed, [fuzzed(env, task, rng) for _ in range(env.turns)])
         replied += len(steps)
         seed += 1
         last = steps[-1]
