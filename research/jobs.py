@@ -27,13 +27,7 @@ class SamplingJob(OwnJob):
     batches: int = 50
     forced: int = 0
     """Tasks per batch on which thoughts are forced - own, foreign and empty ones - to see whether they cause the
-    answers; 0 = none."""
-
-    def __post_init__(self) -> None:
-        if self.forced == 1:
-            raise ValueError("forced must be 0 or at least 2: a single task has no foreign thought")
-        if not self.config.diagnostics.enabled:
-            raise ValueError("a sampling job takes diagnoses: config.diagnostics.enabled must be true")
+    answers; 0 = none, and at least 2: a single task has no foreign thought."""
 
     @property
     def about(self) -> str:
@@ -74,12 +68,6 @@ class RankingJob(OwnJob):
     """How often the pool is played."""
     parts: int = 4
     """Parts of equal size that the ranking cuts the pool into."""
-
-    def __post_init__(self) -> None:
-        if self.tasks < self.parts:
-            raise ValueError(f"tasks must be at least the number of parts, {self.parts}, found {self.tasks}")
-        if self.config.group_size < 2:
-            raise ValueError(f"a group of {self.config.group_size} has no variance: group_size must be at least 2")
 
     @property
     def about(self) -> str:

@@ -148,8 +148,6 @@ class TasksSettings:
 
     def __post_init__(self) -> None:
         refuse_unless_parquet(self.out)
-        if not self.source.isprintable():
-            raise ValueError(f"source must be a name of printable letters, found {self.source!r:.100}")
 
 
 def main(argv: Sequence[str]) -> int:

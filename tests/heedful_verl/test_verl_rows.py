@@ -89,11 +89,6 @@ def test_numbers_of_numpy_count_and_numbers_beyond_a_float_do_not() -> None:
     assert sampled.members_PG[0][0].outcome == 1.0
 
 
-def test_measures_that_are_no_mapping_name_their_row() -> None:
-    with pytest.raises(ValueError, match=r"reward_extra_info as a mapping in the row a_0_0, found list"):
-        groups_of([row("a_0_0", extra={"reward_extra_info": [1.0]}), row("a_1_0")])
-
-
 def test_an_infinite_reward_names_its_row() -> None:
     with pytest.raises(ValueError, match=r"finite reward of verl .* found -inf in the row .*a_0_0.*Return a finite"):
         sampled_of([row("a_0_0", -math.inf)], 1, None, 3)

@@ -197,44 +197,36 @@ def total_until(measure: Measure, spent: Series, success: Series) -> Metric:
     for end in range(measure.window, len(points) + 1):
         window = points[end - measure.window : end]
         if fmean(point.number or 0.0 for point in window) >= (measure.level or 0.0):
-            until = window[-1].step
-            taken = [point.number or 0.0 for point in spent.numeric if point.step <= until]
+            taken = [point.number or 0.0 for point in spent.numeric if point.step <= window[-1].step]
             why = "" if taken else f"{measure.metric} was not recorded"
             return Metric(measure.metric, sum(taken) if taken else None, len(taken), why=why)
     return Metric(measure.metric, None, len(points), why=f"{measure.reaches} was never at least {measure.level:g}")
 
 
+_OVER = {"mean": fmean, "highest": max, "lowest": min}
+
+
 def reading_of(measure: Measure, series: Series) -> Metric:
     """The one number of a run that a measure asks for; `None` with the reason where there is none."""
+    name, when, level = measure.metric, measure.when, measure.level or 0.0
     points = [point for point in series.points if _within(measure, point.step)]
-    taken = [point for point in points if point.number is not None]
+    taken = [(point, point.number) for point in points if point.number is not None]
+    values = [number for _, number in taken]
     if not taken:
         whys = dict.fromkeys(point.metric.why for point in points if point.metric.why)
-        return Metric(measure.metric, None, 0, why="; ".join(whys) or f"{measure.metric} was not recorded")
-    values = [point.number for point in taken if point.number is not None]
-    level = measure.level
-    match measure.when:
-        case "last":
-            return taken[-1].metric
-        case "first":
-            return taken[0].metric
-        case "change" if len(taken) < 2:
-            return Metric(measure.metric, None, 1, why="a single reading has not changed")
-        case "change":
-            return Metric(measure.metric, values[-1] - values[0], 2)
-        case "mean":
-            return Metric(measure.metric, fmean(values), len(values))
-        case "highest":
-            return Metric(measure.metric, max(values), len(values))
-        case "lowest":
-            return Metric(measure.metric, min(values), len(values))
-        case _:  # the first step at which the level is reached
-            upwards = measure.when == "first_at_least"
-            for point, value in zip(taken, values, strict=True):
-                if value >= (level or 0.0) if upwards else value <= (level or 0.0):
-                    return Metric(measure.metric, point.step, len(taken))
-            why = f"never {'at least' if upwards else 'at most'} {level:g}"
-            return Metric(measure.metric, None, len(taken), why=why)
+        return Metric(name, None, 0, why="; ".join(whys) or f"{name} was not recorded")
+    if when in ("last", "first"):
+        return taken[-1 if when == "last" else 0][0].metric
+    if when == "change" and len(values) < 2:
+        return Metric(name, None, 1, why="a single reading has not changed")
+    if when == "change":
+        return Metric(name, values[-1] - values[0], 2)
+    if when in _OVER:
+        return Metric(name, float(_OVER[when](values)), len(values))
+    upwards = when == "first_at_least"
+    step = next((point.step for point, value in taken if (value >= level if upwards else value <= level)), None)
+    why = "" if step is not None else f"never {'at least' if upwards else 'at most'} {level:g}"
+    return Metric(name, step, len(taken), why=why)
 
 
 def _within(measure: Measure, step: int) -> bool:
@@ -247,23 +239,21 @@ def _measure(study: Study, measure: Measure, runs: Sequence[FinishedRun]) -> Mea
     arms += tuple(_pool(measure, pool, [arm for arm in arms if arm.arm in pool.arms]) for pool in study.pools)
     values = {arm.arm: arm.by_seed for arm in arms}
     members = {arm.name: (arm.name,) for arm in study.arms} | {pool.name: pool.arms for pool in study.pools}
+    title = measure.title
 
     def difference(pair: Pair) -> PairedDifference:
-        return paired_difference(measure.title, values[pair.arm], values[pair.control])
+        return paired_difference(title, values[pair.arm], values[pair.control])
 
-    pairs = tuple(
-        PairValue(pair, difference(pair), _over_tasks(measure, members[pair.arm], members[pair.control], runs))
-        for pair in study.pairs
+    def of_two(each: Interaction) -> PairedDifference:
+        return paired_difference(title, difference(each.pair).by_seed, difference(each.base).by_seed, "pair")
+
+    def by_task(pair: Pair) -> Metric | None:
+        return _over_tasks(measure, members[pair.arm], members[pair.control], runs)
+
+    pairs = tuple(PairValue(pair, difference(pair), by_task(pair)) for pair in study.pairs)
+    return MeasureOutcome(
+        measure, arms, pairs, tuple(PairValue(each, of_two(each), None) for each in study.interactions)
     )
-    interactions = tuple(
-        PairValue(
-            each,
-            paired_difference(measure.title, difference(each.pair).by_seed, difference(each.base).by_seed, "pair"),
-            None,
-        )
-        for each in study.interactions
-    )
-    return MeasureOutcome(measure, arms, pairs, interactions)
 
 
 def _arm(measure: Measure, arm: str, runs: Sequence[FinishedRun], by_task: bool) -> ArmValue:
@@ -287,8 +277,7 @@ def _arm(measure: Measure, arm: str, runs: Sequence[FinishedRun], by_task: bool)
     by_seed = {seed: float(m.value) for seed, m in readings.items() if isinstance(m.value, int | float)}
     missing = {seed: metric.why or "no value" for seed, metric in readings.items() if seed not in by_seed}
     reached = Count(len(by_seed), len(readings)) if measure.level is not None else None
-    mean = mean_over(measure.metric, list(by_seed.values()), list(missing.values()))
-    return ArmValue(arm, by_seed, missing, readings, _possible(measure, mean), reached, pooled)
+    return ArmValue(arm, by_seed, missing, readings, _mean(measure, by_seed, missing), reached, pooled)
 
 
 def _pool(measure: Measure, pool: Pool, arms: Sequence[ArmValue]) -> ArmValue:
@@ -299,12 +288,12 @@ def _pool(measure: Measure, pool: Pool, arms: Sequence[ArmValue]) -> ArmValue:
         for seed in sorted({seed for arm in arms for seed in arm.readings} - by_seed.keys())
     }
     readings = {seed: Metric(measure.metric, value, len(arms)) for seed, value in by_seed.items()}
-    mean = mean_over(measure.metric, list(by_seed.values()), list(missing.values()))
-    return ArmValue(pool.name, by_seed, missing, readings, _possible(measure, mean), None, None)
+    return ArmValue(pool.name, by_seed, missing, readings, _mean(measure, by_seed, missing), None, None)
 
 
-def _possible(measure: Measure, mean: Metric) -> Metric:
+def _mean(measure: Measure, by_seed: Mapping[int, float], missing: Mapping[int, str]) -> Metric:
     """The mean with the part of its interval that it can take. A change and the cost of a level have no range."""
+    mean = mean_over(measure.metric, list(by_seed.values()), list(missing.values()))
     return mean if measure.when == "change" or measure.level is not None else within_range(mean)
 
 

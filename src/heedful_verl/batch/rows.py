@@ -152,11 +152,6 @@ def _numbers(row: Row) -> dict[str, float]:
     """The numbers of `reward_extra_info`, numpy's included. What is no number, and beyond a float, is left out."""
     found: dict[str, float] = {}
     given = row.extra.get("reward_extra_info") or {}
-    if not isinstance(given, Mapping):
-        raise ValueError(
-            f"Expected reward_extra_info as a mapping in the row {listed([row.key])}, found {type(given).__name__}. "
-            "Return a dict from the reward function."
-        )
     for name, value in given.items():
         if isinstance(value, Real | np.bool_):
             with suppress(OverflowError):
