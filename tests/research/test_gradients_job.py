@@ -12,9 +12,7 @@ from heedful import cli
 from heedful.run.gradients import GradientsSettings
 from heedful.storage import read_metrics
 from heedful.studies.declaration import Arm, Study, study_from_json, study_to_json, train
-from heedful.studies.jobs import TrainingJob
 from heedful.studies.study_folder import StudyFolder
-from research.catalogue.paper.anatomy import gradients
 from research.jobs import GradientsJob
 
 SMALL = (
@@ -56,19 +54,3 @@ def test_the_checkpoints_of_another_arm_are_measured_once_each() -> None:
 def test_a_shorter_study_measures_at_the_same_places() -> None:
     assert GradientsJob(checkpoints=(0, 40, 80)).with_steps(6).checkpoints == (0, 3, 6)
     assert GradientsJob(checkpoints=(0,)).with_steps(6).checkpoints == (0,)
-
-
-def test_the_declared_study_has_a_regulariser_in_force_and_keeps_what_it_measures() -> None:
-    study = gradients()
-    assert study.keep_checkpoints
-    for arm in study.arms:
-        config = arm.job.config
-        assert min(config.algorithm.kl, config.algorithm.entropy) == 0.01
-        if isinstance(arm.job, GradientsJob):
-            assert arm.after is not None
-            assert config == study.arm(arm.after).job.config
-            assert (arm.job.measurement.groups, arm.job.measurement.group_size) == (128, 16)
-            assert arm.job.checkpoints == (0, 40, 80)
-        else:
-            assert isinstance(arm.job, TrainingJob)
-            assert (config.steps, config.keep_checkpoints) == (80, "all")

@@ -14,7 +14,6 @@ from heedful.run.config import TrainConfig
 from heedful.storage import RunFolder, read_metrics
 from heedful.studies.declaration import Arm, Study, narrowed, settings, study_from_json, study_to_json
 from heedful.studies.study_folder import StudyFolder
-from research.catalogue import STUDIES
 from research.jobs import GradientsJob, PartJob, RankingJob
 from research.ranking import read_ranking
 
@@ -79,19 +78,6 @@ def test_a_declaration_with_both_jobs_is_read_back_and_a_chosen_arm_brings_what_
     assert [arm.name for arm in narrowed(measured, arms=("last",)).arms] == ["ranking", "top", "last"]
     with pytest.raises(ValueError, match="nowhere is compared or read, but no arm has that name"):
         Study("parts", "What?", (Arm("top", PartJob(after="nowhere")),), (0,))
-
-
-@pytest.mark.parametrize("name", ["quartiles", "quartiles_sokoban"])
-def test_the_declared_quarters_differ_in_their_tasks_alone(name: str) -> None:
-    study = STUDIES[name]()
-    ranking, *parts = study.arms
-    assert isinstance(ranking.job, RankingJob)
-    assert [arm.job.part for arm in parts] == [1, 2, 3, 4, None]
-    assert {arm.after for arm in parts} == {"ranking"}
-    assert all(arm.job.config == ranking.job.config for arm in parts)
-    config: TrainConfig = ranking.job.config
-    assert (config.algorithm.kl, config.algorithm.entropy) == (0.001, 0.001)
-    assert len(study.seeds) >= 3
 
 
 def test_a_pool_can_be_listed_by_its_seeds() -> None:

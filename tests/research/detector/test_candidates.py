@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-import random
 from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 
-from heedful.studies.declaration import Arm, Study, study_from_json, study_to_json, train
+from heedful.studies.declaration import Arm, Study, train
 from heedful.studies.outcomes import read_outcomes
 from heedful.studies.page import markdown, write_results
 from heedful.studies.study_folder import StudyFolder
 from heedful.studies.verdict import verdict
 from heedful.types import Metric
-from research.catalogue import STUDIES
 from research.detector.candidates import Hunt, counted
 from written_runs import WrittenRuns
 
@@ -126,36 +124,3 @@ def test_a_fall_within_the_noise_of_the_readings_is_no_candidate(written: Writte
     assert by_arm["mi"].fall is not None
     assert by_arm["mi"].fall.metric == "mi"
     assert counted(found.first).of == 3
-
-
-@pytest.mark.parametrize("fallen", [None, "information/first_turn/mi", "grounding/thought_influence"])
-def test_every_run_of_the_declared_hunt_can_be_judged(written: WrittenRuns, fallen: str | None) -> None:
-    """Readings where the declared runs have them: steps and cadence of each arm's own configuration."""
-    study, rng = STUDIES["natural"](), random.Random(0)
-    levels = {"information/first_turn/mi": (3.0, 0.05), "grounding/thought_influence": (0.7, 0.1)}
-    for arm in study.arms:
-        config = arm.job.config
-        cadence = dict(zip(levels, (config.diagnostics.every, config.diagnostics.full_every), strict=True))
-
-        def at(step: int, metric: str, cadence: dict[str, int] = cadence, steps: int = config.steps) -> Metric | None:
-            level, error = levels[metric]
-            # Half of the start is lost, half-way through the run.
-            value = level * (0.5 if metric == fallen and step > steps / 2 else 1) + rng.gauss(0, error)
-            read = Metric(metric, value, 16, value - 1.96 * error, value + 1.96 * error)
-            return read if step % cadence[metric] == 0 else None
-
-        series = {metric: [at(step, metric) for step in range(config.steps)] for metric in levels}
-        written.add(arm.name, 0, {**series, "format/valid_rate": [0.97] * config.steps})
-    found = read_outcomes(study, written.folder.runs(study)).readings[0].values
-    count = counted(found.first)
-    assert count.of == len(study.arms) == 48
-    if fallen is None:
-        assert count.hits == 0
-        said = verdict(study, read_outcomes(study, written.folder.runs(study)), 48)
-        assert "No candidate: in runs like these there is one in at most 7.4%." in said
-    else:
-        assert count.hits >= 40
-
-
-def test_a_hunt_is_written_and_read_back() -> None:
-    assert study_from_json(study_to_json(declared("a"))) == declared("a")
