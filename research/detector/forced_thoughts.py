@@ -122,15 +122,7 @@ class _Beginnings:
     def __init__(self, renderer: Renderer) -> None:
         self._renderer = renderer
         self.of: Mapping[str, tuple[int, ...]] = {}
-        self.stop_ids = renderer.stop_ids
-
-    def next_prompt(self, conversation: Conversation) -> Prompt:
-        return self._renderer.next_prompt(conversation)
+        self.stop_ids, self.next_prompt, self.parse = renderer.stop_ids, renderer.next_prompt, renderer.parse
 
     def context_ids(self, conversation: Conversation) -> tuple[int, ...]:
         return (*self._renderer.context_ids(conversation), *self.of[conversation.key])
-
-    def parse(
-        self, prompt: Prompt, ids: Sequence[int], logprobs: Sequence[float], entropies: Sequence[float] = ()
-    ) -> Reply:
-        return self._renderer.parse(prompt, ids, logprobs, entropies)

@@ -6,7 +6,7 @@ A changed private method is found when verl imports heedful's module, not in the
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 from heedful.integrations.watching import check_version
@@ -73,9 +73,13 @@ def changed_methods() -> list[str]:
         from verl.workers.utils import losses
     except ImportError as error:
         return [f"an import ({error})"]
-    changed = _changed(TRAINER, "PPOTrainer.", lambda name: getattr(PPOTrainer, name, None))
-    changed += _changed(WORKER, "ActorRolloutRefWorker.", lambda name: getattr(ActorRolloutRefWorker, name, None))
-    changed += _changed(LOSSES, "losses.", lambda name: getattr(losses, name, None))
+    used = ((TRAINER, PPOTrainer), (WORKER, ActorRolloutRefWorker), (LOSSES, losses))
+    changed = [
+        f"{owner.__name__.rpartition('.')[2]}.{name}"
+        for methods, owner in used
+        for name, parameters in methods.items()
+        if not hasattr(owner, name) or tuple(inspect.signature(getattr(owner, name)).parameters) != parameters
+    ]
     return changed + [f"AgentLoopOutput.{name}" for name in OUTPUT if name not in AgentLoopOutput.model_fields]
 
 
@@ -88,11 +92,3 @@ def filters_itself(algorithm: Mapping[str, Any]) -> str:
         if section is True:
             return f"algorithm.{name}"
     return ""
-
-
-def _changed(expected: Mapping[str, tuple[str, ...]], owner: str, find: Callable[[str], Any]) -> list[str]:
-    return [owner + name for name, parameters in expected.items() if _parameters(find(name)) != parameters]
-
-
-def _parameters(function: Any) -> tuple[str, ...]:
-    return () if function is None else tuple(inspect.signature(function).parameters)

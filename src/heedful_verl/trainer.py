@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 import os
+from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -26,7 +27,7 @@ from verl.utils.model import get_generation_config
 
 from heedful.algorithms import loss_scale_factor
 from heedful.filters import KeepAll
-from heedful.integrations.watching import STATE, Observer, Record, Seen, load_state, reading_state, save_state
+from heedful.integrations.watching import STATE, Observer, Record, Seen, load_state, save_state
 from heedful.models import longest_context_of
 from heedful_verl.batch import limits, loss, queue, watcher
 from heedful_verl.batch.rows import Sampled, mini_batch_counts, sampled_of
@@ -73,7 +74,8 @@ class HeedfulMixin(_Trainer):
         """Observes every sampled batch. Made as soon as verl has its tokenizer."""
         self.collapsed = False
         """An alarm that names a collapse was raised in this run."""
-        self._resumed: dict[str, Any] | None = None
+        self._resumed: tuple[Mapping[str, Any], Path] | None = None
+        """The state of the checkpoint that was loaded, and its folder."""
         self._begun = self._frozen = False
         self._saved_step = -1
         super().__init__(config)
@@ -109,9 +111,8 @@ class HeedfulMixin(_Trainer):
                 "numbered from 0."
             )
             return
-        with reading_state(checkpoint):
-            self.observer.load_state(state)
-        self._resumed = {"folder": state["folder"], "parent": checkpoint.parent}
+        self.observer.load_state(state)
+        self._resumed = state, checkpoint
 
     def _save_checkpoint(self) -> None:
         """The state of the measurements, and then verl's checkpoint, whose last file makes it count."""
@@ -227,12 +228,9 @@ class HeedfulMixin(_Trainer):
         if not self.heedful.record:
             return
         own = Path(os.path.abspath(str(self.config.trainer.default_local_dir)))
-        resumed = self._resumed
-        if resumed and resumed["folder"] and resumed["parent"] == own and (own / resumed["folder"]).is_dir():
-            self.observer.begin(Record.resume(own / resumed["folder"], self.observer.generation))
-            return
+        known = Record.of_checkpoint(*self._resumed, own) if self._resumed else None
         unknown = self.observer.diagnostician.unknown
-        self.observer.begin(watcher.claim_record(self.config, self.heedful, self._filter, unknown))
+        self.observer.begin(known or watcher.claim_record(self.config, self.heedful, self._filter, unknown))
 
 
 @register_trainer("heedful_sync")

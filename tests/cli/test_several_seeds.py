@@ -5,7 +5,6 @@ import os
 import shutil
 import signal
 import subprocess
-import sys
 import threading
 from dataclasses import replace
 from pathlib import Path
@@ -27,51 +26,16 @@ from heedful.studies.running.runner import Request, run_study
 from heedful.studies.study_folder import StudyFolder
 from heedful.types import Metric
 from patience import comes
+from stand_in import in_place_of_heedful
 from warm import in_place_of_popen
-
-STAND_IN = """
-import json, signal, sys, time
-from pathlib import Path
-
-folder, behaviour = Path(sys.argv[1]), sys.argv[2]
-folder.mkdir(parents=True, exist_ok=True)
-(folder / "config.json").write_text("{}")
-(folder / "began").write_text(repr(time.time()))
-if behaviour == "fails":
-    print("what it said last")
-    sys.exit(5)
-if behaviour == "waits":
-    asked = []
-    signal.signal(signal.SIGINT, lambda *_: asked.append(1))
-    (folder / "listening").touch()
-    while not asked:
-        time.sleep(0.02)
-    time.sleep(0.3)  # the step it is in
-    print("asked", len(asked))
-    sys.exit(130)
-row = {"step": 0, "time": 0.0, "metrics": {"eval/val/sampled/success": 0.25}}
-(folder / "metrics.jsonl").write_text(json.dumps(row) + chr(10))
-if behaviour == "alarms":
-    sys.exit(3)
-time.sleep(0.1)
-(folder / "checkpoints").mkdir(exist_ok=True)
-(folder / "verdict.json").write_text(json.dumps({"sentences": [], "regime": "learning", "figures": {}}))
-(folder / "ended").write_text(repr(time.time()))
-"""
-"""In place of `heedful train`: a run without torch that succeeds, fails, or waits to be interrupted."""
 
 NO_SEEDLING = ["--model", "some/model", "--device", "cpu", "--threads", "1"]
 """Names a model, so that no seedling is grown."""
 
 
 def stand_in(monkeypatch: pytest.MonkeyPatch, behaviours: dict[int, str], at_once: int) -> None:
-    def command(arguments: list[str]) -> list[str]:
-        folder = Path(arguments[-1])
-        return [sys.executable, "-c", STAND_IN, str(folder), behaviours.get(int(folder.name[1:]), "works")]
-
-    monkeypatch.setattr(processes, "heedful_command", command)
+    in_place_of_heedful(monkeypatch, {f"s{seed}": behaviour for seed, behaviour in behaviours.items()})
     monkeypatch.setattr(processes, "cores", lambda: at_once)
-    monkeypatch.setattr(processes, "POLL_SECONDS", 0.05)
 
 
 def train(seeds: str, out: str = "out") -> int:
@@ -107,7 +71,7 @@ def test_a_failed_seed_says_its_last_words_and_the_others_go_on(
     assert train("0,1") == 1
     shown = capsys.readouterr().out
     assert "s0 failed (exit code 5); the end of out/s0.log:" in shown
-    assert "  what it said last" in shown
+    assert "  its last words" in shown
     assert states("out") == {"s0": "failed", "s1": "done"}
 
 

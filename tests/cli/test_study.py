@@ -1,7 +1,6 @@
 """`heedful study`: lists, explains, prints, refuses, and runs."""
 
 import json
-import sys
 from pathlib import Path
 
 import pytest
@@ -9,7 +8,7 @@ import pytest
 from heedful import cli
 from heedful.studies import STUDIES
 from heedful.studies.declaration import study_from_json
-from heedful.studies.running import processes
+from stand_in import in_place_of_heedful
 
 MINE = {
     "name": "mine",
@@ -19,30 +18,12 @@ MINE = {
     "minutes": 3,
 }
 
-STAND_IN = """
-import json, sys
-from pathlib import Path
-
-folder = Path(sys.argv[1])
-if sys.argv[2] == "fails":
-    sys.exit(2)
-folder.mkdir(parents=True)
-(folder / "metrics.jsonl").write_text('{"step": 0, "time": 0.0, "metrics": {"success/rate": 0.5}}' + chr(10))
-(folder / "verdict.json").write_text(json.dumps({"sentences": [], "regime": "", "figures": {}}))
-"""
-
 
 @pytest.fixture
 def behaviour(monkeypatch: pytest.MonkeyPatch) -> dict[str, str]:
-    """Name of the run -> what the stand-in for `heedful train` does."""
+    """Name of the run -> what stands in for `heedful train` does."""
     found: dict[str, str] = {}
-
-    def command(arguments: list[str]) -> list[str]:
-        folder = Path(arguments[-1])
-        return [sys.executable, "-c", STAND_IN, str(folder), found.get(folder.name, "works")]
-
-    monkeypatch.setattr(processes, "heedful_command", command)
-    monkeypatch.setattr(processes, "POLL_SECONDS", 0.02)
+    in_place_of_heedful(monkeypatch, found)
     return found
 
 

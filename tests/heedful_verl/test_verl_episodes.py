@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import json
 from dataclasses import replace
 from typing import Any
 
@@ -36,18 +35,3 @@ def test_an_episode_out_of_room_with_text_of_all_kinds_is_read_back() -> None:
     assert trajectory.ending is Ending.OUT_OF_TOKENS
     told = replace(trajectory, error="\u2028 \U0001f600 \ud800 \x1b[31m", progress=0.1 + 0.2)
     assert read_episode(write_episode(told), outputs_of(told)) == told
-
-
-def test_rows_without_log_probabilities_give_replies_without_them() -> None:
-    trajectory = episode(Echo(turns=2), Context())
-    rows = [replace(row, logprobs=None) for row in outputs_of(trajectory)]
-    found = read_episode(write_episode(trajectory), rows)
-    assert [turn.reply.logprobs for turn in found.turns] == [(), ()]
-    assert [turn.reply.ids for turn in found.turns] == [turn.reply.ids for turn in trajectory.turns]
-
-
-def test_an_episode_of_another_version_of_heedful_is_refused() -> None:
-    trajectory = episode(Echo(), Context())
-    text = json.dumps(json.loads(write_episode(trajectory)) | {"form": 2})
-    with pytest.raises(ValueError, match=r"Expected an episode of heedful's agent loop \(form 1\)"):
-        read_episode(text, outputs_of(trajectory))

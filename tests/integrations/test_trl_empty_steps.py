@@ -14,9 +14,6 @@ import torch
 from tiny_trl import Script, arguments, filtering, trainer_of, weights_of, written
 from transformers import TrainerCallback
 
-from heedful.filters import DropConstant
-from heedful.integrations.trl import HeedfulConfig
-from heedful.measuring.diagnostician import DiagnosticsConfig
 from heedful.storage import RunFolder, read_metrics
 
 pytestmark = pytest.mark.filterwarnings("ignore::FutureWarning")
@@ -117,16 +114,6 @@ def test_a_window_of_idle_rows_alone_is_no_update_either(tiny_model: Path, tmp_p
     assert sorted(moved) == [False, False, True, True]
     assert [line["grad_norm"] > 0 for line in trainer.state.log_history[:4]] == moved
     assert ["entropy" in line for line in trainer.state.log_history[:4]] == moved
-
-
-def test_a_run_of_nothing_but_empty_steps_ends_with_the_weights_it_began_with(tiny_model: Path, tmp_path: Path) -> None:
-    args = arguments(tmp_path, max_steps=2, num_generations=2, per_device_train_batch_size=4, learning_rate=0.1)
-    measured = HeedfulConfig(filter=DropConstant(on="reward"), diagnostics=DiagnosticsConfig(every=1), record=False)
-    trainer = trainer_of(tiny_model, args, Script(written([*CONSTANT, *CONSTANT])), heedful=measured)
-    before = weights_of(trainer)
-    trainer.train()
-    assert torch.equal(before, weights_of(trainer))
-    assert [line["filter/empty"] for line in trainer.state.log_history[:2]] == [1, 1]
 
 
 def test_where_an_engine_updates_by_itself_it_is_said(tiny_model: Path, tmp_path: Path) -> None:

@@ -252,30 +252,6 @@ def test_a_probe_that_is_not_the_last_function_is_refused(first: bool, found: st
         probe.attach(trainer)
 
 
-@pytest.mark.parametrize(
-    "wrong",
-    [
-        *(
-            {"on_collapse": "halt"},
-            {"logs": None},
-            {"loss_scale": "p"},
-            {"tags": None},
-            {"record": "no"},
-            {"seed": 1.5},
-        ),
-    ],
-)
-def test_a_setting_of_another_kind_is_refused_when_it_is_given(wrong: dict[str, Any]) -> None:
-    (name,) = wrong
-    with pytest.raises(ValueError, match=f"{name}: expected"):
-        HeedfulConfig(**wrong)
-
-
-def test_the_scale_rho_without_a_share_is_refused_when_it_is_given() -> None:
-    with pytest.raises(ValueError, match="the chosen filter asks for none"):
-        HeedfulConfig(filter=DropConstant(on="reward"), loss_scale="rho")
-
-
 def test_an_infinite_reward_names_its_function() -> None:
     trainer: Any = SimpleNamespace(
         reward_weights=torch.tensor([1.0, -2.0]),

@@ -16,20 +16,15 @@ def claimed(folder: Path) -> Record:
     return Record.claim(folder, {}, "cpu", 1)
 
 
-def test_a_record_in_which_another_process_works_is_not_continued(tmp_path: Path) -> None:
-    record = claimed(tmp_path)
-    record.close()
-    with held(record.folder.path), pytest.raises(ValueError, match=r"Another process is at work in .*heedful"):
-        Record.resume(record.folder.path, 0)
-
-
-def test_a_record_is_held_until_it_is_closed(tmp_path: Path) -> None:
+def test_a_record_is_held_until_it_is_closed_and_not_continued_while_another_holds_it(
+    tmp_path: Path,
+) -> None:
     record = claimed(tmp_path)
     with pytest.raises(ValueError, match="Another process is at work"), held(record.folder.path):
         pass
     record.close()
-    with held(record.folder.path):
-        pass
+    with held(record.folder.path), pytest.raises(ValueError, match=r"Another process is at work in .*heedful"):
+        Record.resume(record.folder.path, 0)
 
 
 def test_a_trainer_that_broke_off_in_this_process_leaves_its_record_to_the_next(tmp_path: Path) -> None:

@@ -15,14 +15,9 @@ import datasets
 import torch
 from tiny_trl import arguments, trainer_of, weights_of
 
-from heedful.diagnostics.cross_scores.thoughts import ThoughtTags
-from heedful.filters import KeepAll, RandomSubset, TopP
+from heedful.filters import RandomSubset, TopP
 from heedful.integrations.trl import HeedfulConfig
-from heedful.integrations.watching.completions import BatchReader
-from heedful.integrations.watching.observer import Observer
-from heedful.integrations.watching.record import load_state, reading_state
-from heedful.measuring.diagnostician import Diagnostician, DiagnosticsConfig
-from heedful.models.chat.replies import Tags
+from heedful.measuring.diagnostician import DiagnosticsConfig
 from heedful.storage import RunFolder, StepMetrics, read_metrics, read_rollouts
 
 pytestmark = pytest.mark.filterwarnings("ignore::FutureWarning")
@@ -141,18 +136,3 @@ def test_a_checkpoint_of_trl_alone_begins_anew_and_says_so(
         resumed.train(resume_from_checkpoint=True)
     assert weights_of(resumed).shape == weights.shape
     assert [step for step, _ in lines(tmp_path / "heedful")] == [0]
-
-
-@pytest.mark.parametrize(
-    "state",
-    ['{"generation": 4', '{"generation": 4}', '{"generation": 4, "folder": null, "diagnostics": {"zscores": null}}'],
-)
-def test_a_damaged_state_is_a_sentence(state: str, tmp_path: Path) -> None:
-    (tmp_path / "heedful.json").write_text(state)
-    diagnostician = Diagnostician(DiagnosticsConfig(), None, 0, ThoughtTags("<think>", "</think>"), str)
-    observer = Observer(KeepAll(), BatchReader(None, str, Tags()), diagnostician, 1.0, 0)  # type: ignore[arg-type]
-    with (
-        pytest.raises(ValueError, match=r"heedful.json, found .*Delete the file to continue with new baselines"),
-        reading_state(tmp_path),
-    ):
-        observer.load_state(load_state(tmp_path) or {})

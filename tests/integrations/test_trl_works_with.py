@@ -30,9 +30,6 @@ from tiny_trl import (
 from transformers import AutoTokenizer, TrainerCallback
 
 from heedful.diagnostics.cross_scores.thoughts import ThoughtTags, first_turn_thoughts
-from heedful.filters import KeepAll
-from heedful.integrations.trl import HeedfulConfig
-from heedful.measuring.diagnostician import DiagnosticsConfig
 from heedful.scorers.hf import HFScorer
 from heedful.storage import Rollouts, RunFolder, read_metrics, read_scores
 from heedful.types import Ending
@@ -241,12 +238,3 @@ def test_a_second_run_of_the_same_trainer_has_a_record_of_its_own(tiny_model: Pa
     again = RunFolder(tmp_path / "heedful-2")
     assert again.rollout_steps() == [0, 1]
     assert [line.step for line in read_metrics(again.metrics)] == [0, 1]
-
-
-def test_without_a_filter_every_group_is_kept_and_measured(tiny_model: Path, tmp_path: Path) -> None:
-    measured = HeedfulConfig(filter=KeepAll(on="reward"), diagnostics=DiagnosticsConfig(every=1))
-    args = arguments(tmp_path, num_generations=2, per_device_train_batch_size=4)
-    trainer_of(tiny_model, args, Script(written([[1, 1], [0, 1]])), heedful=measured).train()
-    rollouts, metrics = recorded(tmp_path)
-    assert [verdict.reason for verdict in rollouts.verdicts or ()] == ["kept", "kept"]
-    assert metrics.metrics["filter/kept_ratio"].value == 1

@@ -10,9 +10,6 @@ import pytest
 from research.__main__ import run
 from research.correlations.clustered import Kind, Readings, correlation
 from research.correlations.report import (
-    WITH_SUCCESS,
-    WITH_VARIANCE,
-    correlation_rows,
     markdown,
     read_correlations,
 )
@@ -310,12 +307,3 @@ def test_the_command_writes_both_tables_and_the_courses(
     assert length[2:4] == ["6", "3"]
     assert length[-1].startswith("−4")  # from 96 to 54 tokens
     assert Path("found/correlations.md").read_text() == shown.rpartition("written to")[0].rstrip("\n") + "\n"
-
-
-def test_every_table_has_a_row_per_reading_with_the_papers_number_and_its_counts() -> None:
-    run = RunSeries("a", "lake", {SUCCESS: {0: 0.1, 1: 0.2}, MI: {0: 1.0, 1: 2.0}})
-    entries = read_correlations([run, run, run], SUCCESS)
-    rows = correlation_rows(entries, "success", "spearman")
-    assert [row[0] for row in rows[1:]] == list(WITH_SUCCESS)
-    assert rows[1][-3:] == ["3", "6", "+.39"]
-    assert [row[0] for row in correlation_rows(entries, "variance", "pearson")[1:]] == list(WITH_VARIANCE)

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections import Counter
 from dataclasses import replace
 from functools import cache
-from itertools import combinations, pairwise
 from pathlib import Path
 
 import pytest
@@ -18,7 +16,6 @@ from heedful.studies.declaration import Arm, Study, study_from_json, study_to_js
 from heedful.studies.running.runner import growth
 from research.__main__ import run
 from research.catalogue import STUDIES
-from research.correlations.report import FEWEST_EVALUATIONS
 
 FINISHED = {
     "planted": "b636a0ed4303",
@@ -122,32 +119,3 @@ def test_the_cost_names_the_models_that_are_grown() -> None:
     assert growth(declared("quartiles")) == "and 1 model to grow, unless stored"
     loaded = replace(declared("quartiles"), arms=(Arm("a", train("echo", "--model somewhere")),), pairs=())
     assert not growth(loaded)
-
-
-def test_natural_is_half_of_a_grid_in_which_all_pairs_of_settings_meet_equally_often() -> None:
-    study = declared("natural")
-    assert 40 <= len(study.arms) * len(study.seeds) <= 100
-    for env in ("chain", "sokoban", "math"):
-        rows = [tuple(part[1] for part in arm.name.split("_")[1:]) for arm in study.arms if arm.name.startswith(env)]
-        assert len(set(rows)) == 16
-        for one, other in combinations(range(5), 2):
-            assert set(Counter((row[one], row[other]) for row in rows).values()) == {4}
-    episodes = {config.groups * config.group_size for config in configs(study).values()}
-    assert episodes == {128}
-    # Healthy starts: nothing of what forces a collapse elsewhere.
-    for config in configs(study).values():
-        assert (config.seedling.template, config.algorithm.kl) == (0.0, 0.0)
-        assert getattr(config.env, "unrewarded", 0.0) == getattr(config.env, "fluency", 0.0) == 0.0
-
-
-def test_early_warning_evaluates_often_enough_for_the_next_evaluation_to_be_told() -> None:
-    study = declared("early_warning")
-    for config in configs(study).values():
-        steps = sorted(config.evaluation.at(config.steps))
-        assert len(steps) >= FEWEST_EVALUATIONS
-        # Each evaluation has readings of its own, so that the one before it is never read twice.
-        assert config.diagnostics.every == 1
-        assert config.diagnostics.full_every <= min(later - step for step, later in pairwise(steps))
-    losing, learning = study.outcomes[0].induced, study.outcomes[0].healthy
-    assert {*losing, *learning} == {arm.name for arm in study.arms}
-    assert not set(losing) & set(learning)

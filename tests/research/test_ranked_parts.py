@@ -52,6 +52,9 @@ def test_a_part_is_trained_on_the_tasks_that_the_ranking_gave_it_and_on_no_other
     assert set(some["task_seeds"]) <= {task.seed for task in tasks}
     seen = json.loads((Path("out/top/s0/tasks.json")).read_text())
     assert {row["task"] for row in seen} == {task.id for task in tasks if task.part == 4}
+    other = PartJob(settings("echo", f"{SMALL} --env.symbols 5"), part=1)  # knobs that the ranking did not have
+    with pytest.raises(ValueError, match="was drawn by another environment or with other knobs"):
+        other.command(StudyFolder(Path("out")).run("top", 0).folder, 0)
 
 
 def test_passes_are_independent_and_a_killed_ranking_goes_on_to_the_same(study: Study) -> None:
@@ -62,13 +65,6 @@ def test_passes_are_independent_and_a_killed_ranking_goes_on_to_the_same(study: 
     folder.metrics.write_text(lines[0] + "\n")  # killed after the file of a later pass was written
     folder.report.unlink()
     assert read_ranking(done(study, "ranking").path / "ranking.json") == whole
-
-
-def test_other_knobs_than_the_ranking_had_are_refused(study: Study) -> None:
-    done(study, "ranking")
-    other = PartJob(settings("echo", f"{SMALL} --env.symbols 5"), part=1)
-    with pytest.raises(ValueError, match="was drawn by another environment or with other knobs"):
-        other.command(StudyFolder(Path("out")).run("top", 0).folder, 0)
 
 
 def test_a_declaration_with_both_jobs_is_read_back_and_a_chosen_arm_brings_what_it_reads(study: Study) -> None:

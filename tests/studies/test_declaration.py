@@ -14,7 +14,6 @@ from heedful.studies import STUDIES, find_study
 from heedful.studies.declaration import (
     Arm,
     Interaction,
-    Measure,
     Pair,
     Pool,
     Study,
@@ -194,22 +193,11 @@ def test_runs_without_a_folder_of_their_arm_are_of_a_single_arm() -> None:
         Study("two", "What?", arms, flat=True)
 
 
-def test_arms_that_there_are_not_are_refused() -> None:
-    with pytest.raises(ValueError, match="Expected --arms among a, b, c, or patterns of them, found d"):
-        narrowed(small(), arms=("a", "d"))
-
-
 def test_seeds_differ_in_the_seed_and_if_asked_in_the_seedling() -> None:
     job = TrainingJob(preset("echo"))
     assert job.seeded(3) == replace(preset("echo"), seed=3)
     own = replace(job, own_seedling=True).seeded(3)
     assert (own.seed, own.seedling.seed) == (3, 3)
-
-
-def test_a_measure_takes_a_level_only_where_it_asks_when() -> None:
-    assert Measure("t", "m", "first_at_most", 0.5).level == 0.5
-    with pytest.raises(ValueError, match="to them alone"):
-        Measure("t", "m", "last", 0.5)
 
 
 def test_the_study_of_the_page_can_be_used() -> None:

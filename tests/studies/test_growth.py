@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import signal
-import sys
 import threading
 from dataclasses import replace
 from pathlib import Path
@@ -20,11 +19,11 @@ from heedful.cli.study import main
 from heedful.run.config import TrainConfig
 from heedful.studies.declaration import Arm, Study, settings, train
 from heedful.studies.jobs import GrowthJob, StoredJob
-from heedful.studies.running import processes
 from heedful.studies.running.growth import Growths, growths
 from heedful.studies.running.processes import Child, run_children
 from heedful.studies.running.runner import Request, run_study
 from patience import comes
+from stand_in import in_place_of_heedful
 
 TINY = "--seedling.hidden 32 --seedling.layers 1 --seedling.heads 2 --seedling.ffn 32"
 TWO = [settings("echo", f"{TINY} --seedling.steps {steps}") for steps in (2, 3)]
@@ -82,53 +81,11 @@ def test_a_model_of_one_run_is_left_to_it(empty_cache: Path, console: Console) -
     assert not empty_cache.exists()
 
 
-STAND_IN = """
-import json, os, signal, sys, time
-from pathlib import Path
-
-behaviour, words = sys.argv[1], sys.argv[2:]
-if behaviour in ("fails", "is killed"):
-    print("its last words", flush=True)
-    if behaviour == "is killed":
-        os.kill(os.getpid(), signal.SIGTERM)
-    sys.exit(5)
-if behaviour.startswith("waits for "):
-    end = time.monotonic() + 60
-    while not Path(behaviour.removeprefix("waits for ")).exists():
-        if time.monotonic() > end:
-            sys.exit(7)
-        time.sleep(0.02)
-if behaviour == "waits":
-    asked = []
-    signal.signal(signal.SIGINT, lambda *_: asked.append(1))
-    Path("listening").touch()
-    while not asked:
-        time.sleep(0.02)
-    sys.exit(130)
-if words[0] == "train":
-    folder = Path(words[-1])
-    folder.mkdir(parents=True)
-    (folder / "config.json").write_text("{}")
-    row = {"step": 0, "time": 0.0, "metrics": {"success/rate": 0.25}}
-    (folder / "metrics.jsonl").write_text(json.dumps(row) + chr(10))
-    (folder / "verdict.json").write_text(json.dumps({"sentences": [], "regime": "", "figures": {}}))
-else:
-    Path(words[words.index("--job") + 1]).with_suffix(".grown").touch()
-"""
-"""In place of a run or of the growth of a model: without torch."""
-
-
 @pytest.fixture
 def behaviours(monkeypatch: pytest.MonkeyPatch) -> dict[str, str]:
-    """Name of the job's file or folder, such as `1.json` or `s0` -> what the stand-in does."""
+    """Name of the job's file or folder, such as `1.json` or `s0` -> what stands in for it does."""
     found: dict[str, str] = {}
-
-    def command(words: list[str]) -> list[str]:
-        what = words[words.index("--job") + 1] if words[0] == "study" else words[-1]
-        return [sys.executable, "-c", STAND_IN, found.get(Path(what).name, "works"), *words]
-
-    monkeypatch.setattr(processes, "heedful_command", command)
-    monkeypatch.setattr(processes, "POLL_SECONDS", 0.02)
+    in_place_of_heedful(monkeypatch, found)
     return found
 
 

@@ -241,18 +241,6 @@ def test_the_verdict_says_what_is_clear_and_what_is_not(written: WrittenRuns) ->
     ]
 
 
-def test_a_single_seed_and_a_single_task_are_counted_in_the_singular(written: WrittenRuns) -> None:
-    gain = (Measure("gain", SUCCESS, "change"),)
-    alone = study(arms=(Arm("new", train("echo")),), seeds=(0,), pairs=(), measures=gain, flat=True)
-    run = written.folder.run("new", 0, flat=True)
-    written.add("new", 0, {SUCCESS: [0.0, 0.5]}).folder.path.rename(run.folder.path)
-    for step, rate in enumerate((0.0, 0.5)):
-        write_rollouts(run.folder.rollouts(step, "val_sampled"), step, "val", groups(rate), None, "echo")
-    told = " ".join(verdict(alone, read_outcomes(alone, [run]), 1))
-    assert "gain over 1 seed (" in told
-    assert "gain over 1 task (" in told
-
-
 def test_of_many_comparisons_the_verdict_tells_the_clear_ones_and_counts_the_others(written: WrittenRuns) -> None:
     names = [f"arm{number}" for number in range(8)]
     many = study(

@@ -23,47 +23,14 @@ from heedful.studies.running.runner import Request, estimate, run_study
 from heedful.studies.study_folder import StudyFolder
 from patience import comes
 from research.jobs import SamplingJob
-
-STAND_IN = """
-import json, os, signal, sys, time
-from pathlib import Path
-
-folder, behaviour = Path(sys.argv[1]), sys.argv[2]
-folder.mkdir(parents=True, exist_ok=True)
-began = folder.with_name(folder.name + ".began")
-began.write_text(began.read_text() + "x" if began.exists() else "x")
-(folder / "config.json").write_text("{}")
-if behaviour == "fails":
-    print("its last words")
-    sys.exit(5)
-if behaviour == "waits":
-    asked = []
-    signal.signal(signal.SIGINT, lambda *_: asked.append(1))
-    (folder / "listening").touch()
-    while not asked:
-        time.sleep(0.02)
-    sys.exit(130)
-row = {"step": 0, "time": 0.0, "metrics": {"success/rate": 0.25}}
-(folder / "metrics.jsonl").write_text(json.dumps(row) + chr(10))
-(folder / "checkpoints").mkdir(exist_ok=True)
-if behaviour == "alarms":
-    sys.exit(3)
-(folder / "verdict.json").write_text(json.dumps({"sentences": [], "regime": "", "figures": {}}))
-"""
-"""In place of `heedful train`: a run without torch."""
+from stand_in import in_place_of_heedful
 
 
 @pytest.fixture
 def behaviours(monkeypatch: pytest.MonkeyPatch) -> dict[str, str]:
-    """Label -> what the stand-in does; without an entry it succeeds."""
+    """Label of a run -> what stands in for it does; without an entry it succeeds."""
     found: dict[str, str] = {}
-
-    def command(arguments: list[str]) -> list[str]:
-        folder = Path(arguments[arguments.index("--trust") - 1 if "--trust" in arguments else -1])
-        return [sys.executable, "-c", STAND_IN, str(folder), found.get(f"{folder.parent.name}/{folder.name}", "works")]
-
-    monkeypatch.setattr(processes, "heedful_command", command)
-    monkeypatch.setattr(processes, "POLL_SECONDS", 0.02)
+    in_place_of_heedful(monkeypatch, found)
     return found
 
 

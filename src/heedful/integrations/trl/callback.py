@@ -14,7 +14,7 @@ from transformers import TrainerCallback, TrainerControl, TrainerState, Training
 
 from heedful.integrations.trl.observer import claim_record, observer_of
 from heedful.integrations.trl.settings import HeedfulConfig
-from heedful.integrations.watching.record import STATE, Record, load_state, reading_state, save_state
+from heedful.integrations.watching.record import STATE, Record, load_state, save_state
 from heedful.protocols import Filter
 
 
@@ -53,15 +53,11 @@ class Bridge(TrainerCallback):
                 stacklevel=2,
             )
         if resumed is not None:
-            with reading_state(checkpoint):
-                observer.load_state(resumed)
+            observer.load_state(resumed)
         if not self._config.record:
             return
-        folder = checkpoint.parent / resumed["folder"] if resumed and resumed["folder"] else None
-        if folder is not None and folder.is_dir() and folder.parent.samefile(str(args.output_dir)):
-            observer.begin(Record.resume(folder, observer.generation))
-        else:
-            observer.begin(claim_record(self._trainer, self._config, self._chooses))
+        known = Record.of_checkpoint(resumed, checkpoint, Path(str(args.output_dir))) if resumed else None
+        observer.begin(known or claim_record(self._trainer, self._config, self._chooses))
 
     def on_save(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: Any) -> None:
         if state.is_world_process_zero:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import inspect
 import io
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -45,31 +45,6 @@ def kinds_of(trainer: Any, ids: torch.Tensor) -> dict[str, torch.Tensor]:
     return {"mm_token_type_ids": (ids == model.config.image_token_id).long()}
 
 
-def vision_in(trainer: Any, model: Any) -> Vision:
-    """The vision of the trainer's model, made once and not attached.
-
-    Raises ValueError for a model whose pictures heedful does not read exactly.
-    """
-    known = vision_of(model)
-    if known is not None:
-        return known
-    processor = trainer.processing_class
-    try:
-        files = PictureProcessor(model, processor.tokenizer, processor.image_processor)
-        vision = Vision(model, files, attach=False)
-        with vision.attached():
-            refuse_unless_exact(model, vision)
-    except torch.OutOfMemoryError:
-        raise
-    except (AttributeError, TypeError, LookupError, RuntimeError) as error:
-        raise ValueError(
-            f"heedful does not read the pictures of {type(model).__name__} ({type(error).__name__}: {error}); it reads "
-            "those of Qwen2-VL to Qwen3-VL, Idefics3, SmolVLM, InternVL and LLaVA"
-        ) from error
-    vision.keep()
-    return vision
-
-
 @dataclass(frozen=True, slots=True)
 class PausedSight:
     """What a reader of rows needs of a model that another trainer trains: no dropout, and nothing left on the model."""
@@ -95,14 +70,33 @@ class PausedSight:
 
 
 def sight_of(trainer: Any) -> PausedSight:
-    """How pictures stand in rows of the trainer's model. Raises ValueError for a model that is not read exactly."""
-    model = bare_model(trainer)
+    """How pictures stand in rows of the trainer's model. Its vision is made once, and not attached.
+
+    Raises ValueError for a model whose pictures heedful does not read exactly.
+    """
+    model, processor = bare_model(trainer), trainer.processing_class
     if not sees(trainer):
         raise ValueError(
             f"Expected a model that sees, with a processor that takes pictures as `processing_class`, found "
-            f"{type(trainer.processing_class).__name__}. Give a vision-language model, or an observation in text."
+            f"{type(processor).__name__}. Give a vision-language model, or an observation in text."
         )
-    return PausedSight(vision_in(trainer, model), model)
+    known = vision_of(model)
+    if known is not None:
+        return PausedSight(known, model)
+    try:
+        files = PictureProcessor(model, processor.tokenizer, processor.image_processor)
+        vision = Vision(model, files, attach=False)
+        with vision.attached():
+            refuse_unless_exact(model, vision)
+    except torch.OutOfMemoryError:
+        raise
+    except (AttributeError, TypeError, LookupError, RuntimeError) as error:
+        raise ValueError(
+            f"heedful does not read the pictures of {type(model).__name__} ({type(error).__name__}: {error}); it reads "
+            "those of Qwen2-VL to Qwen3-VL, Idefics3, SmolVLM, InternVL and LLaVA"
+        ) from error
+    vision.keep()
+    return PausedSight(vision, model)
 
 
 def pixels_of(trainer: Any, images_B: Sequence[Sequence[Image]]) -> dict[str, Any]:
@@ -139,15 +133,15 @@ def pixels_of(trainer: Any, images_B: Sequence[Sequence[Image]]) -> dict[str, An
 
 def pictures_in(prompts: Sequence[Any]) -> list[list[Any]]:
     """The pictures in the messages of each prompt, as TRL collects them."""
-    return [[*_shown(prompt)] if isinstance(prompt, list) else [] for prompt in prompts]
-
-
-def _shown(messages: Sequence[dict[str, Any]]) -> Iterable[Any]:
-    for message in messages:
-        content = message.get("content")
-        for part in content if isinstance(content, list) else ():
-            if part.get("type") == "image" and part.get("image") is not None:
-                yield part["image"]
+    return [
+        [
+            part["image"]
+            for message in (prompt if isinstance(prompt, list) else ())
+            for part in (message.get("content") if isinstance(message.get("content"), list) else ())
+            if part.get("type") == "image" and part.get("image") is not None
+        ]
+        for prompt in prompts
+    ]
 
 
 def as_files(shown_B: Sequence[Sequence[Any] | None], processor: Any) -> list[tuple[tuple[Image, ...], str]]:

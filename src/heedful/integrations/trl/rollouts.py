@@ -41,21 +41,30 @@ class Sampler(Protocol):
 
 
 class EnvironmentRollouts:
-    """A `rollout_func` that plays one environment. See `to_trl_rollout_func`."""
+    """One of heedful's environments (or your own, by the same protocol) as TRL's `rollout_func`.
+
+        rollouts = to_trl_rollout_func(FrozenLake())
+        GRPOTrainer(model, environment_reward, rollout_func=rollouts, train_dataset=rollouts.dataset(512), ...)
+
+    `tokens_per_turn`: maximum tokens of one reply. `chat_options`: variables of the chat template. `sampler`: makes a
+    policy for each batch, for instance heedful's own batched sampler. Without one the trainer's engine samples, as TRL
+    is configured (`generate`, or vLLM in one process).
+    """
 
     def __init__(
         self,
         env: Environment,
-        tags: Tags,
-        tokens_per_turn: int,
-        chat_options: dict[str, object],
-        sampler: Sampler | None,
+        *,
+        tags: Tags | None = None,
+        tokens_per_turn: int = 64,
+        chat_options: dict[str, object] | None = None,
+        sampler: Sampler | None = None,
     ) -> None:
-        self.env = in_tags(env, tags)
-        self.tags = tags
+        self.tags = tags or Tags()
+        self.env = in_tags(env, self.tags)
         self.tokens_per_turn = tokens_per_turn
-        self._chat_options = chat_options
         self.sampler = sampler
+        self._chat_options = dict(chat_options or {})
         self._tasks: dict[tuple[str, str], Task] = {}
         """(text, names of pictures) of the first observation -> task."""
         self._renderer: Renderer | None = None
@@ -190,24 +199,8 @@ class EnvironmentRollouts:
         return self._tasks[shown]
 
 
-def to_trl_rollout_func(
-    env: Environment,
-    *,
-    tags: Tags | None = None,
-    tokens_per_turn: int = 64,
-    chat_options: dict[str, object] | None = None,
-    sampler: Sampler | None = None,
-) -> EnvironmentRollouts:
-    """One of heedful's environments (or your own, by the same protocol) as TRL's `rollout_func`.
-
-        rollouts = to_trl_rollout_func(FrozenLake())
-        GRPOTrainer(model, environment_reward, rollout_func=rollouts, train_dataset=rollouts.dataset(512), ...)
-
-    `tokens_per_turn`: maximum tokens of one reply. `chat_options`: variables of the chat template. `sampler`: makes a
-    policy for each batch, for instance heedful's own batched sampler. Without one the trainer's engine samples, as TRL
-    is configured (`generate`, or vLLM in one process).
-    """
-    return EnvironmentRollouts(env, tags or Tags(), tokens_per_turn, dict(chat_options or {}), sampler)
+to_trl_rollout_func = EnvironmentRollouts
+"""The name under which scripts know it."""
 
 
 def environment_reward(prompts: list[Any], completions: list[Any], **fields: Any) -> list[float | None]:
@@ -315,6 +308,3 @@ def _at_most(trainer: Any, tokens: int) -> Iterator[None]:
         yield
     finally:
         setattr(owner, name, before)
-
-
-__all__ = ["FIELD", "EnvironmentRollouts", "Sampler", "environment_reward", "to_trl_rollout_func"]

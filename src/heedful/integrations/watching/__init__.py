@@ -13,13 +13,13 @@ from heedful.exports import lazily
 if TYPE_CHECKING:
     from heedful.integrations.watching.completions import Completion, row_of, success_of
     from heedful.integrations.watching.observer import Observer, Seen, observer_of, refuse_replaced
-    from heedful.integrations.watching.record import STATE, Record, load_state, reading_state, save_state
+    from heedful.integrations.watching.record import STATE, Record, load_state, save_state
     from heedful.integrations.watching.settings import WatchingConfig, check_version, truncating, unknown_metrics
 
 _PLACES = {
     "completions": ("Completion", "row_of", "success_of"),
     "observer": ("Observer", "Seen", "observer_of", "refuse_replaced"),
-    "record": ("STATE", "Record", "load_state", "reading_state", "save_state"),
+    "record": ("STATE", "Record", "load_state", "save_state"),
     "settings": ("WatchingConfig", "check_version", "truncating", "unknown_metrics"),
 }
 __all__ = [
@@ -32,7 +32,6 @@ __all__ = [
     "check_version",
     "load_state",
     "observer_of",
-    "reading_state",
     "refuse_replaced",
     "row_of",
     "save_state",

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
 from itertools import chain, count
 from pathlib import Path
 from typing import Any
@@ -63,6 +63,14 @@ class Record:
         return record
 
     @classmethod
+    def of_checkpoint(cls, state: Mapping[str, Any], checkpoint: Path, output_dir: Path) -> Record | None:
+        """The record that a checkpoint's state names, if it is one of this output folder."""
+        folder = checkpoint.parent / (state["folder"] or "")
+        if not state["folder"] or not folder.is_dir() or checkpoint.parent.resolve() != output_dir.resolve():
+            return None
+        return cls.resume(folder, state["generation"])
+
+    @classmethod
     def resume(cls, path: Path, generation: int) -> Record:
         """Continue a folder, and keep its first `generation` batches."""
         folder = RunFolder(path)
@@ -88,23 +96,6 @@ def save_state(checkpoint: Path, state: Mapping[str, Any]) -> None:
 
 
 def load_state(checkpoint: Path) -> Mapping[str, Any] | None:
-    """The state in a checkpoint, or `None` if none was saved. Raises ValueError if it cannot be read."""
+    """The state in a checkpoint, or `None` if none was saved. Raises ValueError for a file that is no JSON."""
     path = checkpoint / STATE
-    if not path.exists():
-        return None
-    with reading_state(checkpoint):
-        state = read_json(path)
-        return {name: state[name] for name in ("generation", "folder", "diagnostics")}
-
-
-@contextmanager
-def reading_state(checkpoint: Path) -> Iterator[None]:
-    """What is read from the state of a checkpoint. Whatever its parts raise becomes a ValueError with its place."""
-    path = checkpoint / STATE
-    try:
-        yield
-    except (OSError, ValueError, LookupError, TypeError, AttributeError, ArithmeticError) as error:
-        raise ValueError(
-            f"Expected the state of heedful's measurements in {path}, found {type(error).__name__}: {error}. Delete "
-            "the file to continue with new baselines."
-        ) from error
+    return dict(read_json(path)) if path.exists() else None

@@ -126,9 +126,7 @@ def unknown_metrics(trainer: str, unknown_success: str, outcome: bool, played: b
     return missing | ({} if played else {"format/valid_rate": validity})
 
 
-def check_version(
-    trainer: str, found: str, tested: str, parts: str, changed: Sequence[str], instead: str, stacklevel: int = 4
-) -> None:
+def check_version(trainer: str, found: str, tested: str, parts: str, changed: Sequence[str], instead: str) -> None:
     """Warn about an untested version of a trainer, and refuse one in which `parts` that heedful uses have `changed`.
 
     Raises ValueError, with `instead`: what to do without these parts.
@@ -143,5 +141,5 @@ def check_version(
         warnings.warn(
             f"heedful was tested with {trainer} {tested}, found {found}. The methods it uses look the same. Compare "
             "the first steps with `heedful audit`.",
-            stacklevel=stacklevel,
+            stacklevel=4,
         )

@@ -116,54 +116,46 @@ class RunsView:
 
     def show(self, states: Mapping[str, str]) -> None:
         """Show the runs with their states (`waiting`, `running`, `done`, ...)."""
-        for row in self._rows:
-            # Files of runs that neither run nor have just ended do not change.
-            if states[row.label] == "running" or states[row.label] != self._states.get(row.label):
+        changed = {row.label for row in self._rows if states[row.label] != self._states.get(row.label)}
+        for row in self._rows:  # files of runs that neither run nor have just ended do not change
+            if states[row.label] == "running" or row.label in changed:
                 row.refresh()
         if self._steps_before is None and "running" in states.values():  # no run may begin before its model is grown
             self._steps_before, self._began = sum(row.step for row in self._rows), time.perf_counter()
+        self._states = dict(states)
         if self._live is not None:
-            self._live.update(self._table(states))
-            self._states = dict(states)
+            self._live.update(self._table())
             return
         due = time.perf_counter() - self._printed >= PLAIN_SECONDS
         for row in self._rows:
             state = states[row.label]
-            news = state != self._states.get(row.label) and (state != "waiting" or len(self._rows) <= MOST_ROWS)
+            news = row.label in changed and (state != "waiting" or len(self._rows) <= MOST_ROWS)
             if news or (due and state == "running"):
-                self._console.print(self._line(row, state), soft_wrap=True)
-        self._states = dict(states)
+                step, *cells = row.cells()
+                measured = ", ".join(f"{name} {cell}" for name, cell in zip((*COLUMNS, HELD_OUT), cells, strict=True))
+                said = "" if state == "waiting" else f": step {step}, {measured}"
+                self._console.print(f"run {row.label} {state}{said}", soft_wrap=True)
         if due:
             self._printed = time.perf_counter()
-            self._console.print(self.summary(states), soft_wrap=True)
+            self._console.print(self._summary(), soft_wrap=True)
 
-    def summary(self, states: Mapping[str, str]) -> str:
-        """How many runs are in which state, and about how long the rest takes at the pace so far."""
-        counts = {state: list(states.values()).count(state) for state in _URGENCY}
-        words = ", ".join(f"{count} {state}" for state, count in counts.items() if count)
-        left = self.seconds_left(states)
-        return f"{words} of {len(states)}" + (f"; about {duration(left)} left" if left else "")
+    def _summary(self) -> str:
+        """How many runs are in which state, and about how long the rest takes at the pace since one began."""
+        states = list(self._states.values())
+        words = ", ".join(f"{states.count(state)} {state}" for state in _URGENCY if state in states)
+        done = sum(row.step for row in self._rows) - (self._steps_before or 0)
+        todo = sum(row.steps - row.step for row in self._rows if self._states[row.label] in ("running", "waiting"))
+        known = self._steps_before is not None and done > 0 and todo
+        left = f"; about {duration((time.perf_counter() - self._began) / done * todo)} left" if known else ""
+        return f"{words} of {len(states)}{left}"
 
-    def seconds_left(self, states: Mapping[str, str]) -> float | None:
-        """At the pace since a run was first seen to run; `None` before its first step, and when nothing is left."""
-        if self._steps_before is None:
-            return None
-        done = sum(row.step for row in self._rows) - self._steps_before
-        left = sum(row.steps - row.step for row in self._rows if states[row.label] in ("running", "waiting"))
-        return (time.perf_counter() - self._began) / done * left if done > 0 and left else None
-
-    def _line(self, row: RunRow, state: str) -> str:
-        step, *cells = row.cells()
-        measured = ", ".join(f"{name} {cell}" for name, cell in zip((*COLUMNS, HELD_OUT), cells, strict=True))
-        return f"run {row.label} {state}" + ("" if state == "waiting" else f": step {step}, {measured}")
-
-    def _table(self, states: Mapping[str, str]) -> Group:
+    def _table(self) -> Group:
         table = Table(box=None, header_style="bold", pad_edge=False)
         for column in ("run", "state", "step", *COLUMNS, HELD_OUT):
             table.add_column(column, justify="right")
-        ranked = sorted(self._rows, key=lambda row: _URGENCY.index(states[row.label]))
+        ranked = sorted(self._rows, key=lambda row: _URGENCY.index(self._states[row.label]))
         chosen = {row.label for row in ranked[:MOST_ROWS]}
         for row in self._rows:
             if row.label in chosen:
-                table.add_row(row.label, states[row.label], *row.cells())
-        return Group(table, Text(self.summary(states)))
+                table.add_row(row.label, self._states[row.label], *row.cells())
+        return Group(table, Text(self._summary()))
