@@ -133,7 +133,7 @@ def read_separation(spec: Separation, records: Records) -> SeparationOutcome:
         best,
         confirmed,
         {name: _by_arm(spec, records, name, areas[name]) for name in shown},
-        {name: roc_curve(*(side.values for side in sides[name]), areas[name].direction) for name in shown},
+        {name: roc_curve(sides[name][0].values, sides[name][1].values, areas[name].direction) for name in shown},
         why,
     )
 

@@ -6,7 +6,7 @@ Promise: results are read from the run folders alone. A number that a run lacks 
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from statistics import fmean
 from typing import Any, Protocol, Self, TypeVar
@@ -203,7 +203,7 @@ def total_until(measure: Measure, spent: Series, success: Series) -> Metric:
     return Metric(measure.metric, None, len(points), why=f"{measure.reaches} was never at least {measure.level:g}")
 
 
-_OVER = {"mean": fmean, "highest": max, "lowest": min}
+_OVER: Mapping[str, Callable[[Sequence[float]], float]] = {"mean": fmean, "highest": max, "lowest": min}
 
 
 def reading_of(measure: Measure, series: Series) -> Metric:
@@ -222,7 +222,7 @@ def reading_of(measure: Measure, series: Series) -> Metric:
     if when == "change":
         return Metric(name, values[-1] - values[0], 2)
     if when in _OVER:
-        return Metric(name, float(_OVER[when](values)), len(values))
+        return Metric(name, _OVER[when](values), len(values))
     upwards = when == "first_at_least"
     step = next((point.step for point, value in taken if (value >= level if upwards else value <= level)), None)
     why = "" if step is not None else f"never {'at least' if upwards else 'at most'} {level:g}"

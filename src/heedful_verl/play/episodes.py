@@ -51,8 +51,11 @@ class Output:
 def outputs_of(trajectory: Trajectory) -> list[Output]:
     """The rows of an episode, in order. Empty for an episode without a turn."""
     known = all(len(turn.reply.logprobs) == len(turn.reply.ids) for turn in trajectory.turns)
-    rows = [(run[0].reply.prompt.ids, *map(tuple, row_of(run))) for run in _runs(trajectory.turns)]
-    return [Output(prompt, ids, mask, logprobs if known else None) for prompt, ids, mask, logprobs in rows]
+    outputs = []
+    for run in _runs(trajectory.turns):
+        ids, mask, logprobs = row_of(run)
+        outputs.append(Output(run[0].reply.prompt.ids, tuple(ids), tuple(mask), tuple(logprobs) if known else None))
+    return outputs
 
 
 def write_episode(trajectory: Trajectory) -> str:
