@@ -30,7 +30,7 @@ from heedful.run.config import DiagnosticsConfig, EvaluationConfig, TrainConfig 
 from heedful.run.loop import Outcome, train_steps  # noqa: E402
 from heedful.run.parts import Parts, assemble  # noqa: E402
 from heedful.run.terminal import TerminalView  # noqa: E402
-from heedful.run.train import Run, fork, train  # noqa: E402
+from heedful.run.train import Run, resume, train  # noqa: E402
 from heedful.storage import DiskFull, RunFolder, read_metrics, read_rollouts  # noqa: E402
 from heedful.storage.trackers import JsonlTracker  # noqa: E402
 from heedful.training.settings import OptimizerConfig  # noqa: E402
@@ -216,10 +216,10 @@ def test_a_fork_goes_on_from_an_earlier_checkpoint_and_leaves_its_run_as_it_is(
     assert_the_same_run(run, other)
     assert (run / "config.json").read_bytes() == (other / "config.json").read_bytes()
     assert Run.open(other).verdict[0] == Run.open(run).verdict[0]
-    changed = fork(run, 2, out=tmp_path / "changed")
-    assert cli.run(["train", "--resume", str(changed.path), "--algorithm.kl", "0.5"]) == 0
-    assert without_time(changed.path)[:2] == without_time(run)[:2]
-    assert without_time(changed.path)[3] != without_time(run)[3]
+    changed = resume(run, checkpoint=2, out=tmp_path / "same", show=False)
+    assert without_time(changed.path) == without_time(run)
+    with pytest.raises(ValueError, match="Expected an empty or new folder"):
+        resume(run, checkpoint=2, out=other, show=False)
 
 
 def test_knobs_typed_beside_a_resume_or_a_fork_leave_the_reference_and_the_seedling_as_they_were(
@@ -322,8 +322,8 @@ def test_nothing_kept_is_no_update_and_the_run_goes_on(echo_run: TrainConfig, tm
 
 @pytest.mark.parametrize(
     "algorithm",
-    [Grpo(), Cispo(), DrGrpo(), *(Grpo(kl=0.1, kl_kind=kind) for kind in ("k2", "k3", "k3_straight"))],
-    ids=["grpo", "dapo_loss", "dr_grpo", "kl_k2", "kl_k3", "kl_k3_straight"],
+    [Cispo(), DrGrpo(), Grpo(kl=0.1)],
+    ids=["cispo", "dr_grpo", "kl"],
 )
 def test_every_algorithm_takes_a_step(echo_run: TrainConfig, tmp_path: Path, algorithm: Any) -> None:
     config = replace(echo_run, steps=2, algorithm=algorithm, evaluation=NO_EVALUATION, diagnostics=UNMEASURED)
@@ -408,16 +408,6 @@ def test_the_last_two_checkpoints_and_the_best_one_stay(tmp_path: Path, echo_run
     assert parts.best == 4, "the earliest among equals"
     assert [entry.version for entry in checkpoint.checkpoints(folder)] == [4, 10, 12]
     assert sorted(entry.name for entry in folder.iterdir()) == ["step_000004", "step_000010", "step_000012"]
-
-
-def test_what_a_kill_left_half_is_no_checkpoint(tmp_path: Path, echo_run: TrainConfig) -> None:
-    parts = assemble(echo_run, silent, None)
-    for name in (".step_000004.part", ".step_000002.old", "step_x", "notes"):
-        (tmp_path / name).mkdir()
-    assert checkpoint.checkpoints(tmp_path) == []
-    saved = checkpoint.save(tmp_path, 4, parts.model, parts.tokenizer, parts.learner.state_dict(), parts.state())
-    assert checkpoint.checkpoints(tmp_path) == [saved]
-    assert sorted(entry.name for entry in tmp_path.iterdir()) == ["notes", "step_000004", "step_x"]
 
 
 def test_a_checkpoint_is_out_of_sight_before_it_is_deleted(
@@ -525,10 +515,7 @@ def test_weights_that_find_no_room_say_so_by_the_systems_number(
         ({"template_options": ("enable_thinking",)}, "a template option as name=value, found 'enable_thinking'"),
         ({"template_options": ("a=1", "a=2")}, "each template option once, found a twice"),
         ({"template_options": ("messages=1",)}, r"found \['messages'\], which the renderer sets itself"),
-        (
-            {"trackers": ("tensorboard", "tensorboard")},
-            "trackers are different ones among .*, found tensorboard, tensorboard",
-        ),
+        ({"trackers": ("tensorbord",)}, "trackers: expected a list, each item one of tensorboard, wandb, trackio"),
     ],
 )
 def test_a_configuration_that_cannot_run_is_refused(
@@ -560,11 +547,13 @@ def test_evaluations_are_spread_evenly() -> None:
     assert EvaluationConfig(times=9).at(2) == {0, 1, 2}
 
 
-@pytest.mark.parametrize(("keep", "trained_on", "evaluated"), [("all", 6, 6), ("evaluations", 0, 6), ("none", 0, 0)])
+@pytest.mark.parametrize(("keep", "trained_on", "evaluated"), [("all", 2, 4), ("evaluations", 0, 4), ("none", 0, 0)])
 def test_only_the_episodes_that_are_to_be_kept_are_stored(
     echo_run: TrainConfig, tmp_path: Path, keep: Literal["all", "evaluations", "none"], trained_on: int, evaluated: int
 ) -> None:
-    trained(replace(echo_run, diagnostics=UNMEASURED, keep_rollouts=keep), tmp_path / "run")
+    evaluation = replace(echo_run.evaluation, times=2)
+    config = replace(echo_run, steps=2, diagnostics=UNMEASURED, evaluation=evaluation, keep_rollouts=keep)
+    trained(config, tmp_path / "run")
     stored = [path.name for path in (tmp_path / "run" / "rollouts").glob("*.parquet")]
     assert sum("_val_" not in name for name in stored) == trained_on
     assert sum("_val_" in name for name in stored) == evaluated

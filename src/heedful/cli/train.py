@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated
 from heedful.boundary import CommandLine, Positional, Shown
 from heedful.run.config import TrainConfig
 from heedful.run.presets import preset, starting_points
-from heedful.run.train import Run, algorithm_name, config_at, fork, resume, train
+from heedful.run.train import Run, algorithm_name, config_at, resume, train
 from heedful.stopping import exit_code
 from heedful.storage import claim_folder
 from heedful.training.ranks.parallel import ProcessRank
@@ -56,6 +56,8 @@ class TrainWords:
     def __post_init__(self) -> None:
         if len(set(self.seeds)) < len(self.seeds):
             raise ValueError(f"seeds must be distinct, found {', '.join(map(str, self.seeds))}")
+        if self.checkpoint is not None and self.resume is None:
+            raise ValueError("--checkpoint belongs to a run: name it with --resume RUN")
 
 
 def main(argv: list[str]) -> int:
@@ -103,9 +105,8 @@ def _resume(line: CommandLine[TrainWords], path: Path) -> int:
     run = Run.open(path)
     before = run.config if words.checkpoint is None else config_at(run, words.checkpoint)[0]
     config = line.settings(TrainConfig, before) if typed else None
-    if words.checkpoint is not None:
-        path = fork(path, words.checkpoint, out=words.out).path
-    return _code(resume(path, take_over=words.take_over, changed=config, typed=typed))
+    which, out = words.checkpoint, words.out
+    return _code(resume(path, take_over=words.take_over, changed=config, typed=typed, checkpoint=which, out=out))
 
 
 def _run_seeds(study: Study, folder: Path, take_over: bool) -> int:

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from heedful.run.loop import train_steps
     from heedful.run.parts import Parts, assemble
     from heedful.run.presets import PRESETS, preset
-    from heedful.run.train import Run, fork, resume
+    from heedful.run.train import Run, resume
 
 __all__ = [
     "PRESETS",
@@ -29,7 +29,6 @@ __all__ = [
     "assemble",
     "conclude",
     "evaluate",
-    "fork",
     "paired_gain",
     "play_tasks",
     "preset",
@@ -52,7 +51,6 @@ __getattr__ = lazily(
         "assemble": "heedful.run.parts",
         "conclude": "heedful.run.evaluation.verdict",
         "evaluate": "heedful.run.evaluation.evaluate",
-        "fork": "heedful.run.train",
         "paired_gain": "heedful.run.evaluation.held_out",
         "play_tasks": "heedful.run.evaluation.held_out",
         "preset": "heedful.run.presets",

@@ -1,7 +1,4 @@
-"""A run from end to end, for Python and for the command line: `train`, `resume`, and the `Run` that they return.
-
-A new run never writes into another run's folder. An interrupted run prints how to continue.
-"""
+"""A run from end to end, for Python and for the command line: `train`, `resume`, and the `Run` that they return."""
 
 from __future__ import annotations
 
@@ -154,8 +151,10 @@ def resume(
     take_over: bool = False,
     changed: TrainConfig | None = None,
     typed: Sequence[str] = (),
+    checkpoint: int | str | None = None,
+    out: Path | str | None = None,
 ) -> Run:
-    """Continue an interrupted run from its last checkpoint. See `train` for the other arguments.
+    """Continue a run from its last checkpoint, or from an earlier one. See `train` for the other arguments.
 
     Args:
         trust: names that may run code: modules that the run's settings name as `module:Class`, and models (a folder
@@ -163,36 +162,18 @@ def resume(
         changed: a configuration to go on with. It replaces that of the folder.
         typed: dotted names of the settings in which it differs, such as `optimizer.lr`. A difference in any other
             setting from those of the checkpoint is refused.
+        checkpoint: go on from this one (a step, `last` or `best`) in the new folder `out`, with a copy of what came
+            before it. The run itself stays as it is.
     """
     with trusting(trust):
         run = Run.open(path)
+        config = run.config if checkpoint is None else config_at(run, checkpoint)[0]
         names = (
             re.sub(r"(^|\.)no_", r"\1", name.replace("-", "_")) for name in typed
         )  # --tags.no-force sets tags.force
         told = _Reporting(on_step, show, take_over, frozenset(names))
-        return _run(changed or run.config, lambda: run.folder, told, resumed=True)
-
-
-def fork(
-    path: Path | str, checkpoint: int | str = "last", *, out: Path | str | None = None, trust: Iterable[str] = ()
-) -> Run:
-    """Copy a run as it was at one of its checkpoints into a new folder, where `resume` goes on. The run stays as it is.
-
-    Args:
-        checkpoint: a step, `last` or `best`.
-        out: the new folder. By default `runs/<environment>-<algorithm>-s<seed>-<n>`.
-        trust: see `resume`.
-    """
-    from heedful.run.checkpoint import Checkpoint
-
-    with trusting(trust):
-        run = Run.open(path)
-        config, step = config_at(run, checkpoint)
-        Checkpoint(run.folder.checkpoint(step), step).check("Restore it, or choose another checkpoint.")
-        folder = _new_folder(config, out)
-        run.folder.copy_until(step, folder.path)
-        write_whole(folder.config, json.dumps(to_json(config), indent=2) + "\n")
-        return Run(folder.path, config)
+        find_folder = (lambda: run.folder) if checkpoint is None else (lambda: _forked(run, checkpoint, out))
+        return _run(changed or config, find_folder, told, resumed=True)
 
 
 def config_at(run: Run, checkpoint: int | str) -> tuple[TrainConfig, int]:
@@ -202,6 +183,18 @@ def config_at(run: Run, checkpoint: int | str) -> tuple[TrainConfig, int]:
     step, _ = choose_checkpoint(run.folder, run.config, str(checkpoint))
     written = Checkpoint(run.folder.checkpoint(step), step).settings()
     return run.config if written is None else from_written(written), step
+
+
+def _forked(run: Run, checkpoint: int | str, out: Path | str | None) -> RunFolder:
+    """A new folder with the run as it was at a checkpoint."""
+    from heedful.run.checkpoint import Checkpoint
+
+    config, step = config_at(run, checkpoint)
+    Checkpoint(run.folder.checkpoint(step), step).check("Restore it, or choose another checkpoint.")
+    folder = _new_folder(config, out)
+    run.folder.copy_until(step, folder.path)
+    write_whole(folder.config, json.dumps(to_json(config), indent=2) + "\n")
+    return folder
 
 
 def _new_folder(config: TrainConfig, out: Path | str | None) -> RunFolder:
@@ -217,14 +210,13 @@ def algorithm_name(config: TrainConfig) -> str:
 
 @dataclass(slots=True)
 class _Reporting:
-    """The reporting of steps. As a tracker it is called last, after the step is on disk."""
+    """How a run was asked for. As a tracker it is called last, after the step is on disk."""
 
     on_step: OnStep | None
     show: bool
     take_over: bool = False
-    """Whether the lock of another host's process is taken over."""
     typed: frozenset[str] = frozenset()
-    """The settings that the user changed for the rest of the run, such as `optimizer.learning_rate`."""
+    """The settings that the user changed for the rest of the run, such as `optimizer.lr`."""
     stopped: bool = False
 
     def write(self, step: int, metrics: Sequence[Metric]) -> None:
@@ -233,10 +225,6 @@ class _Reporting:
 
             answer = self.on_step(step, {metric.name: metric for metric in metrics})
             self.stopped |= isinstance(answer, bool | np.bool_) and not answer  # numpy's comparisons have their own
-
-    def note(self, sentence: str) -> None:
-        if self.show:
-            tell(sentence)
 
     def close(self) -> None: ...
 
@@ -255,7 +243,7 @@ def _run(config: TrainConfig, find_folder: Callable[[], RunFolder], told: _Repor
             folder = RunFolder(Path())
             if world.is_rank_0:
                 folder = find_folder()
-                until_the_end.enter_context(held(folder.path, told.note, told.take_over))
+                until_the_end.enter_context(held(folder.path, tell if told.show else None, told.take_over))
                 folder = RunFolder.open(folder.path, resumed)  # as it was, now that nobody else can begin here
                 if not resumed:
                     write_whole(folder.config, json.dumps(tree, indent=2) + "\n")

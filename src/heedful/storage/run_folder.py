@@ -1,7 +1,4 @@
-"""The run folder: the path of each file, how a run claims a folder, and what a resume removes.
-
-No run writes into the folder of another. After `truncate_after` nothing later than the given step is left.
-"""
+"""The run folder: the path of each file, how a run claims a folder, and what a resume removes."""
 
 from __future__ import annotations
 
@@ -25,17 +22,8 @@ from heedful.storage.locks import LOCK
 _STEP_FILE = re.compile(r"step_(\d+)(?:_\w+)?\.(?:parquet|npz)")
 _OF_THE_END = ("report.html", "verdict.json", "gradients.html", "tensorboard", "wandb")
 _PACKAGES = (
-    "numpy",
-    "scipy",
-    "pyarrow",
-    "torch",
-    "transformers",
-    "tokenizers",
-    "safetensors",
-    "trl",
-    "verl",
-    "vllm",
-    "pillow",
+    *("heedful", "numpy", "scipy", "pyarrow", "torch", "transformers", "tokenizers", "safetensors"),
+    *("trl", "verl", "vllm", "pillow"),
 )
 
 
@@ -61,7 +49,7 @@ class RunFolder:
             ValueError: it is a file, or it is not empty without a resume, or a resume finds no run in it.
         """
         path = Path(out)
-        if path.exists() and not path.is_dir():
+        if path.is_file():
             advice = _advice(path) if resume else "Give another --out."
             raise ValueError(f"Expected a folder for the run at {path}, found a file. {advice}")
         entries = sorted(entry.name for entry in path.iterdir() if entry.name != LOCK) if path.exists() else []
@@ -158,9 +146,7 @@ class RunFolder:
         return self._steps("checkpoints", r"step_(\d+)")
 
     def _steps(self, folder: str, pattern: str) -> list[int]:
-        """The steps of a folder's entries. An entry that somebody has renamed, such as `step_3`, is none of ours."""
-        parent = self.path / folder
-        names = (re.fullmatch(pattern, entry.name) for entry in parent.iterdir()) if parent.is_dir() else ()
+        names = (re.fullmatch(pattern, entry.name) for entry in (self.path / folder).glob("*"))
         return sorted(int(name[1]) for name in names if name and _step_name(int(name[1])) == f"step_{name[1]}")
 
     def copy_until(self, step: int, folder: Path) -> None:
@@ -170,7 +156,7 @@ class RunFolder:
         """
 
         def later(parent: str, names: list[str]) -> list[str]:
-            steps = {name: re.search(r"_(\d{6})", name) for name in names}
+            steps = {name: re.search(r"_(\d{6,})", name) for name in names}
             others = [name for name in names if name in (LOCK, *_OF_THE_END)]
             if Path(parent).name == "checkpoints":
                 return [*others, *(name for name in names if name != _step_name(step))]
@@ -231,11 +217,10 @@ def _step_name(step: int) -> str:
 def describe_environment(device: str, threads: int, processes: int = 1) -> dict[str, object]:
     """Everything a run must record to be repeatable: versions, processes, threads, device, platform, commit.
 
-    Imports none of the packages. A package that is not installed is `None`. The commit is `None` if heedful's source is
-    not under version control.
+    A package that is not installed is `None`, as is the commit of a source that is not under version control.
     """
     versions: dict[str, str | None] = {"python": platform.python_version()}
-    for package in ("heedful", *_PACKAGES):
+    for package in _PACKAGES:
         try:
             versions[package] = importlib.metadata.version(package)
         except importlib.metadata.PackageNotFoundError:
@@ -258,19 +243,16 @@ def describe_environment(device: str, threads: int, processes: int = 1) -> dict[
 def _commit() -> dict[str, object] | None:
     """The commit of heedful's own source, and whether the tree has changes."""
     here = Path(__file__).resolve()
-    # An installed copy may be inside another project's checkout: only a tracked file belongs to this repository.
-    if _git(here.parent, "ls-files", "--error-unmatch", here.name) is None:
-        return None
-    commit = _git(here.parent, "rev-parse", "HEAD")
-    changes = _git(here.parent, "status", "--porcelain", "--untracked-files=no")
-    return None if commit is None else {"id": commit, "changed": bool(changes)}
 
+    def git(*words: str) -> str:
+        return subprocess.run(
+            ["git", *words], cwd=here.parent, capture_output=True, text=True, timeout=10, check=True
+        ).stdout
 
-def _git(folder: Path, *arguments: str) -> str | None:
     try:
-        answer = subprocess.run(
-            ["git", *arguments], cwd=folder, capture_output=True, text=True, timeout=10, check=False
-        )
-    except (OSError, subprocess.TimeoutExpired):
+        # An installed copy may be inside another project's checkout: only a tracked file belongs to this repository.
+        git("ls-files", "--error-unmatch", here.name)
+        changes = git("status", "--porcelain", "--untracked-files=no")
+        return {"id": git("rev-parse", "HEAD").strip(), "changed": bool(changes.strip())}
+    except (OSError, subprocess.SubprocessError):
         return None
-    return answer.stdout.strip() if answer.returncode == 0 else None
