@@ -16,7 +16,6 @@ from heedful.protocols import (
     Environment,
     ListsActions,
     OffersTools,
-    Summarises,
 )
 from heedful.rollout.baselines import random_reply
 from heedful.rollout.workers import isolated
@@ -29,7 +28,6 @@ OFFERS = (
     AnswersFreely,
     AnswersBlindly,
     Demonstrates,
-    Summarises,
 )
 
 
@@ -40,10 +38,10 @@ def offered(env: object) -> set[str]:
 @pytest.mark.parametrize(
     ("name", "offers"),
     [
-        ("echo", {"ListsActions", "Demonstrates", "Summarises"}),
-        ("countdown", {"AnswersFreely", "AnswersBlindly", "Demonstrates", "Summarises"}),
-        ("textarena", {"AnswersFreely", "AnswersBlindly", "Summarises"}),
-        ("code", {"AnswersFreely", "AnswersBlindly", "Demonstrates", "OffersTools", "Summarises"}),
+        ("echo", {"ListsActions", "Demonstrates"}),
+        ("countdown", {"AnswersFreely", "AnswersBlindly", "Demonstrates"}),
+        ("textarena", {"AnswersFreely", "AnswersBlindly"}),
+        ("code", {"AnswersFreely", "AnswersBlindly", "Demonstrates", "OffersTools"}),
     ],
 )
 def test_an_environment_offers_what_its_class_has(name: str, offers: set[str]) -> None:
@@ -54,7 +52,7 @@ def test_an_environment_offers_what_its_class_has(name: str, offers: set[str]) -
 
 def test_the_bare_contract_offers_nothing_more() -> None:
     assert isinstance(Perilous(), Environment)
-    assert offered(Perilous()) == {"Summarises"}
+    assert offered(Perilous()) == set()
     with pytest.raises(ValueError, match="has neither `actions` and `actions_per_turn` nor `random_answer`"):
         random_reply(Perilous(), Perilous().task(0), random.Random(0))
 

@@ -22,7 +22,7 @@ from typing import Any
 from heedful.boundary import clean, complain, cut, trusting
 from heedful.boundary.system_errors import NO_ROOM, is_out_of_memory, sentence_of
 from heedful.guarded import Answered, Raised, guarded_call, request_to_end
-from heedful.stopping import StoppedBySignal, end_at_once, exit_code, exit_code_of, leave_the_terminal
+from heedful.stopping import StoppedBySignal, end_at_once, exit_code, leave_the_terminal
 
 _HERE = Path(__file__).parent
 _PLACES = 6
@@ -57,13 +57,7 @@ def run_command(command: Callable[[], int], kept: str = "") -> int:
     # A typed or trusted module:Class is looked for in the current folder, too. Nothing else is.
     with end_at_once(), _cleaned_warnings(), trusting(folder=folder):
         answer = guarded_call(lambda: _ended(command, kept))
-    if isinstance(answer, Answered):
-        return answer.value
-    try:
-        return _told_as_fault(answer, kept)
-    except MemoryError as lack:  # the memory has ended, and nothing more can be found out
-        complain(f"heedful: {_process()}{sentence_of(lack)}")
-        return 2
+    return answer.value if isinstance(answer, Answered) else _told_as_fault(answer, kept)
 
 
 def _told_as_fault(answer: Raised, kept: str) -> int:
@@ -89,20 +83,14 @@ def _is_of_the_user(file: str) -> bool:
     return path.is_file() and outside and not {"site-packages", "dist-packages"} & set(path.parts)
 
 
-def _unwrapped(command: Callable[[], int]) -> int:
-    """Run the command, and raise a request to end that arrived inside of an import as what it is."""
-    try:
-        return command()
-    except (ImportError, RuntimeError) as error:
-        request = request_to_end(error)
-        if request is not None:
-            raise request from None
-        raise
-
-
 def _ended(command: Callable[[], int], kept: str) -> int:
     try:
-        return _unwrapped(command)
+        try:
+            return command()
+        except (ImportError, RuntimeError) as error:
+            if request := request_to_end(error):  # it arrived inside of an import
+                raise request from None
+            raise
     except SystemExit as stop:  # the parser has printed its help, or what is wrong with the line
         if stop.code is None or isinstance(stop.code, int):
             return stop.code or 0
@@ -112,7 +100,7 @@ def _ended(command: Callable[[], int], kept: str) -> int:
         saved = isinstance(stop, StoppedBySignal) and stop.saved
         what = f"interrupted; {saved}" if saved else f"interrupted at once; {kept or 'nothing was kept'}"
         complain(f"heedful: {_process()}{what}.")
-        return exit_code_of(stop)
+        return exit_code(stop.number if isinstance(stop, StoppedBySignal) else signal.SIGINT)
     except BrokenPipeError:
         # The reader of the output has closed it, as `head` does. Nothing more can be printed.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

@@ -21,8 +21,6 @@ class SafeConsole(Console):
 
     def __init__(self, **settings: Any) -> None:
         super().__init__(**({"highlight": False, "markup": False, "emoji": False} | settings))
-        if self.width < 1:  # COLUMNS=0 would show nothing at all
-            self.width = 80
 
     def on_broken_pipe(self) -> None:
         """Leave the end to the command: rich would end the program with exit code 1, without a sentence."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Collection, Sequence
-from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, runtime_checkable
+from typing import TYPE_CHECKING, Protocol, TypeAlias, runtime_checkable
 
 from heedful.guarded import Answered, guarded_call
 from heedful.types import (
@@ -85,9 +85,11 @@ class Environment(Protocol, metaclass=_ByAttribute):
 
 # Optional protocols of environments, beyond the contract. Callers check for them with `isinstance`.
 #
-# Four optional members have no protocol of their own: `start_states` (how many tasks there are, None = many), `noisy`
-# (members that give the same replies can get different rewards), `best_success(task)` (the chance of the best policy
-# that reads its input, None = not computed), and `served` (what a server plays behind this environment).
+# Other optional members have no protocol of their own: `summary` (one line for lists), `start_states` (how many tasks
+# there are, None = many), `noisy` (members that give the same replies can get different rewards), `best_success(task)`
+# (the chance of the best policy that reads its input, None = not computed), `served` (what a server plays behind this
+# environment), and `pages(most, idle)` (`heedful.serving.Pages` for a browser, with at most `most` open episodes, each
+# closed after `idle` seconds without a request).
 
 
 @runtime_checkable
@@ -136,32 +138,12 @@ class Demonstrates(Environment, Protocol):
 
 
 @runtime_checkable
-class Summarises(Environment, Protocol):
-    """An environment that describes its task for lists."""
-
-    @property
-    def summary(self) -> str:
-        """One line."""
-        ...
-
-
-@runtime_checkable
 class OffersTools(Environment, Protocol):
     """An environment whose replies are calls of tools. The renderer writes the tools into the chat template."""
 
     @property
     def tools(self) -> tuple[Tool, ...]:
         """Empty where replies are plain text after all."""
-        ...
-
-
-@runtime_checkable
-class OffersPages(Environment, Protocol):
-    """An environment that a person can play in a browser."""
-
-    def pages(self, most: int, idle: float) -> Any:
-        """`heedful.serving.Pages` with at most `most` open episodes, each closed after `idle` seconds without a
-        request."""
         ...
 
 

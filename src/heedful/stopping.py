@@ -43,10 +43,6 @@ def exit_code(number: int) -> int:
     return 128 + number
 
 
-def exit_code_of(stop: KeyboardInterrupt) -> int:
-    return exit_code(stop.number if isinstance(stop, StoppedBySignal) else signal.SIGINT)
-
-
 @dataclass(slots=True)
 class StopRequest:
     """Whether a signal has asked a program to stop."""
@@ -142,8 +138,4 @@ def leave_signals_to_the_parent() -> None:
     A handler instead of SIG_IGN: what this process starts gets the system's handlers again.
     """
     for number in (signal.SIGINT, *STOP_SIGNALS):
-        signal.signal(number, _pass)
-
-
-def _pass(number: int, frame: FrameType | None) -> None:
-    """Do nothing."""
+        signal.signal(number, lambda number, frame: None)

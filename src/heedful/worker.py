@@ -8,9 +8,9 @@
 and returns the function that answers: bytes in, bytes out. Whoever needs a type pickles or writes JSON on both sides.
 `rollout.workers` plays episodes this way.
 
-Promise: a question is answered, or an exception says why not, within its seconds. A process that dies, hangs or breaks
-the line is killed, with all that it has started. It never outlives the process that started it, in whatever way that
-one ends. Signals of a scheduler reach every process of a job. A worker ignores them: its owner finishes a step first.
+A question is answered, or an exception says why not, within its seconds. A process that dies, hangs or breaks the
+line is killed, with all that it has started. It never outlives the process that started it. It ignores signals of a
+scheduler, which reach every process of a job: its owner finishes a step first.
 """
 
 from __future__ import annotations
@@ -184,10 +184,9 @@ class Worker:
             code = self._process.wait(GRACE)
         except subprocess.TimeoutExpired:
             return "it closed its line"
-        if code >= 0:
-            return f"exit status {code}"
-        name = signal.Signals(-code).name if -code in set(signal.Signals) else f"signal {-code}"
-        return f"{name}, from outside or out of memory" if name == "SIGKILL" else name
+        if code == -signal.SIGKILL:
+            return "SIGKILL, from outside or out of memory"
+        return f"exit status {code}" if code >= 0 else signal.Signals(-code).name
 
     def _bury(self, obituary: str) -> None:
         """Kill the process, and what it has started, if they still run."""
@@ -227,29 +226,23 @@ def serve(load: Callable[[bytes], Answer], line_descriptor: int, lifeline: int) 
     with socket.socket(fileno=line_descriptor) as line, contextlib.suppress(EOFError):
         _, _, argument = _receive(line)
         answer = guarded_call(lambda: load(argument))
-        if isinstance(answer, Raised):
-            _send(line, _RAISED, str(answer).encode(errors="replace"))
-            return
-        _send(line, _ANSWER)
-        while True:
+        _reply(line, answer if isinstance(answer, Raised) else b"")
+        while not isinstance(answer, Raised):
             _, seconds, question = _receive(line)
             # Before foreign code is called: so the owner can tell a process found dead from one that died of this.
             _send(line, _BEGUN)
-            _alarm(2 * seconds + GRACE if seconds else 0.0)
+            # If the owner dies while foreign code holds the interpreter, no thread of ours runs: the kernel ends it.
+            signal.setitimer(signal.ITIMER_REAL, 2 * seconds + GRACE if seconds else 0.0)
             said = guarded_call(lambda question=question: answer.value(question))  # type: ignore[misc]
-            _alarm(0.0)
-            if isinstance(said, Raised):
-                _send(line, _RAISED, str(said).encode(errors="replace"))
-            else:
-                _send(line, _ANSWER, said.value)
+            signal.setitimer(signal.ITIMER_REAL, 0.0)
+            _reply(line, said if isinstance(said, Raised) else said.value)
 
 
-def _alarm(seconds: float) -> None:
-    """Have the kernel end this process long after its owner should have done so. 0 takes it back.
-
-    It is for an owner that has died while foreign code holds the interpreter: no thread of ours would run then.
-    """
-    signal.setitimer(signal.ITIMER_REAL, seconds)
+def _reply(line: socket.socket, answer: bytes | Raised) -> None:
+    if isinstance(answer, Raised):
+        _send(line, _RAISED, str(answer).encode(errors="replace"))
+    else:
+        _send(line, _ANSWER, answer)
 
 
 def _die_with_owner(lifeline: int) -> None:

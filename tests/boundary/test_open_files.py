@@ -76,7 +76,7 @@ def test_a_typed_configuration_may_be_a_pipe(capsys: pytest.CaptureFixture[str])
     assert '"seed": 41' in capsys.readouterr().out
 
 
-@pytest.mark.parametrize("name", ["config.json", "verdict.json", "environment.json"])
+@pytest.mark.parametrize("name", ["config.json", "environment.json"])
 def test_a_report_of_a_run_with_a_pipe_in_it_ends(
     name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -96,14 +96,9 @@ UNKNOWN_HOME = "~nobody-of-this-name/p"
     "line",
     [
         "play math --by random --env.path",
-        "play code --by random --env.path",
-        "play shop --by random --env.catalogue",
         "play remote --by random --env.token-file",
         "play echo --by",
         "index",
-        "serve-search",
-        "serve-env echo --port 0 --token-file",
-        "prepare-shop",
     ],
 )
 def test_a_home_of_nobody_is_a_path_that_is_not_there(

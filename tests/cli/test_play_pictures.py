@@ -10,7 +10,7 @@ import pytest
 pytest.importorskip("PIL", reason="pictures are drawn with Pillow: install heedful[vision]")
 
 from heedful import cli
-from heedful.cli.episode.pictures import half_blocks, show_pictures, write_pictures
+from heedful.cli.episode.episodes import half_blocks, show_pictures, write_pictures
 from heedful.console import SafeConsole
 from heedful.envs.frozen_lake.picture import ICE, lake_picture
 from heedful.envs.transport.images import png_size

@@ -13,7 +13,6 @@ import pytest
 import heedful
 from heedful import cli
 from heedful.command_process import run_command
-from heedful.console import SafeConsole
 from heedful.pixels import damage
 from patience import PATIENCE
 
@@ -148,8 +147,3 @@ def test_an_error_of_code_outside_of_heedful_is_raised_with_its_traceback() -> N
 
     with pytest.raises(KeyError, match="a slip"):
         run_command(of_a_user)
-
-
-def test_a_terminal_of_no_width_is_written_to(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("COLUMNS", "0")
-    assert SafeConsole().width == 80

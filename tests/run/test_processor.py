@@ -32,7 +32,7 @@ def test_every_thread_counts_where_the_system_does_not_say_more(tmp_path: Path) 
 
 
 @pytest.mark.usefixtures("four_threads")
-@pytest.mark.parametrize(("ranks", "each"), [("2", 2), ("3", 1), ("9", 1), ("0", 4), ("many", 4)])
+@pytest.mark.parametrize(("ranks", "each"), [("2", 2), ("3", 1), ("9", 1)])
 def test_the_ranks_of_a_machine_share_its_cores(tmp_path: Path, ranks: str, each: int) -> None:
     assert physical_cores(tmp_path, {"LOCAL_WORLD_SIZE": ranks}) == each
 

@@ -111,7 +111,6 @@ def test_the_memory_counts_visits_successes_and_what_was_passed_over() -> None:
         "filter/longest_skip": (2.0, 3),
         "filter/readmitted": (0.0, 2),
     }
-    assert selection.memory.metrics(patience=2)[0].value == 1.0
     assert selection.memory.of("never drawn") == TaskRecord()
 
 

@@ -111,7 +111,7 @@ def test_a_new_file_is_the_only_one_of_its_name(tmp_path: Path) -> None:
 
 
 def test_a_file_beyond_the_limit_of_the_system_is_named(tmp_path: Path) -> None:
-    words = r"write .*page\.html, but files may not be so large .*Kept: all\. Raise the limit"
+    words = r"write .*page\.html, but files may not be so large\. Kept: all\. Raise the limit"
     with pytest.raises(DiskFull, match=words), naming_a_full_disk(tmp_path / "page.html", kept="all"):
         raise OSError(errno.EFBIG, "File too large")
 

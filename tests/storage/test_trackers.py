@@ -17,7 +17,7 @@ import pytest
 from heedful.integrations.watching.settings import WatchingConfig
 from heedful.storage import trackers
 from heedful.storage.measurements import read_metrics
-from heedful.storage.trackers import TRACKERS, JsonlTracker, guarded, open_trackers
+from heedful.storage.trackers import TRACKERS, Guarded, JsonlTracker, open_trackers
 from heedful.types import Metric
 from patience import PATIENCE
 
@@ -114,7 +114,7 @@ def test_a_file_that_may_not_grow_is_named_when_it_is_written_and_when_it_is_clo
     )
     path = tmp_path / "metrics.jsonl"
     done = subprocess.run([sys.executable, "-c", program, path], capture_output=True, text=True, timeout=PATIENCE)
-    assert done.stdout.count(f"DiskFull Expected room on the disk to write {path}, but") == 2, done.stderr
+    assert done.stdout.count(f"DiskFull Expected to write {path}, but") == 2, done.stderr
 
 
 class Failing:
@@ -141,7 +141,7 @@ def test_names_that_environments_gave_reach_no_other_log_with_controls() -> None
 
 def test_a_failing_tracker_warns_once_and_is_still_tried() -> None:
     failing = Failing()
-    tracker = guarded(failing)
+    tracker = Guarded(failing)
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         for step in range(3):
@@ -159,7 +159,7 @@ def test_an_interrupt_passes_through_a_guarded_tracker() -> None:
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        guarded(Interrupted()).write(0, [])
+        Guarded(Interrupted()).write(0, [])
 
 
 @pytest.mark.parametrize("name", TRACKERS)

@@ -1,6 +1,6 @@
-"""Configuration from frozen dataclasses: strict JSON both ways, and a command line that explains itself.
+"""Configuration from frozen dataclasses: strict JSON both ways, and a command line that explains itself. Torch-free.
 
-Promise: torch-free. Every setting of a tree or a command line is applied, or refused with a sentence that names it.
+Every setting of a tree or a command line is applied, or refused with a sentence that names it.
 
 A field is a nested dataclass, a plain value, or a *choice*: one of several dataclasses, picked by name.
 
@@ -34,14 +34,10 @@ its documentation.
 
 from heedful.boundary.command import CommandLine
 from heedful.boundary.command_line import parse
-from heedful.boundary.decorator import check_settings, settings
+from heedful.boundary.decorator import settings
 from heedful.boundary.foreign_text import clean, complain, cut, encodable, listed, shown, tell
 from heedful.boundary.jsontext import parse_json, read_json
 from heedful.boundary.limits import (
-    COLDEST,
-    HOTTEST,
-    MOST_AT_ONCE,
-    MOST_EPISODES,
     MOST_SECONDS,
     Coefficient,
     Count,
@@ -62,15 +58,11 @@ from heedful.boundary.limits import (
     Workers,
 )
 from heedful.boundary.open_files import in_home, open_file
-from heedful.boundary.schema import Choice, Positional, Setting, Shown, settings_of
+from heedful.boundary.schema import Choice, Positional, Shown, settings_of
 from heedful.boundary.tree import ConfigurationError, Problem, from_json, to_json, trust_flags, trust_needed
 from heedful.boundary.trust import GetsSecret, NamesCode, NamesSecret, TakesWallAway, import_held, trusting
 
 __all__ = [
-    "COLDEST",
-    "HOTTEST",
-    "MOST_AT_ONCE",
-    "MOST_EPISODES",
     "MOST_SECONDS",
     "Choice",
     "Coefficient",
@@ -90,7 +82,6 @@ __all__ = [
     "PositiveShare",
     "Problem",
     "Seconds",
-    "Setting",
     "Share",
     "Shown",
     "TakesWallAway",
@@ -100,7 +91,6 @@ __all__ = [
     "Tokens",
     "Wait",
     "Workers",
-    "check_settings",
     "clean",
     "complain",
     "cut",

@@ -1,13 +1,13 @@
 """A command's line: first its own words, then the settings whose defaults these words decide.
 
-Promise: a word is either understood or refused with a sentence and exit code 2. One help text explains both.
+A word is understood, or refused with a sentence and exit code 2. One help text explains both.
 """
 
 from __future__ import annotations
 
 import inspect
 from collections.abc import Mapping, Sequence
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, TypeVar, cast
 
 from heedful.boundary.command_line import Given, Naming, read_flags, read_settings, refuse, split, stray
 from heedful.boundary.explain import field_docs, flag_of, help_text, is_switch
@@ -69,9 +69,9 @@ class CommandLine(Generic[W]):
         positional = [setting for setting in own if isinstance(setting.shown, Positional)]
         self._typed_words = self._place(positional, bare, problems)
         found = None if problems else read(words, self._said, problems)
-        if problems or not isinstance(found, words):
+        if problems:
             refuse(problems, {given.path for given in typed}, Naming(prog, prog))
-        self.words = found
+        self.words = cast(W, found)
 
     def _place(self, positional: Sequence[Setting], bare: Sequence[str], problems: list[Problem]) -> list[str]:
         """Give the bare words to the positional fields, in order; returns those that were typed."""
@@ -102,9 +102,6 @@ class CommandLine(Generic[W]):
 
         A value of `also` that is None is left out. Problems, `--help` and `--print-config` end the program.
         """
-        clash = {setting.name for setting in settings_of(cls)} & self._flags
-        if clash:
-            raise TypeError(f"{cls.__name__} and {self._cls.__name__} both have {', '.join(sorted(clash))}.")
         more = [Given(f"--{name}", (str(value),)) for name, value in (also or {}).items() if value is not None]
         prog = " ".join([self._prog, *self._typed_words])
         own = [word for given in self._givens if given not in self._rest for word in (given.flag, *given.values)]

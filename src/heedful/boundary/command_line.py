@@ -1,10 +1,8 @@
 """A command line made from a configuration: one flag per setting, choices by name.
 
-Promise: `--filter top_k --filter.k 4` means exactly the JSON `{"filter": {"type": "top_k", "k": 4}}` merged over the
-default. The order of flags does not matter, except that the last of two equal flags counts. A line that cannot be
-applied ends in one sentence per problem and exit code 2, never in a traceback.
-
-Flags that choose are read before the others, since they decide which others there are.
+`--filter top_k --filter.k 4` means the JSON `{"filter": {"type": "top_k", "k": 4}}`, merged over the default. Flags
+that choose are read first, since they decide which others there are. Of two equal flags the last one counts. A line
+that cannot be applied ends in one sentence per problem and exit code 2.
 """
 
 from __future__ import annotations
@@ -13,7 +11,7 @@ import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, NoReturn, TypeVar
+from typing import Any, NoReturn, TypeVar, cast
 
 from heedful.boundary.explain import flag_of, help_text, is_switch, negation_of
 from heedful.boundary.foreign_text import complain, cut, tell
@@ -28,15 +26,13 @@ from heedful.boundary.schema import (
     Nested,
     OneOf,
     Plain,
-    Setting,
     describe,
     did_you_mean,
     inner_kinds,
-    settings_of,
     spell,
 )
 from heedful.boundary.tree import Problem, Tree, class_in, fits, merge, read, start, to_json, walk
-from heedful.boundary.trust import TRUST_FLAGS, trust_typed
+from heedful.boundary.trust import trust_typed
 
 T = TypeVar("T")
 
@@ -97,9 +93,6 @@ def read_settings(
     explain: Callable[[Tree], str],
 ) -> T:
     """Do what `parse` does with flags that are split already; `explain` makes the help for a tree of settings."""
-    clash = [setting.name for setting in settings_of(cls) if setting.name in (*RESERVED, *TRUST_FLAGS)]
-    if clash:
-        raise TypeError(f"{cls.__name__}.{clash[0]} needs another name: --{clash[0]} is a flag of every command.")
     tree = start(cls, default)
     for given in givens:
         if given.path == ("config",):
@@ -109,10 +102,9 @@ def read_settings(
         tell(explain(tree))
         raise SystemExit(0)
     tree = merge(cls, tree, read_flags(cls, tree, givens, problems, others=naming.flags))
-    found = read(cls, tree, problems)
+    found = cast(T, read(cls, tree, problems))
     if problems:
         refuse(problems, {given.path for given in givens}, naming)
-    assert isinstance(found, cls)
     if any(given.path == ("print_config",) for given in givens):
         tell(json.dumps(to_json(found), indent=2, allow_nan=False))
         raise SystemExit(0)
@@ -151,20 +143,17 @@ def _merge_file(cls: type, tree: Tree, given: Given, problems: list[Problem]) ->
     if len(given.values) != 1:
         problems.append(Problem("--config", f"expected one file, found {' '.join(given.values) or 'nothing'}"))
         return tree
-    name = given.values[0]
+    name, overrides = given.values[0], None
     try:
         overrides = read_json(Path(name), pipes=True)
+        said = "" if isinstance(overrides, dict) else f"a JSON object in {name}, found {type(overrides).__name__}"
     except OSError as error:
-        problems.append(Problem("--config", f"expected a JSON file, but {name} cannot be read: {error.strerror}"))
-        return tree
+        said = f"a JSON file, but {name} cannot be read: {error.strerror}"
     except ValueError as error:
-        problems.append(Problem("--config", f"expected JSON in {name}, but it cannot be parsed: {error}"))
-        return tree
-    if not isinstance(overrides, dict):
-        problems.append(Problem("--config", f"expected a JSON object in {name}, found {type(overrides).__name__}"))
-        return tree
-    merged: Tree = merge(cls, tree, overrides)
-    return merged
+        said = f"JSON in {name}, but it cannot be parsed: {error}"
+    if said:
+        problems.append(Problem("--config", f"expected {said}"))
+    return cast(Tree, tree if said else merge(cls, tree, overrides))
 
 
 def _choose(cls: type, tree: Tree, givens: Sequence[Given]) -> Tree:
@@ -174,19 +163,15 @@ def _choose(cls: type, tree: Tree, givens: Sequence[Given]) -> Tree:
     done: set[tuple[str, ...]] = set()
     while True:
         merged: Tree = merge(cls, tree, chosen)
-        fresh = (
-            (path, setting.kind)
-            for path, setting, _ in walk(cls, merged)
-            if isinstance(setting.kind, Chosen) and path in wanted and path not in done
-        )
-        path, kind = next(fresh, ((), None))
-        if kind is None:
+        choices = {path: setting.kind for path, setting, _ in walk(cls, merged) if isinstance(setting.kind, Chosen)}
+        path = next((path for path in choices if path in wanted and path not in done), None)
+        if path is None:
             return merged
         done.add(path)
         given = wanted[path]
         if given.by_user and ":" in given.values[0]:
             trust_typed(given.values[0])
-        _place(chosen, path, _interpret(kind, given.values[0]))
+        _place(chosen, path, _interpret(choices[path], given.values[0]))
 
 
 def read_flags(
@@ -214,17 +199,15 @@ def read_flags(
         elif given.path in settings:
             kind = settings[given.path].kind
             wrong = _misfit(given, kind, cls, tree)
-            word = settings[given.path].word(given.values[0]) if given.by_user and given.values else ""
-            if word:
+            if given.by_user and given.values and (word := settings[given.path].word(given.values[0])):
                 trust_typed(word)
             if wrong:
                 problems.append(Problem(given.flag, wrong))
             elif not isinstance(kind, Chosen):
                 _place(flags, given.path, _value(kind, given.values))
         else:
-            known = [flag_of(path) for path, setting in settings.items() if _settable(setting)]
-            sentence = _unknown(given, cls, tree, [*others, *known])
-            if sentence:
+            known = [flag_of(path) for path, setting in settings.items() if not isinstance(setting.kind, Nested)]
+            if sentence := _unknown(given, cls, tree, [*others, *known]):
                 problems.append(Problem(given.flag, sentence))
     return flags
 
@@ -238,10 +221,10 @@ def _misfit(given: Given, kind: Kind, cls: type, tree: Tree) -> str:
         return "is a list of objects; set it in a file given with --config"
     if _items(kind):
         return ""
-    if not given.values:
-        return "" if is_switch(kind) else f"expected {_short(kind)}, found nothing"
-    surplus = given.values[1:]
-    return f"expected one value, found {' '.join(given.values)}" if surplus else ""
+    if not given.values and not is_switch(kind):
+        short = f"one of {', '.join(kind.choice.names())}" if isinstance(kind, Chosen) else describe(kind)
+        return f"expected {short}, found nothing"
+    return f"expected one value, found {' '.join(given.values)}" if given.values[1:] else ""
 
 
 def _unknown(given: Given, cls: type, tree: Tree, known: Sequence[str]) -> str:
@@ -308,14 +291,6 @@ def _items(kind: Kind) -> list[Kind]:
         if isinstance(each, Fixed):
             return list(each.items)
     return []
-
-
-def _settable(setting: Setting) -> bool:
-    return not isinstance(setting.kind, Nested)
-
-
-def _short(kind: Kind) -> str:
-    return f"one of {', '.join(kind.choice.names())}" if isinstance(kind, Chosen) else describe(kind)
 
 
 def _place(tree: Tree, path: Sequence[str], value: object) -> None:

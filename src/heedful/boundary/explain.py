@@ -1,6 +1,6 @@
 """The help text of a command line: every setting with its documentation, its default and its choices.
 
-Promise: the text is made from the classes alone. Choices on the same command line decide which settings it explains.
+It is made from the classes alone. Choices on the same command line decide which settings it explains.
 """
 
 from __future__ import annotations
@@ -192,13 +192,11 @@ def field_docs(cls: type) -> dict[str, str]:
     """
     docs: dict[str, str] = {}
     for each in reversed(cls.__mro__):
-        node = _class_nodes(each.__module__).get(each.__qualname__)
-        body = node.body if node is not None else []
-        for field, literal in itertools.pairwise(body):
-            if isinstance(field, ast.AnnAssign) and isinstance(field.target, ast.Name):
-                text = _text(literal)
-                if text:
-                    docs[field.target.id] = text
+        node = next((node for node in _classes_in(each.__module__) if node.name == each.__name__), None)
+        for field, literal in itertools.pairwise(node.body if node else []):
+            match field, literal:
+                case ast.AnnAssign(target=ast.Name(id=name)), ast.Expr(value=ast.Constant(value=str(text))):
+                    docs[name] = " ".join(text.split())
     return docs
 
 
@@ -212,28 +210,9 @@ def paragraph(cls: type) -> str:
 
 
 @functools.cache
-def _class_nodes(module: str) -> dict[str, ast.ClassDef]:
+def _classes_in(module: str) -> list[ast.ClassDef]:
     try:
         tree = ast.parse(inspect.getsource(sys.modules[module]))
     except (KeyError, OSError, TypeError):
-        return {}
-    nodes: dict[str, ast.ClassDef] = {}
-    _collect(tree, "", nodes)
-    return nodes
-
-
-def _collect(parent: ast.AST, prefix: str, nodes: dict[str, ast.ClassDef]) -> None:
-    for child in ast.iter_child_nodes(parent):
-        if isinstance(child, ast.ClassDef):
-            nodes[f"{prefix}{child.name}"] = child
-            _collect(child, f"{prefix}{child.name}.", nodes)
-        elif isinstance(child, ast.FunctionDef | ast.AsyncFunctionDef):
-            _collect(child, f"{prefix}{child.name}.<locals>.", nodes)
-        elif isinstance(child, ast.If | ast.Try):
-            _collect(child, prefix, nodes)
-
-
-def _text(node: ast.stmt) -> str:
-    if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant) and isinstance(node.value.value, str):
-        return " ".join(node.value.value.split())
-    return ""
+        return []
+    return [node for node in ast.walk(tree) if isinstance(node, ast.ClassDef)]

@@ -42,10 +42,8 @@ _SUSPECT = re.compile(
 
 def clean(text: str) -> str:
     """`text` with every control, bidi and hidden character written as an escape. Newlines and tabs stay."""
-    if _SUSPECT.search(text) is None:
-        return text
-    parts = _FLAG.split(text)
-    return "".join(part if place % 2 else _cleaned(part) for place, part in enumerate(parts))
+    parts = _FLAG.split(text) if _SUSPECT.search(text) else [text]
+    return "".join(part if place % 2 else _SUSPECT.sub(_escaped, part) for place, part in enumerate(parts))
 
 
 def clean_line(text: str) -> str:
@@ -53,20 +51,13 @@ def clean_line(text: str) -> str:
     return clean(text).replace("\n", "\\n").replace("\t", "\\t")
 
 
-def _cleaned(text: str) -> str:
-    return _SUSPECT.sub(lambda found: found[0] if _is_plain(text, found.start()) else _escaped(found[0]), text)
-
-
-def _escaped(character: str) -> str:
-    return character.encode("unicode_escape").decode("ascii")
-
-
-def _is_plain(text: str, place: int) -> bool:
-    character = text[place]
+def _escaped(found: re.Match[str]) -> str:
+    character, text, place = found[0], found.string, found.start()
+    plain = character in _VISIBLE_FORMATS or unicodedata.category(character) not in ("Cc", "Cf", "Cs", "Zl", "Zp")
     if character in _JOINERS:
         around = text[place - 1 : place] + text[place + 1 : place + 2]
-        return len(around) == 2 and all(map(_takes_joiners, around))
-    return character in _VISIBLE_FORMATS or unicodedata.category(character) not in ("Cc", "Cf", "Cs", "Zl", "Zp")
+        plain = len(around) == 2 and all(map(_takes_joiners, around))
+    return character if plain else character.encode("unicode_escape").decode("ascii")
 
 
 def _takes_joiners(character: str) -> bool:

@@ -201,14 +201,12 @@ def parts_of(url: str, of: str, instead: str) -> SplitResult:
     """
     try:
         parts = urlsplit(url)
-        known = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
-        known = known and not re.search(r"\s", url)  # urlsplit takes line ends and tabs out
-        str(parts.hostname).encode("idna")
-    except ValueError:  # of a port, an address or a name that is none
-        known = False
-    if not known:
+        if parts.scheme not in ("http", "https") or not parts.hostname or parts.port == 0 or re.search(r"\s", url):
+            raise ValueError
+        parts.hostname.encode("idna")
+    except ValueError:  # also of a port, an address or a name that is none
         found = repr(url) if "@" not in url else "one with a user or a password"
-        raise ValueError(f"Expected the URL of {of}, found {found}.")
+        raise ValueError(f"Expected the URL of {of}, found {found}.") from None
     odd = "a query or a fragment (? or # and what follows)" if "?" in url or "#" in url else ""
     odd = "a user or a password" if parts.username or parts.password else odd
     if odd:

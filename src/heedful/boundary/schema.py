@@ -10,6 +10,7 @@ import contextlib
 import dataclasses
 import difflib
 import functools
+import operator
 import types
 import typing
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -20,7 +21,7 @@ from os import PathLike
 from pathlib import Path
 from typing import Any, Literal, TypeAlias
 
-from annotated_types import Ge, GroupedMetadata, Gt, Le, Lt, MinLen
+from annotated_types import Ge, Gt, Interval, Le, Lt, MinLen
 
 from heedful.boundary.foreign_text import cut
 from heedful.boundary.trust import NeedsTrust, hold, import_named
@@ -30,13 +31,14 @@ MISSING = dataclasses.MISSING
 RESERVED = ("config", "print_config", "help")
 """Flags of every command line: no top-level setting may have these names, nor those of `TRUST_FLAGS`."""
 
-PLAIN: dict[type, tuple[str, str]] = {
-    bool: ("true or false", "BOOL"),
-    int: ("a whole number", "INT"),
-    float: ("a number", "FLOAT"),
-    str: ("text", "TEXT"),
-    Path: ("a path", "PATH"),
+PLAIN: dict[type, tuple[str, str, Any]] = {
+    bool: ("true or false", "BOOL", bool),
+    int: ("a whole number", "INT", Integral),
+    float: ("a number", "FLOAT", Real),
+    str: ("text", "TEXT", str),
+    Path: ("a path", "PATH", str | PathLike),
 }
+"""How a type is described, its place-holder in a help text, and what holds it: numbers of numpy are numbers, too."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -60,17 +62,15 @@ class Choice:
         if not isinstance(name, str):
             raise LookupError(f"expected one of {', '.join(self.names())}, found {name!r}")
         if ":" in name:
-            return self._with_all_members(_import_class(name), name)
+            return _import_class(name, self)
         # Asking a lazy table whether it contains a name would load the class.
         names = self.names()
         if name not in names:
             raise LookupError(f"expected one of {', '.join(names)}, found {name!r}{did_you_mean(name, names)}")
         try:
-            found = self._classes()[name]
+            found: type = self._classes()[name]
         except ImportError as error:
             raise LookupError(f"{name!r} cannot be loaded: {error}") from error
-        if not _is_config_class(found):
-            raise TypeError(f"A choice must name dataclasses, but {name!r} names {found!r}.")
         return found
 
     def name_of(self, cls: type) -> str:
@@ -90,16 +90,6 @@ class Choice:
         for name in self.names():
             with contextlib.suppress(LookupError):
                 yield name, self.find(name)
-
-    def _with_all_members(self, cls: type, name: str) -> type:
-        fields = {field.name for field in dataclasses.fields(cls)}
-        missing = [member for member in _public(self.contract) if member not in fields and not hasattr(cls, member)]
-        if missing:
-            raise LookupError(
-                f"expected in {name!r} the members of heedful's {getattr(self.contract, '__name__', '')}, found none "
-                f"of the name {cut(' or '.join(missing), 200)}. Name another class, or one of {', '.join(self.names())}"
-            )
-        return cls
 
     def _classes(self) -> Mapping[str, type]:
         return self.table() if callable(self.table) else self.table
@@ -132,31 +122,23 @@ class Plain:
 
     def allows(self, value: Any) -> bool:
         """Whether a value of this type is within the bounds. NaN is within none."""
-        return all(_IS_WITHIN[type(bound)](value, bound) for bound in self.bounds)
+        return all(_BOUNDS[type(bound)][1](value, getattr(bound, _BOUNDS[type(bound)][0])) for bound in self.bounds)
 
     def __str__(self) -> str:
         """For instance `a number above 0 and at most 1`."""
-        bounds = [_SAID[type(bound)](bound) for bound in self.bounds]
+        limits = [(_BOUNDS[type(bound)], bound) for bound in self.bounds]
+        bounds = [said.format(_numeral(getattr(bound, name))) for (name, _, said), bound in limits]
         return " ".join([PLAIN[self.type][0], " and ".join(bounds)]).rstrip()
 
 
-_HELD_AS: dict[type, Any] = {bool: bool, int: Integral, float: Real, str: str, Path: str | PathLike}
-"""Numbers of numpy are numbers, too."""
-
-_IS_WITHIN: dict[type, Callable[[Any, Any], bool]] = {
-    Gt: lambda value, bound: value > bound.gt,
-    Ge: lambda value, bound: value >= bound.ge,
-    Lt: lambda value, bound: value < bound.lt,
-    Le: lambda value, bound: value <= bound.le,
-    MinLen: lambda value, bound: len(value.strip()) >= bound.min_length,
+_BOUNDS: dict[type, tuple[str, Callable[[Any, Any], bool], str]] = {
+    Gt: ("gt", operator.gt, "above {}"),
+    Ge: ("ge", operator.ge, "of at least {}"),
+    Lt: ("lt", operator.lt, "below {}"),
+    Le: ("le", operator.le, "at most {}"),
+    MinLen: ("min_length", lambda value, least: len(value.strip()) >= least, "of at least {} letter"),
 }
-_SAID: dict[type, Callable[[Any], str]] = {
-    Gt: lambda bound: f"above {_numeral(bound.gt)}",
-    Ge: lambda bound: f"of at least {_numeral(bound.ge)}",
-    Lt: lambda bound: f"below {_numeral(bound.lt)}",
-    Le: lambda bound: f"at most {_numeral(bound.le)}",
-    MinLen: lambda bound: f"of at least {bound.min_length} letter{'s' if bound.min_length > 1 else ''}",
-}
+"""A bound of `annotated_types`: the attribute that holds it, its test, and how it is said."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -224,10 +206,6 @@ class Setting:
         """What must be trusted if a file holds this value. Empty = nothing."""
         return "" if self.needs_trust is None else self.needs_trust.word(value)
 
-    def refusal(self, value: object) -> str:
-        """The sentence that refuses this value where a file holds it. Empty = it may be followed."""
-        return "" if self.needs_trust is None else self.needs_trust.refusal(value)
-
     def default(self) -> object:
         """The default value, or `MISSING`."""
         if self.field.default_factory is not MISSING:
@@ -246,8 +224,6 @@ def settings_of(cls: type) -> tuple[Setting, ...]:
 
 @functools.cache
 def _settings_of(cls: type) -> tuple[Setting, ...]:
-    if not _is_config_class(cls):
-        raise TypeError(f"Expected a dataclass to configure, found {cls!r}.")
     try:
         hints = typing.get_type_hints(cls, include_extras=True)
     except NameError as error:
@@ -260,38 +236,33 @@ def _settings_of(cls: type) -> tuple[Setting, ...]:
         raise TypeError(
             f"{cls.__name__}.type cannot be configured: `type` names the class. Give the field another name."
         )
-    return tuple(
-        Setting(
-            field.name,
-            kind_of(hints[field.name], f"{cls.__name__}.{field.name}"),
-            field,
-            next((extra for extra in _extras(hints[field.name]) if isinstance(extra, Shown)), None),
-            next((extra for extra in _extras(hints[field.name]) if isinstance(extra, NeedsTrust)), None),
-        )
-        for field in fields
-    )
+    settings = []
+    for field in fields:
+        hint = hints[field.name]
+        extras = getattr(hint, "__metadata__", ())
+        shown = next((extra for extra in extras if isinstance(extra, Shown)), None)
+        needs_trust = next((extra for extra in extras if isinstance(extra, NeedsTrust)), None)
+        settings.append(Setting(field.name, _kind_of(hint, f"{cls.__name__}.{field.name}"), field, shown, needs_trust))
+    return tuple(settings)
 
 
-def _extras(hint: Any) -> tuple[Any, ...]:
-    return tuple(getattr(hint, "__metadata__", ()))
-
-
-def kind_of(hint: Any, where: str, bounds: tuple[Any, ...] = ()) -> Kind:
+def _kind_of(hint: Any, where: str, bounds: tuple[Any, ...] = ()) -> Kind:
     """The kind of an annotation; `where` names the field in the TypeError for what cannot be configured."""
     origin, arguments = typing.get_origin(hint), typing.get_args(hint)
     if origin is typing.Annotated:
         choice = next((extra for extra in arguments[1:] if isinstance(extra, Choice)), None)
         if choice is None:
-            return kind_of(arguments[0], where, tuple(_bounds(arguments[1:])))
+            extras = (each for extra in arguments[1:] for each in (extra if isinstance(extra, Interval) else [extra]))
+            return _kind_of(arguments[0], where, tuple(extra for extra in extras if type(extra) in _BOUNDS))
         return Chosen(choice, optional=type(None) in typing.get_args(arguments[0]))
     if origin in (typing.Union, types.UnionType):
-        return _union(tuple(kind_of(argument, where, bounds) for argument in arguments), where)
+        return _union(tuple(_kind_of(argument, where, bounds) for argument in arguments), where)
     if origin is Literal:
         return OneOf(tuple((option, option) for option in arguments))
     if origin is tuple and arguments:
         if len(arguments) == 2 and arguments[1] is Ellipsis:
-            return Many(kind_of(arguments[0], where))
-        return Fixed(tuple(kind_of(argument, where) for argument in arguments))
+            return Many(_kind_of(arguments[0], where))
+        return Fixed(tuple(_kind_of(argument, where) for argument in arguments))
     if hint is None or hint is type(None):
         return NOTHING
     if isinstance(hint, type):
@@ -305,14 +276,6 @@ def kind_of(hint: Any, where: str, bounds: tuple[Any, ...] = ()) -> Kind:
         f"{where} has the annotation {hint!r}, which cannot be configured. Use bool, int, float, str, Path, Literal, "
         "an Enum, None, a union or tuple of these, a dataclass, or Annotated[..., Choice({...})]."
     )
-
-
-def _bounds(extras: Iterable[Any]) -> Iterator[Any]:
-    for extra in extras:
-        if isinstance(extra, GroupedMetadata):
-            yield from extra
-        elif type(extra) in _IS_WITHIN:
-            yield extra
 
 
 def _union(kinds: tuple[Kind, ...], where: str) -> Kind:
@@ -332,7 +295,7 @@ def holds(kind: Kind, value: Any) -> bool:
     """Whether an object in Python holds a value of this kind."""
     match kind:
         case Plain():
-            return isinstance(value, _HELD_AS[kind.type]) and kind.allows(value)
+            return isinstance(value, PLAIN[kind.type][2]) and kind.allows(value)
         case OneOf():
             return any(held == value for _, held in kind.options)
         case Either():
@@ -365,7 +328,8 @@ def describe(kind: Kind) -> str:
         case Nested():
             return f"an object with the settings of {kind.cls.__name__}"
         case Chosen():
-            return f'an object {{"type": NAME, ...}} with NAME among {", ".join(choosable(kind))}'
+            names = [*kind.choice.names(), *(["none"] if kind.optional else [])]
+            return f'an object {{"type": NAME, ...}} with NAME among {", ".join(names)}'
 
 
 def metavar(kind: Kind) -> str:
@@ -383,11 +347,6 @@ def metavar(kind: Kind) -> str:
             return ",".join(map(metavar, kind.items))
         case Nested() | Chosen():
             return "NAME"
-
-
-def choosable(kind: Chosen) -> list[str]:
-    """The names of a choice, `none` included where it may be chosen."""
-    return [*kind.choice.names(), *(["none"] if kind.optional else [])]
 
 
 def spell(written: object) -> str:
@@ -414,7 +373,8 @@ def _is_config_class(candidate: object) -> bool:
     return isinstance(candidate, type) and dataclasses.is_dataclass(candidate)
 
 
-def _import_class(name: str) -> type:
+def _import_class(name: str, choice: Choice) -> type:
+    """The dataclass `module:Class`, with all members that the contract of the choice asks for."""
     try:
         found: Any = import_named(name)
     except (ImportError, AttributeError, ValueError) as error:
@@ -423,14 +383,14 @@ def _import_class(name: str) -> type:
         raise LookupError(f"{name!r} must name a dataclass, but names {found!r}")
     cls: type = found
     try:
-        settings_of(cls)
+        members = {setting.name for setting in settings_of(cls)} | set(dir(cls))
     except TypeError as error:
         raise LookupError(f"the settings of {name!r} cannot be read: {error}") from error
+    contract = [] if choice.contract is None else dir(choice.contract)
+    asked = [each for each in contract if not each.startswith("_") or each == "__call__"]
+    if missing := [each for each in asked if each not in members]:
+        raise LookupError(
+            f"expected in {name!r} the members of heedful's {getattr(choice.contract, '__name__', '')}, found none of "
+            f"the name {cut(' or '.join(missing), 200)}. Name another class, or one of {', '.join(choice.names())}"
+        )
     return cls
-
-
-def _public(contract: object) -> list[str]:
-    """The members that a protocol or a base class asks for."""
-    called = isinstance(contract, type) and "__call__" in vars(contract)
-    named = [] if contract is None else [name for name in dir(contract) if not name.startswith("_")]
-    return [*named, *(["__call__"] if called else [])]

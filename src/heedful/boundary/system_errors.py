@@ -5,9 +5,6 @@ from __future__ import annotations
 import errno
 import os
 import re
-from collections.abc import Iterator
-from contextlib import contextmanager
-from pathlib import Path
 
 from heedful.boundary.foreign_text import cut
 
@@ -25,15 +22,13 @@ _KNOWN = {
     errno.EROFS: "Expected to write {path}, found a disk that can only be read. Give a path on another disk.",
     errno.ENOSPC: "Expected room on the disk to write {path}, but it is full. Free some space, then go on.",
     errno.EDQUOT: "Expected room on the disk to write {path}, but the quota is full. Free some space, then go on.",
-    errno.EFBIG: "Expected to write {path}, but files may not be so large. Raise it with `ulimit -f`, then go on.",
+    errno.EFBIG: "Expected to write {path}, but files may not be so large. Raise the limit (`ulimit -f`), then go on.",
     errno.EMFILE: "Expected to open {path}, but too many files are open. Raise the limit with `ulimit -n`.",
 }
 NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 _NUMBER = re.compile(r"\[Errno -?\d+\] ")
 LONGEST_PATH = 200
 _NO_MEMORY = re.compile(r"(?:can't allocate memory|not enough memory|[Tt]ried to allocate)")
-_CLOSED = "I/O operation on closed file"
-_NO_ROOM_FOR_A_LIBRARY = "failed to map segment from shared object"
 
 
 def sentence_of(error: BaseException) -> str:
@@ -43,8 +38,6 @@ def sentence_of(error: BaseException) -> str:
     """
     if is_out_of_memory(error) or (isinstance(error, MemoryError) and not str(error)):
         return "The memory does not suffice. Choose a smaller model or smaller batches, or free some memory."
-    if isinstance(error, ValueError) and str(error).startswith(_CLOSED):
-        return "Expected an open file or stream, found a closed one. An environment must not close standard output."
     if not isinstance(error, OSError) or error.errno is None or error.strerror is None:
         return _NUMBER.sub("", str(error)) or type(error).__name__
     if error.filename is None and error.errno in (*NO_ROOM, errno.EMFILE):
@@ -56,19 +49,6 @@ def sentence_of(error: BaseException) -> str:
     return known.format(path=path, reason=error.strerror)
 
 
-@contextmanager
-def naming(path: Path) -> Iterator[None]:
-    """Give this path to an error of a full disk that has none: where a write fails, Python names no file."""
-    try:
-        yield
-    except OSError as error:
-        if error.filename is not None or error.errno not in NO_ROOM:
-            raise
-        raise OSError(error.errno, error.strerror, str(path)) from error
-
-
 def is_out_of_memory(error: BaseException) -> bool:
-    """Whether it is torch's error where memory ends (a RuntimeError, on a CPU one like any other), or the loader's."""
-    if isinstance(error, ImportError):
-        return _NO_ROOM_FOR_A_LIBRARY in str(error)
+    """Whether it is torch's error where memory ends: a RuntimeError, on a CPU one like any other."""
     return isinstance(error, RuntimeError) and _NO_MEMORY.search(str(error)) is not None

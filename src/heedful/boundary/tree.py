@@ -1,7 +1,6 @@
 """Configurations as JSON trees: written whole, read strictly, overridden in part.
 
-Promise: `from_json(cls, to_json(config)) == config`. A tree with an unknown key or a wrong value is refused, with one
-line per problem.
+`from_json(cls, to_json(config)) == config`. A tree with an unknown key or a wrong value is refused.
 """
 
 from __future__ import annotations
@@ -11,7 +10,7 @@ import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypeAlias, TypeVar
+from typing import Any, TypeAlias, TypeVar, cast
 
 from heedful.boundary.open_files import in_home
 from heedful.boundary.schema import (
@@ -30,7 +29,7 @@ from heedful.boundary.schema import (
     holds,
     settings_of,
 )
-from heedful.boundary.trust import NamesCode, hold, trusted_models
+from heedful.boundary.trust import hold, trusted_models
 
 T = TypeVar("T")
 Tree: TypeAlias = dict[str, Any]
@@ -81,10 +80,9 @@ def from_json(cls: type[T], tree: Mapping[str, Any], base: T | None = None) -> T
     problem: unknown settings, wrong types and values, and what a class itself refuses when it is constructed.
     """
     problems: list[Problem] = []
-    found = read(cls, merge(cls, start(cls, base), tree), problems)
+    found = cast(T, read(cls, merge(cls, start(cls, base), tree), problems))
     if problems:
         raise ConfigurationError(problems)
-    assert isinstance(found, cls)
     return found
 
 
@@ -115,8 +113,7 @@ def walk(cls: type, tree: Tree, prefix: tuple[str, ...] = ()) -> Iterator[tuple[
     for setting in settings_of(cls):
         path, value = (*prefix, setting.name), tree.get(setting.name, MISSING)
         yield path, setting, value
-        inner = class_in(setting.kind, value)
-        if inner is not None:
+        if inner := class_in(setting.kind, value):
             yield from walk(inner, value if isinstance(value, dict) else {}, path)
 
 
@@ -144,8 +141,7 @@ def read(cls: type, tree: Any, problems: list[Problem], path: str = "") -> objec
     for name, setting in settings.items():
         if name in tree:
             values[name] = _read(setting.kind, tree[name], problems, _join(path, name))
-            refused = setting.refusal(tree[name])
-            if refused:
+            if setting.needs_trust and (refused := setting.needs_trust.refusal(tree[name])):
                 problems.append(Problem(_join(path, name), refused))
         elif setting.default() is MISSING:
             problems.append(Problem(_join(path, name), f"is required: expected {describe(setting.kind)}"))
@@ -208,10 +204,7 @@ def _read_plain(plain: type, value: Any) -> object:
             return _NOT_FINITE[value]
         if not isinstance(value, int | float) or isinstance(value, bool):
             return _BROKEN
-        try:
-            return float(value)
-        except OverflowError:  # a whole number that no float can hold
-            return _BROKEN
+        return float(value)
     if plain is Path:
         return in_home(value) if isinstance(value, str) else _BROKEN
     return value if type(value) is plain else _BROKEN
@@ -234,14 +227,14 @@ def _read_choice(kind: Chosen, value: Any, problems: list[Problem], path: str) -
         problems.append(Problem(_join(path, "type"), str(error)))
         return _BROKEN
     settings = {name: each for name, each in value.items() if name != "type"}
-    known = {setting.name for setting in settings_of(cls)}
-    strangers = {name: owners for name in settings if name not in known and (owners := kind.choice.owners(name))}
-    for name, owners in strangers.items():
-        sentence = f"{value['type']} has no setting {name}; it belongs to {' and '.join(owners)}"
-        problems.append(Problem(_join(path, name), sentence))
-        del settings[name]
+    known, before = {setting.name for setting in settings_of(cls)}, len(problems)
+    for name in [name for name in settings if name not in known]:
+        if owners := kind.choice.owners(name):
+            sentence = f"{value['type']} has no setting {name}; it belongs to {' and '.join(owners)}"
+            problems.append(Problem(_join(path, name), sentence))
+            del settings[name]
     found = read(cls, settings, problems, path)
-    return _BROKEN if strangers else found
+    return found if len(problems) == before else _BROKEN
 
 
 def _merge_choice(kind: Chosen, base: Any, value: Any) -> Any:
@@ -274,8 +267,9 @@ def trust_needed(config: object) -> list[str]:
     named = set()
     for _, setting, value in walk(type(config), to_json(config)):
         chosen = value.get("type", "") if isinstance(setting.kind, Chosen) and isinstance(value, dict) else ""
-        code = chosen if ":" in chosen else setting.word(value) if isinstance(setting.needs_trust, NamesCode) else ""
-        named.add(code.partition(":")[0] or setting.word(value))
+        word = chosen if ":" in chosen else setting.word(value)
+        is_code = ":" in chosen or (setting.needs_trust is not None and not setting.needs_trust.why)
+        named.add(word.partition(":")[0] if is_code else word)
     return sorted(named - {""})
 
 
@@ -306,10 +300,7 @@ def _write(kind: Kind, value: Any) -> Any:
 
 
 def _show(value: object) -> str:
-    try:
-        text = json.dumps(value)
-    except (TypeError, ValueError):
-        text = repr(value)
+    text = json.dumps(value, default=repr)
     return text if len(text) <= 60 else f"{text[:57]}..."
 
 

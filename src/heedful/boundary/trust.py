@@ -12,12 +12,12 @@ import importlib
 import os
 import shlex
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any
 
 from heedful.boundary.open_files import in_home
 
@@ -49,61 +49,43 @@ _held: set[str] = set()
 
 
 @dataclass(frozen=True, slots=True)
-class NamesCode:
-    """Marks text that may hold `module:name`, whose module is imported when it is used."""
+class NeedsTrust:
+    """The mark of a setting that a file does not decide alone."""
 
-    def word(self, value: object) -> str:
-        """What must be trusted if a file holds this value: the word after --trust. Empty = nothing."""
-        return value if isinstance(value, str) and ":" in value else ""
+    word: Callable[[Any], str]
+    """The word after --trust that a value needs, if a file holds it. Empty = none."""
+    why: str
+    """What the word does. Empty: it names code."""
 
     def refusal(self, value: object) -> str:
         """The sentence that refuses this value, which a file holds. Empty = it may be followed."""
         word = self.word(value)
-        return untrusted(word) if word else ""
+        if not word or word in _trust.get().modules or word in _held:
+            return ""
+        return f"{word!r} {self.why}. If you want that, {_trust.get().remedy(word)}" if self.why else untrusted(word)
 
 
-@dataclass(frozen=True, slots=True)
-class NamesSecret:
+def NamesCode() -> NeedsTrust:
+    """Marks text that may hold `module:name`, whose module is imported when it is used."""
+    return NeedsTrust(lambda value: value if isinstance(value, str) and ":" in value else "", "")
+
+
+def NamesSecret() -> NeedsTrust:
     """Marks text that names a secret of the user, which is then sent to a server: a variable or a file."""
-
-    def word(self, value: object) -> str:
-        return value if isinstance(value, str) else ""
-
-    def refusal(self, value: object) -> str:
-        return _ungranted(self.word(value), "names a secret, and a file does not decide to which server it is sent")
+    why = "names a secret, and a file does not decide to which server it is sent"
+    return NeedsTrust(lambda value: value if isinstance(value, str) else "", why)
 
 
-@dataclass(frozen=True, slots=True)
-class GetsSecret:
+def GetsSecret(variable: str) -> NeedsTrust:
     """Marks the URL of a server that is sent the secret in this environment variable, where there is one."""
-
-    variable: str
-
-    def word(self, value: object) -> str:
-        return value if isinstance(value, str) and os.environ.get(self.variable) else ""
-
-    def refusal(self, value: object) -> str:
-        return _ungranted(
-            self.word(value), f"would be sent the secret in {self.variable}, and a file does not decide that"
-        )
+    why = f"would be sent the secret in {variable}, and a file does not decide that"
+    return NeedsTrust(lambda value: value if isinstance(value, str) and os.environ.get(variable) else "", why)
 
 
-@dataclass(frozen=True, slots=True)
-class TakesWallAway:
+def TakesWallAway(value: str, permit: str) -> NeedsTrust:
     """Marks a choice, one value of which takes a wall away. `permit` is the word that allows it after --trust."""
-
-    value: str
-    permit: str
-
-    def word(self, value: object) -> str:
-        return self.permit if value == self.value else ""
-
-    def refusal(self, value: object) -> str:
-        return _ungranted(self.word(value), "takes a wall away, and a file does not decide that")
-
-
-NeedsTrust: TypeAlias = NamesCode | NamesSecret | GetsSecret | TakesWallAway
-"""Marks of settings that a file does not decide alone."""
+    why = "takes a wall away, and a file does not decide that"
+    return NeedsTrust(lambda found: permit if found == value else "", why)
 
 
 @contextmanager
@@ -115,10 +97,7 @@ def trusting(names: Iterable[str] = (), *, folder: str | None = None, setting: s
     refusal names: a secret, a server that gets one, or `sandbox=off`. `folder`: where modules are searched as well.
     `setting`: the setting that a refusal advises, inside a program without the flag --trust.
     """
-    given = [names] if isinstance(names, str | Path) else names
-    if not isinstance(given, Iterable) or getattr(given, "ndim", 1) == 0:  # an array of numpy with a single value
-        raise ValueError(f"Expected the names to trust, such as ('my_game',), found {given!r:.100}.")
-    names = frozenset(map(str, given))
+    names = frozenset([str(names)] if isinstance(names, str | Path) else map(str, names))
     before = _trust.get()
     token = _trust.set(
         _Trust(before.modules | names, before.models | names, folder or before.folder, setting or before.setting)
@@ -161,13 +140,6 @@ def untrusted(name: str) -> str:
         f"{name!r} names code, and a file does not decide what is imported. If you trust the module {module}, "
         f"{_trust.get().remedy(module)}"
     )
-
-
-def _ungranted(word: str, why: str) -> str:
-    """The sentence that refuses a permission which a file asks for. Empty if there is nothing to refuse."""
-    if not word or word in _trust.get().modules or word in _held:
-        return ""
-    return f"{word!r} {why}. If you want that, {_trust.get().remedy(word)}"
 
 
 def import_named(name: str) -> Any:

@@ -87,8 +87,6 @@ def _command(name: str, rest: list[str]) -> int:
             f"{os.environ['WORLD_SIZE']}; start it without."
         )
         return 2
-    if sys.flags.optimize > 1:
-        raise ValueError("Expected a Python that keeps docstrings, since they explain the settings. Leave out -OO.")
     if name in ADDED:
         return int(ADDED[name](rest))
     return int(importlib.import_module(f"{__name__}.{COMMANDS[name][0]}").main(rest))

@@ -5,19 +5,15 @@ The run is not changed. Fresh episodes of training tasks are played with its che
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 from heedful.boundary import CommandLine, Positional, Shown
 from heedful.run.config import TrainConfig, read_config
 from heedful.run.evaluation.subjects import choose_checkpoint, find_subject, is_checkpoint
 from heedful.run.gradients import GradientsSettings, measure_gradients
 from heedful.storage import RunFolder, is_run
-
-if TYPE_CHECKING:
-    from rich.console import Console
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +46,7 @@ def main(argv: list[str]) -> int:
 
     from heedful.console import SafeConsole
     from heedful.report.gradients import TABLES, sentences, table, write_gradients_page
+    from heedful.run.terminal import plain_table
     from heedful.storage import read_gradients
 
     console = SafeConsole()
@@ -60,7 +57,11 @@ def main(argv: list[str]) -> int:
         stored = read_gradients(folder.gradients(step))
         for title, columns in TABLES:
             console.print(f"Step {step}: {title}", style="bold")
-            _print_table(table(stored, columns), console)
+            headings, *rows = table(stored, columns)
+            shown = plain_table(*headings)
+            for row in rows:
+                shown.add_row(*row)
+            console.print(shown)
         for sentence in sentences(stored):
             console.print(sentence, soft_wrap=True)
         console.print(f"written to {folder.gradients(step)}", soft_wrap=True)
@@ -78,22 +79,10 @@ def _chosen(name: str, checkpoints: tuple[str, ...]) -> tuple[RunFolder, TrainCo
                 "algorithm, which only a run has. Train first: heedful train ENV."
             )
         subject = find_subject(name, None, ",".join(checkpoints) or None)
-        assert subject.weights is not None, "a checkpoint has weights"
-        return RunFolder(subject.weights.parent.parent), subject.config, [subject.version]
+        return RunFolder(path.parent.parent), subject.config, [subject.version]
     folder = RunFolder(path)
     config = read_config(folder)
     steps = [
         0 if choice == "0" else choose_checkpoint(folder, config, choice)[0] for choice in checkpoints or ("last",)
     ]
     return folder, config, sorted(set(steps))
-
-
-def _print_table(rows: Sequence[Sequence[str]], console: Console) -> None:
-    from rich.table import Table
-
-    shown = Table(box=None, header_style="bold", pad_edge=False)
-    for heading in rows[0]:
-        shown.add_column(heading, justify="right", overflow="fold")
-    for row in rows[1:]:
-        shown.add_row(*row)
-    console.print(shown)

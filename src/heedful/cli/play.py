@@ -5,23 +5,29 @@ An episode can be left at any point (`quit`, Ctrl-D, Ctrl-C).
 
 from __future__ import annotations
 
-import difflib
 import sys
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
 from heedful.boundary import Choice, CommandLine, Positional, Shown, shown
-from heedful.cli.episode.episodes import ScriptedSettings, drawn_task, ended, named, table_of_turns
+from heedful.cli.episode.episodes import (
+    SampledSettings,
+    ScriptedSettings,
+    drawn_task,
+    named,
+    show_end,
+    show_pictures,
+    table_of_turns,
+    write_pictures,
+)
 from heedful.cli.episode.human_reply import reply_of, ways_to_answer
 from heedful.envs.common.contract import checked_observation, checked_step, demonstrated, turns_of
 from heedful.envs.common.tagged import in_tags
-from heedful.models.chat.replies import Tags
-from heedful.policies import POLICIES, PolicySource, Sampling
+from heedful.policies import POLICIES, PolicySource
 from heedful.protocols import Demonstrates, Environment, Episode
-from heedful.rollout.context import Context
 from heedful.run.evaluation.subjects import LoadedModel, Subject, find_subject, load, shared_fields, with_settings
-from heedful.run.presets import in_full, preset, starting_points
+from heedful.run.presets import did_you_mean, in_full, preset, starting_points
 from heedful.seedlings.recipe import Seedling
 from heedful.storage import is_run
 from heedful.types import Ending, Image, Observation, Reply, Step, Task
@@ -74,25 +80,17 @@ class PlayWords:
             raise ValueError(f"--picture is for --by {', '.join(SCRIPTED)}, but --by is {self.by}. Leave it out.")
 
 
-LONGEST_LINE = 1_000_000
-"""Characters of a line that a person, a file or a pipe gives as an answer."""
-
 SCRIPTED = ("person", "solver", "random")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ModelSettings(ScriptedSettings):
+class ModelSettings(SampledSettings):
     """Settings of an episode that a model plays."""
 
     references: int = 15
     """Evaluation tasks whose prompts each thought's words are compared with. 0 = no comparison."""
-    context: Context
     policy: Annotated[PolicySource, Choice(POLICIES, PolicySource)]
     """The sampler of replies, typed --sampler NAME as well: local = the model in this process, vllm = servers."""
-    sampling: Sampling
-    tags: Tags
-    template_options: tuple[str, ...]
-    """Options of the chat template as name=value."""
     threads: int
     """CPU threads."""
     device: Literal["auto", "cpu", "cuda", "mps"]
@@ -123,7 +121,9 @@ def main(argv: list[str]) -> int:
     if line.words.model_name or line.words.tokenizer:
         raise ValueError("--model-name and --tokenizer are for a served model; name its server with --by URL.")
     if by not in SCRIPTED:
-        _refuse_misspelt(by)
+        players = (*SCRIPTED, "seedling")
+        if by not in players and not Path(by).exists() and (hint := did_you_mean(by.lower(), players)):
+            raise ValueError(f"--by: expected a player, a run, a checkpoint, a model or a URL, found {by!r}.{hint}")
         subject = find_subject(by, name, checkpoint)
         kind = SeedlingSettings if subject.is_seedling else ModelSettings
         settings = line.settings(kind, kind(**(shared_fields(kind, subject.config) | {"seed": 0})))
@@ -134,17 +134,6 @@ def main(argv: list[str]) -> int:
         raise ValueError(f"Expected an environment, found the run {name}. To watch it play: heedful play --by {name}")
     env = in_full(preset(str(name)).env)
     return _play_scripted(by, line.settings(ScriptedSettings, ScriptedSettings(env=env)), line.words.picture)
-
-
-def _refuse_misspelt(by: str) -> None:
-    """Raise ValueError for a player's name with a slip, which would be looked for among the models of a hub."""
-    players = (*SCRIPTED, "seedling")
-    close = difflib.get_close_matches(by.lower().removeprefix("./"), players, n=1, cutoff=0.75)
-    if close and by not in players and not Path(by).exists():
-        raise ValueError(
-            f"--by: expected {', '.join(players)}, a run, a checkpoint, a model or the URL of a server, found {by!r}; "
-            f"did you mean {close[0]}?"
-        )
 
 
 class _Watched:
@@ -199,16 +188,14 @@ def _play_scripted(by: str, settings: ScriptedSettings, picture: Path | None) ->
             _show_step(episode.step_taken, console)
     if player.ending is not Ending.ERROR:
         _show_pictures(episode, picture, console)
-    return _show_end(player, console)
+    console.print()
+    return show_end(player.trajectory(temperature=1.0, policy_version=0), console)
 
 
 def _show_pictures(episode: _Watched, picture: Path | None, console: Console) -> None:
-    if episode.images:
-        from heedful.cli.episode.pictures import show_pictures, write_pictures
-
-        if picture:
-            write_pictures(episode.images, picture)
-        show_pictures(episode.images, console)
+    if picture:
+        write_pictures(episode.images, picture)
+    show_pictures(episode.images, console)
 
 
 def _as_sampled(text: str, player: Player) -> Reply:
@@ -256,16 +243,13 @@ def _ask(env: Environment, console: Console) -> str | None:
 
 
 def _line(console: Console) -> str:
-    """The next line that is typed, or that a file or a pipe gives. Raises EOFError where there is none, and ValueError
-    for a line without an end."""
+    """The next line that is typed, or that a file or a pipe gives. Raises EOFError where there is none."""
     if sys.stdin.isatty():
         return console.input("> ")
     console.print("> ", end="")
-    line = sys.stdin.readline(LONGEST_LINE + 1)
+    line = sys.stdin.readline()
     if not line:
         raise EOFError
-    if len(line) > LONGEST_LINE:
-        raise ValueError(f"Expected an answer of at most {LONGEST_LINE:,} characters a line, found a longer one.")
     return line
 
 
@@ -276,15 +260,6 @@ def _show_step(step: Step, console: Console) -> None:
         console.print(f"effect:   {shown(step.effect)}", markup=False, soft_wrap=True)
     rewards = ", ".join(f"{name} {value:+g}" for name, value in step.rewards.items())
     console.print(f"reward:   {shown(rewards) or '0'}", markup=False)
-
-
-def _show_end(player: Player, console: Console) -> int:
-    trajectory = player.trajectory(temperature=1.0, policy_version=0)
-    if trajectory.outcome is None:
-        console.print(f"\nthe environment broke: {trajectory.error}", style="red", markup=False)
-        return 1
-    console.print(f"\n{ended(trajectory.ending.value, trajectory.outcome, trajectory.reward)}", style="bold")
-    return 0
 
 
 def _play_model(subject: Subject, settings: ModelSettings) -> int:
@@ -314,10 +289,6 @@ def _play_loaded(loaded: LoadedModel, task: Task, settings: ModelSettings, conso
     console.print(legend, soft_wrap=True)
     console.print(episode_text(trajectory, settings.tags))
     console.print(table_of_turns(trajectory.turns))
-    if trajectory.outcome is None:
-        console.print(f"the environment broke: {trajectory.error}", style="red", markup=False)
-        return 1
-    if settings.references > 0:
+    if settings.references > 0 and trajectory.outcome is not None:
         show_listening(trajectory, loaded, env, sampling, settings.references, console)
-    console.print(ended(trajectory.ending.value, trajectory.outcome, trajectory.reward), style="bold")
-    return 0
+    return show_end(trajectory, console)

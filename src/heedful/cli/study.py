@@ -58,10 +58,6 @@ class StudyWords:
             raise ValueError(f"seeds must be distinct, found {', '.join(map(str, self.seeds))}")
 
 
-KEPT = "what its runs have saved is safe, and the same command goes on"
-"""What an interruption leaves."""
-
-
 def main(
     argv: list[str], studies: Mapping[str, Callable[[], Study]] | None = None, program: str = "heedful study"
 ) -> int:

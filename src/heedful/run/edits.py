@@ -1,7 +1,4 @@
-"""Changes of a run's configuration since its checkpoint was written: refused, unless the user typed them.
-
-A typed change that would undo steps is refused as well. So are ranks of one run that were started with other settings.
-"""
+"""Changes of a run's configuration since its checkpoint was written: refused, unless the user typed them."""
 
 from __future__ import annotations
 
@@ -30,21 +27,18 @@ def refuse_edits(
 ) -> None:
     """Compare a configuration with the one that a checkpoint was written under.
 
-    Args:
-        written: the configuration in the checkpoint, as JSON; `None` in one of an older version.
-        config: the configuration to go on with.
-        folder: the run's folder, for the sentence.
-        typed: dotted names of the settings that the user typed. Their parts are typed, too.
+    `written`: the configuration in the checkpoint, as JSON; `None` in one of an older version. `typed`: dotted names of
+    the settings that the user typed. Their parts are typed, too.
 
-    Raises:
-        ValueError: settings differ that were not typed.
+    Raises ValueError for other settings that differ, and for those that act before the first step alone.
     """
     if written is None:
         return
     with suppress(ValueError):  # a setting is gone: the comparison names it
         written = to_json(from_written(written))  # with the defaults of settings that are younger
     before, now = dict(_flat(written)), dict(_flat(to_json(config)))
-    for name in _different(before, now):
+    different = _different(before, now)
+    for name in different:
         if name.partition(".")[0] in LEARNED:
             raise ValueError(
                 f"Expected the {name} with which {folder.path} began ({_shown(before.get(name))}), found "
@@ -52,7 +46,7 @@ def refuse_edits(
                 f"--{name.replace('_', '-')}, or begin a new run."
             )
     free = (*FREE, *typed)
-    edits = [name for name in _different(before, now) if not any(f"{name}.".startswith(f"{each}.") for each in free)]
+    edits = [name for name in different if not any(f"{name}.".startswith(f"{each}.") for each in free)]
     if edits:
         flag = f"--{edits[0].replace('_', '-')}"
         told = _listed([f"{name} {_shown(now.get(name))}, was {_shown(before.get(name))}" for name in edits])

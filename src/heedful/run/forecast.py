@@ -6,7 +6,7 @@ observations are not counted, but their pictures are. A step of real replies is 
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -43,62 +43,47 @@ class StepTokens:
 
 def estimate(config: TrainConfig, parts: Parts, env: Environment) -> str:
     """The line before the first step of this process: its tokens, and its memory unless the model is sharded."""
-    found, prompt, ids = [], 0, _first_prompt(config, parts, env)
-    if ids:
-        prompt = len(ids)
-        tokens = tokens_of_step(config, prompt, sum(id < 0 for id in ids))
-        stages = f"collect {tokens.collect:,}, update {tokens.update:,}, diagnose {tokens.diagnose:,}"
-        found.append(f"{tokens.total:,} tokens ({stages})")
-    if parts.learner.sharded is None:
-        reference = (config.algorithm.kl > 0 or config.gradients.every > 0) and parts.adapters is None
-        critic = parts.learner.critic is not None and config.critic.kind == "model"
-        memory = memory_of_step(parts.model, config, prompt, reference=reference, critic=critic)
-        found.append(f"{size(memory)} of memory at the peak")
-    step = parts.version + 1
-    if not found:
-        return f"Before step {step}: what a step costs is not known."
-    return f"Before step {step}, an estimate of a step with replies of full length: {'; '.join(found)}."
-
-
-def _first_prompt(config: TrainConfig, parts: Parts, env: Environment) -> Sequence[int]:
-    """The first prompt of the next task as the model reads it, pictures below 0. Empty where it cannot be started.
-
-    The stream of tasks continues where it was.
-    """
     cursor = parts.tasks.cursor
     player = Player(made(env.episode), parts.tasks.next(1)[0], 0, turns_of(env), config.context)
     parts.tasks.cursor = cursor
-    return parts.renderer.context_ids(player.conversation) if player.ending is None else ()
+    ids = parts.renderer.context_ids(player.conversation) if player.ending is None else ()
+    costs = []
+    if ids:
+        tokens = tokens_of_step(config, len(ids), sum(id < 0 for id in ids))
+        stages = f"collect {tokens.collect:,}, update {tokens.update:,}, diagnose {tokens.diagnose:,}"
+        costs.append(f"{tokens.total:,} tokens ({stages})")
+    if parts.learner.sharded is None:
+        reference = (config.algorithm.kl > 0 or config.gradients.every > 0) and parts.adapters is None
+        critic = parts.learner.critic is not None and config.critic.kind == "model"
+        memory = memory_of_step(parts.model, config, len(ids), reference=reference, critic=critic)
+        size = f"{memory / 1e9:.1f} GB" if memory >= 1e9 else f"{max(1, round(memory / 1e6))} MB"
+        costs.append(f"{size} of memory at the peak")
+    if not costs:
+        return f"Before step {parts.version + 1}: what a step costs is not known."
+    return f"Before step {parts.version + 1}, an estimate of a step with replies of full length: {'; '.join(costs)}."
 
 
 def tokens_of_step(config: TrainConfig, prompt: int, shown: int = 0) -> StepTokens:
     """The tokens of one step. `prompt`: the tokens of a first prompt. `shown`: those of its pictures among them."""
+    asked, reply, turns = config.diagnostics, config.sampling.tokens_per_turn, turns_of(config.env)
     episodes = config.groups * config.group_size
-    sampled = episodes * turns_of(config.env) * config.sampling.tokens_per_turn
-    later = episodes * (turns_of(config.env) - 1)
-    collect = config.groups * prompt + later * shown + sampled
-    update = PASSES_OF_UPDATE * (episodes * prompt + later * shown + sampled) * config.algorithm.epochs
-    diagnose = round(_diagnosis(config, prompt, collect + update))
-    return StepTokens(collect, update, diagnose)
-
-
-def _diagnosis(config: TrainConfig, prompt: int, others: int) -> float:
-    """Tokens of measurements for each step: those of a cycle, or the share if that is less."""
-    asked, reply = config.diagnostics, config.sampling.tokens_per_turn
+    sampled, later = episodes * turns * reply, episodes * (turns - 1) * shown
+    collect = config.groups * prompt + later + sampled
+    update = PASSES_OF_UPDATE * (episodes * prompt + later + sampled) * config.algorithm.epochs
     if not asked.enabled:
-        return 0.0
+        return StepTokens(collect, update, 0)
 
     def matrix(columns: int, rows: int) -> int:
         return columns * (prompt + rows * reply)
 
-    full = matrix(config.groups, config.groups * config.group_size) + matrix(asked.any_turn, asked.any_turn)
-    full += matrix(asked.swapped_columns, asked.swapped_rows) if turns_of(config.env) > 1 and asked.swapped_rows else 0
+    full = matrix(config.groups, episodes) + matrix(asked.any_turn, asked.any_turn)
+    full += matrix(asked.swapped_columns, asked.swapped_rows) if turns > 1 and asked.swapped_rows else 0
     full += matrix(asked.grounding_columns, asked.grounding_rows) if asked.grounding_rows else 0
     prompts = min(asked.prompts, config.groups)
     cheap = matrix(prompts, prompts * min(asked.thoughts, config.group_size))
-    times = (asked.full_every - 1) // asked.every
-    needed = (full + times * cheap) / asked.full_every
-    return needed if asked.share is None else min(needed, asked.share * others)
+    needed = (full + (asked.full_every - 1) // asked.every * cheap) / asked.full_every
+    most = needed if asked.share is None else asked.share * (collect + update)
+    return StepTokens(collect, update, round(min(needed, most)))
 
 
 def memory_of_step(model: Any, config: TrainConfig, prompt: int, *, reference: bool, critic: bool) -> int:
@@ -121,9 +106,8 @@ def memory_of_step(model: Any, config: TrainConfig, prompt: int, *, reference: b
     if critic:
         stays, gradients = stays + parameters * 4 * 3, gradients + parameters * 4
     layers, tokens = shape.num_hidden_layers, config.micro_batch_tokens
-    states = tokens * shape.hidden_size * each
-    kept = VALUES_PER_STATE * layers
-    activations = states * (layers + VALUES_PER_STATE if config.gradient_checkpointing else kept)
+    kept = layers + VALUES_PER_STATE if config.gradient_checkpointing else VALUES_PER_STATE * layers
+    activations = tokens * shape.hidden_size * each * kept
     logits = LOGIT_BLOCKS * tokens * shape.vocab_size * 4
     context = prompt + turns_of(config.env) * config.sampling.tokens_per_turn
     cached = config.groups * config.group_size * context * layers * 2 * key_values * each
@@ -136,8 +120,7 @@ def time_left(config: TrainConfig, step: int, seconds: Mapping[str, float]) -> f
     Collecting, updating and storing recur at every step. An evaluation recurs where one is due, and gradients at every
     step in which they are due. Measurements cost in the mean what this one may read, for each step that pays for it.
     """
-    asked, following = config.diagnostics, config.steps - step - 1
-    left = 0.0
+    asked, following, left = config.diagnostics, config.steps - step - 1, 0.0
     for stage, spent in seconds.items():
         times = float(following)
         if stage == "evaluate":
@@ -146,24 +129,14 @@ def time_left(config: TrainConfig, step: int, seconds: Mapping[str, float]) -> f
             every = config.gradients.every
             times = (config.steps - 1) // every - step // every
         elif stage == "diagnose" and asked.enabled:
-            full = step % asked.full_every == 0
-            times /= steps_paid_for(step, asked.every, asked.full_every, full=full)
+            times /= steps_paid_for(step, asked.every, asked.full_every, full=step % asked.full_every == 0)
         left += spent * times
     return left
 
 
 def sentence_after(config: TrainConfig, step: int, seconds: Mapping[str, float]) -> str:
     """The line after the first step. `step`: its number, from 0."""
-    stages = ", ".join(f"{name} {spell(spent)}" for name, spent in seconds.items() if spent >= 0.5)
-    took = f"Step {step + 1} took {spell(sum(seconds.values()))}" + (f" ({stages})" if stages else "")
-    return f"{took}. About {spell(time_left(config, step, seconds))} left for {config.steps - step - 1} steps."
-
-
-def spell(seconds: float) -> str:
-    """Seconds as `1h02m`, `3m07s`, `12s` or, below ten, `3.4s`."""
-    return f"{seconds:.1f}s" if seconds < 9.95 else duration(seconds)
-
-
-def size(count: int) -> str:
-    """Bytes as `1.9 GB` or `12 MB`."""
-    return f"{count / 1e9:.1f} GB" if count >= 1e9 else f"{max(1, round(count / 1e6))} MB"
+    stages = ", ".join(f"{name} {duration(spent, 1)}" for name, spent in seconds.items() if spent >= 0.5)
+    took = f"Step {step + 1} took {duration(sum(seconds.values()), 1)}" + (f" ({stages})" if stages else "")
+    left = duration(time_left(config, step, seconds), 1)
+    return f"{took}. About {left} left for {config.steps - step - 1} steps."

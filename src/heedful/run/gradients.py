@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 from annotated_types import Interval
 
-from heedful.boundary import MOST_EPISODES, Count, Threads, settings, to_json
+from heedful.boundary import Count, Threads, settings, to_json
 from heedful.envs.common.contract import turns_of
 from heedful.run.config import Buckets, GradientsConfig, TrainConfig
 from heedful.storage import RunFolder
@@ -29,9 +29,9 @@ if TYPE_CHECKING:
 class GradientsSettings:
     """Settings of a measurement of gradients."""
 
-    groups: Annotated[int, Interval(ge=2, le=MOST_EPISODES)] = 64
+    groups: Annotated[int, Interval(ge=2)] = 64
     """Tasks of the training split."""
-    group_size: Annotated[int, Interval(ge=2, le=MOST_EPISODES)] = 16
+    group_size: Annotated[int, Interval(ge=2)] = 16
     """Episodes per task. One half sorts and the other measures, so 8 or more."""
     buckets: Buckets = 6
     """Buckets of reward variance: one for constant groups, the others are quantiles of the rest."""
@@ -62,11 +62,11 @@ def measure_gradients(
     asked = replace(config, gradients=gradients, diagnostics=replace(config.diagnostics, enabled=False))
     refuse_unwritable(folder.gradients(step))
     checkpoint = Checkpoint(folder.checkpoint(step), step) if step else None
-    began = next((each.began() for each in checkpoints(folder.path / "checkpoints")), None)
+    origin = next((each.began() for each in checkpoints(folder.path / "checkpoints")), None)
     if checkpoint is not None:
         checkpoint.check("Restore it, or choose another checkpoint.")
     with GrowthBar(console) as bar:
-        parts = assemble(asked, bar, checkpoint, began=began)
+        parts = assemble(asked, bar, checkpoint, began=origin)
     assert parts.gradient_meter is not None
     began = time.perf_counter()
     total = settings.groups * settings.group_size

@@ -48,7 +48,6 @@ class Watcher(Tracker, Protocol):
 
     def first_rollout(self, trajectory: Trajectory) -> None:
         """The first trajectory of the run, to be shown once."""
-        ...
 
     def note(self, sentence: str) -> None: ...
 
@@ -182,12 +181,9 @@ class _Run:
 
     def baselines(self) -> Baselines | None:
         """The baselines of every evaluation, or `None` where there is no evaluation."""
-        evaluation = self.config.evaluation
-        if not self.evaluations:
-            return None
-        measured = None
-        if self.world.is_rank_0:
-            measured = measure_baselines(self.env, evaluation.split, evaluation.tasks, evaluation.search_tasks)
+        asked, measured = self.config.evaluation, None
+        if self.evaluations and self.world.is_rank_0:
+            measured = measure_baselines(self.env, asked.split, asked.tasks, asked.search_tasks)
         return self.world.broadcast(measured)
 
     @contextmanager
@@ -274,8 +270,7 @@ class _Run:
             if not self.world.is_rank_0:
                 return Diagnosis([])
             found = self.parts.diagnostician.measure(step, groups, verdicts, config.filter.on, read=config.groups)
-        noisy = getattr(env, "noisy", False)
-        if not (noisy and asked.enabled and asked.replays and step % asked.full_every == 0):
+        if not (asked.enabled and asked.replays and step % asked.full_every == 0 and getattr(env, "noisy", False)):
             return found
         # The share of the variance of rewards that is luck, with a full measurement in a noisy environment.
         values = replayed_values(env, groups[: config.groups], config.filter.on, asked.replays)
@@ -345,8 +340,7 @@ class _Run:
 
 def _about(on: str, groups: Sequence[Group]) -> str:
     """What to know about a filter that looks at `on`. Empty if nothing."""
-    turns = [turn for group in groups for trajectory in group.trajectories for turn in trajectory.turns]
-    names = sorted({name for turn in turns for name in turn.rewards})
+    names = sorted({name for group in groups for t in group.trajectories for turn in t.turns for name in turn.rewards})
     if on == "reward" and len(names) > 1:
         return (
             f"The filter looks at the whole reward, of which {', '.join(names)} are parts: groups that differ in one "

@@ -101,8 +101,7 @@ def _fitting(start: Checkpoint) -> Iterator[None]:
     except (ValueError, TypeError, LookupError, RuntimeError) as error:
         raise ValueError(
             f"Expected settings that fit the checkpoint in {start.path}, found others ({type(error).__name__}: "
-            f"{str(error).strip():.200}). Leave out the settings that you typed beside --resume. If you typed none: "
-            f"{start.remedy}"
+            f"{str(error).strip():.200}). Leave out the settings that you typed beside --resume."
         ) from error
 
 

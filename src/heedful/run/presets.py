@@ -176,16 +176,6 @@ def reasoning_gym() -> TrainConfig:
     )
 
 
-def textarena() -> TrainConfig:
-    """A game of textarena (FrozenLake) for your own --model. Needs the extra textarena."""
-    return TrainConfig(env=_env("textarena"))
-
-
-def openenv() -> TrainConfig:
-    """An environment behind an OpenEnv server (--env.url) for your own --model. Needs the extra openenv."""
-    return TrainConfig(env=_env("openenv"))
-
-
 def frozen_lake_qwen_0_5b() -> TrainConfig:
     """FrozenLake on Qwen2.5-0.5B-Instruct, meant for one 24 GB GPU.
 
@@ -210,23 +200,11 @@ def metamath() -> TrainConfig:
 
 
 PRESETS: Mapping[str, Callable[[], TrainConfig]] = {
-    "frozen_lake": frozen_lake,
-    "sokoban": sokoban,
-    "frozen_lake_image": frozen_lake_image,
-    "sokoban_image": sokoban_image,
-    "bandit": bandit,
-    "echo": echo,
-    "chain": chain,
-    "math": math,
-    "countdown": countdown,
-    "sudoku": sudoku,
-    "shop": shop,
-    "gymnasium": gymnasium,
-    "reasoning_gym": reasoning_gym,
-    "textarena": textarena,
-    "openenv": openenv,
-    "frozen_lake_qwen_0_5b": frozen_lake_qwen_0_5b,
-    "metamath": metamath,
+    make.__name__: make
+    for make in (
+        *(frozen_lake, sokoban, frozen_lake_image, sokoban_image, bandit, echo, chain, math, countdown, sudoku, shop),
+        *(gymnasium, reasoning_gym, frozen_lake_qwen_0_5b, metamath),
+    )
 }
 """The starting points of `heedful train NAME`."""
 
@@ -335,23 +313,15 @@ def physical_cores(system: Path = _SYSTEM, environment: Mapping[str, str] = os.e
     Two hardware threads of one core count once, since they share the units that multiply. Where the system does not say
     which threads belong together, every thread counts. torchrun names the ranks of a machine in `LOCAL_WORLD_SIZE`.
     """
-    usable = os.sched_getaffinity(0) if hasattr(os, "sched_getaffinity") else range(os.cpu_count() or 1)
     cores = set()
-    for number in usable:
-        try:  # what names the core of this hardware thread: the list of its threads, or its own number
-            threads = (system / f"cpu{number}" / "topology" / "thread_siblings_list").read_text(encoding="ascii")
-            cores.add(threads.strip() or str(number))
-        except OSError:
-            cores.add(str(number))
-    ranks = environment.get("LOCAL_WORLD_SIZE", "1")
-    return max(1, len(cores) // max(1, int(ranks) if ranks.isdecimal() else 1))
+    for number in os.sched_getaffinity(0) if hasattr(os, "sched_getaffinity") else range(os.cpu_count() or 1):
+        threads = system / f"cpu{number}" / "topology" / "thread_siblings_list"
+        cores.add((threads.read_text(encoding="ascii").strip() if threads.exists() else "") or str(number))
+    return max(1, len(cores) // int(environment.get("LOCAL_WORLD_SIZE", "1")))
 
 
 def multiplies_bfloat16(description: Path = Path("/proc/cpuinfo")) -> bool:
     """Whether the processor has instructions that multiply matrices in bfloat16. `False` where nothing says so."""
-    try:
-        text = description.read_text(encoding="utf-8", errors="replace")
-    except OSError:
-        return False
+    text = description.read_text(encoding="utf-8", errors="replace") if description.exists() else ""
     flags = next((line.partition(":")[2].split() for line in text.splitlines() if line.startswith("flags")), [])
     return not {"avx512_bf16", "amx_bf16"}.isdisjoint(flags)

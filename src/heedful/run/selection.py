@@ -1,8 +1,4 @@
-"""The path from collected groups to training groups: surplus, filter, guard, memory - in this order.
-
-There is one verdict per collected group. Without a pool of tasks, dynamic sampling and a guard it is the filter's
-verdict, unchanged. Torch-free.
-"""
+"""The path from collected groups to training groups: surplus, filter, guard, memory - in this order. Torch-free."""
 
 from __future__ import annotations
 
@@ -105,15 +101,10 @@ class TaskMemory:
     """The records of a pool's tasks, by id. A task that was never drawn has an empty one."""
 
     def __init__(self) -> None:
-        self._records: dict[str, TaskRecord] = {}
-
-    @property
-    def records(self) -> Mapping[str, TaskRecord]:
-        """The records of the tasks seen so far."""
-        return self._records
+        self.records: dict[str, TaskRecord] = {}
 
     def of(self, task: str) -> TaskRecord:
-        return self._records.get(task, TaskRecord())
+        return self.records.get(task, TaskRecord())
 
     def observe(
         self,
@@ -125,20 +116,12 @@ class TaskMemory:
         """Record one step. The verdicts decide which groups were trained on."""
         for group, values_G, verdict in zip(groups, values_PG, verdicts, strict=True):
             record = self.of(group.task.id).after(step, group, scored(values_G), verdict.kept)
-            self._records[group.task.id] = record
-
-    def metrics(self, patience: int) -> list[Metric]:
-        """`filter/starved_tasks` and `filter/longest_skip`, over the tasks seen so far."""
-        skips = [record.skips for record in self._records.values()]
-        return [
-            Metric("filter/starved_tasks", float(sum(skipped >= patience for skipped in skips)), len(skips)),
-            Metric("filter/longest_skip", float(max(skips, default=0)), len(skips)),
-        ]
+            self.records[group.task.id] = record
 
     def state(self) -> dict[str, Any]:
         return {
-            task: {**_plain(record), "earlier": [astuple(visit) for visit in record.earlier]}
-            for task, record in self._records.items()
+            task: {**asdict(record), "earlier": [astuple(visit) for visit in record.earlier]}
+            for task, record in self.records.items()
         }
 
     def load_state(self, state: Mapping[str, Any] | None) -> None:
@@ -148,20 +131,15 @@ class TaskMemory:
         """
         if state is None:
             raise ValueError("a memory of the pool's tasks was expected, and the run has drawn fresh tasks so far")
-        self._records = {
+        self.records = {
             task: TaskRecord(**{**tree, "earlier": tuple(Visit(*visit) for visit in tree["earlier"])})
             for task, tree in state.items()
         }
 
     def table(self) -> list[dict[str, Any]]:
         """One row per task seen, by name, without the filter's values: for files and people."""
-        return [{"task": task, **_plain(record)} for task, record in sorted(self._records.items())]
-
-
-def _plain(record: TaskRecord) -> dict[str, Any]:
-    tree = asdict(replace(record, earlier=()))
-    del tree["earlier"]
-    return tree
+        rows = [{"task": task, **asdict(record)} for task, record in sorted(self.records.items())]
+        return [{name: value for name, value in row.items() if name != "earlier"} for row in rows]
 
 
 @dataclass(slots=True)
@@ -181,7 +159,7 @@ class Selection:
         """
         groups, memory = collection.groups, self.memory
         values_PG = values_on(groups, self.filter.on)
-        verdicts = [_without_filter(scored(values_G)) for values_G in values_PG]
+        verdicts = [_without_filter(scored(values_G)) for values_G in values_PG]  # until the filter has seen a group
         judged = list(range(len(groups)))
         if collection.ending != "off":
             varying = [group for group, verdict in enumerate(verdicts) if verdict.reason == "surplus"]
@@ -209,9 +187,12 @@ class Selection:
         if self.memory is None:
             names = ("starved_tasks", "longest_skip", "readmitted")
             return [Metric(f"filter/{name}", None, why=FRESH) for name in names]
+        skips = [record.skips for record in self.memory.records.values()]
+        starved = sum(skipped >= self.coverage.patience for skipped in skips)
         readmitted = sum(verdict.reason == "readmitted" for verdict in verdicts)
         return [
-            *self.memory.metrics(self.coverage.patience),
+            Metric("filter/starved_tasks", float(starved), len(skips)),
+            Metric("filter/longest_skip", float(max(skips, default=0)), len(skips)),
             Metric("filter/readmitted", float(readmitted), len(verdicts)),
         ]
 

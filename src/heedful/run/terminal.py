@@ -8,7 +8,6 @@ from __future__ import annotations
 import time
 from collections import deque
 from collections.abc import Mapping, Sequence
-from types import TracebackType
 
 from rich.console import Console
 from rich.live import Live
@@ -54,9 +53,7 @@ class TerminalView:
             self._live.start()
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
+    def __exit__(self, *raised: object) -> None:
         self.close()
 
     def close(self) -> None:
@@ -74,12 +71,8 @@ class TerminalView:
 
     def first_rollout(self, trajectory: Trajectory) -> None:
         """Print the first episode once, coloured by role."""
-        legend = Text("The first episode: ")
-        for role, colour in ROLES.items():
-            legend.append(role, style=colour)
-            legend.append(", ")
-        legend.append("other replied text plain")
-        self.console.print(legend)
+        roles = (part for role, colour in ROLES.items() for part in ((role, colour), ", "))
+        self.console.print(Text.assemble("The first episode: ", *roles, "other replied text plain"))
         self.console.print(episode_text(trajectory, self._tags))
 
     def write(self, step: int, metrics: Sequence[Metric]) -> None:
@@ -119,9 +112,7 @@ class TerminalView:
         )
 
     def _table(self) -> Table:
-        table = Table(box=None, header_style="bold", pad_edge=False)
-        for column in COLUMNS:
-            table.add_column(column, justify="right")
+        table = plain_table(*COLUMNS)
         for row in self._rows:
             table.add_row(*row)
         return table
@@ -137,9 +128,7 @@ class GrowthBar:
     def __enter__(self) -> GrowthBar:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
+    def __exit__(self, *raised: object) -> None:
         if self._progress is not None:
             self._progress.stop()
 
@@ -202,12 +191,22 @@ def _interval(metric: Metric) -> str:
     return f"{metric.value:.3f} [{metric.low:.3f}, {metric.high:.3f}]{mark_of(metric)}"
 
 
-def duration(seconds: float) -> str:
-    """Seconds as `1h02m`, `3m07s` or `12s`."""
+def duration(seconds: float, digits: int = 0) -> str:
+    """Seconds as `1h02m`, `3m07s` or `12s`. `digits`: of seconds below ten."""
+    if digits and seconds < 9.95:
+        return f"{seconds:.{digits}f}s"
     whole = round(seconds)
     if whole >= 3600:
         return f"{whole // 3600}h{whole % 3600 // 60:02d}m"
     return f"{whole // 60}m{whole % 60:02d}s" if whole >= 60 else f"{whole}s"
+
+
+def plain_table(*headings: str, left: str = "") -> Table:
+    """A table without lines. All columns but the one called `left` are aligned to the right."""
+    table = Table(box=None, header_style="bold", pad_edge=False)
+    for heading in headings:
+        table.add_column(heading, justify="left" if heading == left else "right", overflow="fold")
+    return table
 
 
 def success_table(metrics: Sequence[Metric], samples: int, temperature: float) -> Table:
@@ -225,11 +224,7 @@ def success_table(metrics: Sequence[Metric], samples: int, temperature: float) -
         ("sampled/turns", "turns per episode", "episodes"),
     ]
     readings = {metric.name.split("/", 2)[2]: metric for metric in metrics}
-    table = Table(box=None, header_style="bold", pad_edge=False)
-    table.add_column("")
-    table.add_column("value", justify="right")
-    table.add_column("95% interval", justify="right")
-    table.add_column("n", justify="right")
+    table = plain_table("", "value", "95% interval", "n")
     for name, label, unit in rows:
         if (k == 1 and name == "sampled/any_of_group") or (name == "best/success" and name not in readings):
             continue
@@ -239,11 +234,8 @@ def success_table(metrics: Sequence[Metric], samples: int, temperature: float) -
 
 def growth_table(before: Sequence[Metric], after: Sequence[Metric]) -> Table:
     """Success before and after a warm start, and of the baselines that read no input. `before` may be empty."""
-    table = Table(box=None, header_style="bold", pad_edge=False)
-    table.add_column("")
     columns = [{metric.name.split("/", 2)[2]: metric for metric in metrics} for metrics in (before, after) if metrics]
-    for heading in ("before", "after")[-len(columns) :]:
-        table.add_column(heading, justify="right")
+    table = plain_table("", *("before", "after")[-len(columns) :])
     for name, label in (
         ("greedy/success", "greedy"),
         ("sampled/success", "sampled"),

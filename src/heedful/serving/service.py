@@ -19,7 +19,7 @@ from heedful.envs.common.tools import tools_of
 from heedful.envs.remote.answers import PROTOCOL
 from heedful.envs.transport.wire import Tree, WireError, generator_tree, read_generator, read_task, task_tree
 from heedful.guarded import Raised, guarded_call
-from heedful.protocols import AnswersBlindly, AnswersFreely, Demonstrates, Environment, Summarises
+from heedful.protocols import AnswersBlindly, AnswersFreely, Demonstrates, Environment
 from heedful.serving.sessions import Refusal, Sessions
 
 MOST_SEEDS = 1000
@@ -152,7 +152,7 @@ def _description(env: Environment) -> dict[str, Tree]:
     return {
         "protocol": PROTOCOL,
         "name": env.name,
-        "summary": str(env.summary) if isinstance(env, Summarises) else "",
+        "summary": str(getattr(env, "summary", "")),
         "turns": turns_of(env),
         "actions": list(actions_of(env)),
         "actions_per_turn": most_actions_of(env) if actions_of(env) else None,

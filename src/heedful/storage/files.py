@@ -11,17 +11,13 @@ import glob
 import os
 import tempfile
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import BinaryIO
 
-_NO_LINK = getattr(os, "O_NOFOLLOW", 0)
+from heedful.boundary.system_errors import NO_ROOM, sentence_of
 
-_NO_ROOM = {
-    errno.ENOSPC: ("it is full", "Free some space, then go on."),
-    errno.EDQUOT: ("the quota is full", "Free some space, then go on."),
-    errno.EFBIG: ("files may not be so large", "Raise the limit with `ulimit -f`, or use another disk, then go on."),
-}
+_NO_LINK = getattr(os, "O_NOFOLLOW", 0)
 
 
 class DiskFull(OSError, ValueError):
@@ -38,12 +34,10 @@ def naming_a_full_disk(path: Path, kept: str) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        if error.errno not in _NO_ROOM:
+        if error.errno not in NO_ROOM:
             raise
-        found, advice = _NO_ROOM[error.errno]
-        raise DiskFull(
-            f"Expected room on the disk to write {path}, but {found} ({error.strerror}). Kept: {kept}. {advice}"
-        ) from error
+        found, _, advice = sentence_of(OSError(error.errno, error.strerror, str(path))).rpartition(". ")
+        raise DiskFull(f"{found}. Kept: {kept}. {advice}") from error
 
 
 @contextmanager
@@ -137,12 +131,11 @@ def refuse_typed(path: Path, beginning: bytes) -> None:
 
 def is_alive(process: int) -> bool:
     """Whether a process of this host runs."""
-    try:
-        os.kill(process, 0)
-    except ProcessLookupError:
-        return False
-    except PermissionError:  # somebody else's
-        return True
+    with suppress(PermissionError):  # somebody else's
+        try:
+            os.kill(process, 0)
+        except ProcessLookupError:
+            return False
     return True
 
 

@@ -15,8 +15,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from heedful.boundary.system_errors import naming
-from heedful.storage.files import is_alive
+from heedful.storage.files import is_alive, naming_a_full_disk
 
 LOCK = ".lock"
 _NO_LOCKS = (errno.ENOTSUP, errno.ENOSYS, errno.ENOLCK, errno.EINVAL)
@@ -50,7 +49,7 @@ def held(folder: Path, note: Callable[[str], None] | None = None, take_over: boo
                 )
             if note is not None:
                 note(f"Taking over {folder} from process {pid} on {host}, which ended without releasing it.")
-        with naming(path):
+        with naming_a_full_disk(path, kept="all that was written before it"):
             os.ftruncate(lock, 0)
             os.pwrite(lock, json.dumps({"pid": os.getpid(), "host": socket.gethostname()}).encode(), 0)
         try:

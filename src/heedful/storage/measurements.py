@@ -1,7 +1,4 @@
-"""Readings of files of measurements: `metrics.jsonl`, one line per write, and `gradients_<step>.json`.
-
-A malformed line is an error that names the line. Only an incomplete last line, left by a killed run, is dropped.
-"""
+"""Readings of files of measurements: `metrics.jsonl`, one line per write, and `gradients_<step>.json`."""
 
 from __future__ import annotations
 
@@ -50,16 +47,17 @@ def read_metrics(path: Path | str) -> list[StepMetrics]:
         raise ValueError(
             f"Expected measurements in {path}, found no such file. Give the folder of a run that has begun."
         )
-    content = path.read_bytes()
-    lines = [(number, line) for number, line in enumerate(content.split(b"\n"), start=1) if line.strip()]
+    lines = path.read_bytes().splitlines(keepends=True)
     read: list[StepMetrics] = []
-    for number, line in lines:
+    for number, line in enumerate(lines, start=1):
+        if not line.strip():
+            continue
         try:
             row = parse_json(line)
             readings = {name: metric_from_json(name, reading) for name, reading in row["metrics"].items()}
             read.append(StepMetrics(int(row["step"]), row.get("time"), readings))
         except (ValueError, TypeError, KeyError, AttributeError, OverflowError) as error:
-            if number == lines[-1][0] and not content.endswith(b"\n"):
+            if number == len(lines) and not line.endswith(b"\n"):
                 break
             raise ValueError(
                 f"Expected a JSON object with `step` and `metrics` on line {number} of {path}, found {error}. "

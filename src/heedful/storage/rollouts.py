@@ -1,11 +1,8 @@
-"""The rollout format: one parquet file per step, one row per turn.
+"""The rollout format: one parquet file per step, one row per turn. The same groups give the same bytes.
 
-`read_rollouts` returns groups and verdicts equal to those written. The same groups give the same bytes.
-
-Layout: log-probabilities and rewards are float64, so nothing is rounded. Byte-stream splitting makes the zero bytes of
-values that were float32 almost free. A trajectory that broke before its first turn is one row with turn 0 and no reply.
-
-The columns of pictures exist where the step has any: a row names its pictures, and each file is stored once.
+Log-probabilities and rewards are float64, so nothing is rounded. Byte-stream splitting makes the zero bytes of values
+that were float32 almost free. A trajectory that broke before its first turn is one row with turn 0 and no reply. The
+columns of pictures exist where the step has any: a row names its pictures, and each file is stored once.
 """
 
 from __future__ import annotations
@@ -77,18 +74,11 @@ IMAGES = "new_prompt_images"
 """The digests of the pictures of a row's prompt, in order."""
 PICTURES = "pictures"
 """The files of those that no earlier row names."""
+_OF_A_PICTURE = ("digest", "png", "width", "height", "alt")
 
-OF_IDS = frozenset(
-    {
-        "new_prompt_ids",
-        "reply_ids",
-        "logprobs",
-        "entropies",
-        "thought_start",
-        "thought_end",
-        "answer_start",
-        "answer_end",
-    }
+OF_IDS = (
+    *("new_prompt_ids", "reply_ids", "logprobs", "entropies"),
+    *("thought_start", "thought_end", "answer_start", "answer_end"),
 )
 """Columns that are null in a turn that is known as text alone, such as one of a server that returns no ids."""
 
@@ -152,8 +142,8 @@ def write_rollouts(
     for row in rows:
         row["components"] = None if row["components"] is None else list(row["components"].items())
         if IMAGES in row:  # the first row that names a picture holds its file
-            first = [digest for digest in dict.fromkeys(row[IMAGES] or ()) if digest in pictures]
-            row[PICTURES] = [_file(digest, pictures.pop(digest)) for digest in first]
+            first = [pictures.pop(digest) for digest in dict.fromkeys(row[IMAGES] or ()) if digest in pictures]
+            row[PICTURES] = [{name: getattr(image, name) for name in _OF_A_PICTURE} for image in first]
     content = pyarrow.BufferOutputStream()
     pyarrow.parquet.write_table(
         pyarrow.Table.from_pylist(rows, schema=schema),
@@ -177,13 +167,13 @@ def rollout_rows(rollouts: Rollouts) -> list[Row]:
         for trajectory in group.trajectories:
             turns: Sequence[Turn | None] = trajectory.turns or (None,)
             for place, turn in enumerate(turns, start=1 if trajectory.turns else 0):
-                row = _Place(rollouts, number, group, verdict, trajectory, place, turn)
-                hidden = OF_IDS if turn is not None and _text_alone(turn.reply) else frozenset()
-                rows.append(
-                    {name: None if name in hidden else _written(row, held) for name, (_, held) in _LAYOUT.items()}
-                )
+                at = _Place(rollouts, number, group, verdict, trajectory, place, turn)
+                row = {name: _written(at, held) for name, (_, held) in _LAYOUT.items()}
+                if turn is not None and _text_alone(turn.reply):
+                    row |= dict.fromkeys(OF_IDS)
                 if pictures:
-                    rows[-1][IMAGES] = None if turn is None else [image.digest for image in turn.reply.prompt.images]
+                    row[IMAGES] = None if turn is None else [image.digest for image in turn.reply.prompt.images]
+                rows.append(row)
     return rows
 
 
@@ -301,20 +291,16 @@ def _schema(kinds: Mapping[str, str], pictures: bool) -> pyarrow.Schema:
     }
     columns = {name: known[kind] for name, kind in kinds.items()}
     if pictures:  # whose ids are wider
-        file = {"digest": text, "png": pyarrow.binary(), "width": int32, "height": int32, "alt": text}
+        file = zip(_OF_A_PICTURE, (text, pyarrow.binary(), int32, int32, text), strict=True)
         columns["new_prompt_ids"] = pyarrow.list_(pyarrow.int64())
-        columns |= {IMAGES: pyarrow.list_(text), PICTURES: pyarrow.list_(pyarrow.struct(list(file.items())))}
+        columns |= {IMAGES: pyarrow.list_(text), PICTURES: pyarrow.list_(pyarrow.struct(list(file)))}
     return pyarrow.schema(list(columns.items()))
-
-
-def _file(digest: str, image: Image) -> dict[str, Any]:
-    return {"digest": digest, "png": image.png, "width": image.width, "height": image.height, "alt": image.alt}
 
 
 def _find_pictures(rows: Sequence[Row]) -> None:
     """Put pictures in the place of their digests."""
     files = [file for row in rows for file in row.get(PICTURES) or ()]
-    known = {file["digest"]: Image(file["png"], file["width"], file["height"], file["alt"]) for file in files}
+    known = {file["digest"]: Image(*(file[name] for name in _OF_A_PICTURE[1:])) for file in files}
     for row in rows:
         for digest in row[IMAGES] or ():
             if digest not in known or known[digest].digest != digest:
@@ -329,26 +315,14 @@ def _group(rows: Sequence[Row]) -> tuple[Group, Verdict | None]:
     head = rows[0]
     named = environment_in(head["task_id"]) or head["environment"]
     task = Task(head["task_id"], head["task_seed"], head["split"], tuple(head["task_tags"]), named)
-    trajectories = tuple(
-        _trajectory(task, list(of_member)) for _, of_member in itertools.groupby(rows, key=lambda row: row["member"])
-    )
+    trajectories = []
+    for member, of_member in itertools.groupby(rows, key=lambda row: row["member"]):
+        first, *more = of_member
+        turns = tuple(_turn(row) for row in (first, *more) if row["turn"] > 0)
+        rest = (first[name] for name in ("outcome", "progress", "policy_version", "temperature", "error"))
+        trajectories.append(Trajectory(task, member, turns, Ending(first["ending"]), *rest))
     verdict = None if head["weight"] is None else Verdict(head["weight"], head["reason"], head["spread"])
-    return Group(task, trajectories), verdict
-
-
-def _trajectory(task: Task, rows: Sequence[Row]) -> Trajectory:
-    head = rows[0]
-    return Trajectory(
-        task,
-        head["member"],
-        tuple(_turn(row) for row in rows if row["turn"] > 0),
-        Ending(head["ending"]),
-        head["outcome"],
-        head["progress"],
-        head["policy_version"],
-        head["temperature"],
-        head["error"],
-    )
+    return Group(task, tuple(trajectories)), verdict
 
 
 def _turn(row: Row) -> Turn:

@@ -1,10 +1,8 @@
 """Where metrics go: `metrics.jsonl`, the record that everything else reads, and dashboards beside it.
 
-Promise: a tracker receives and never answers, so no run depends on one. `metrics.jsonl` holds every reading with its
-interval and its reason; the dashboards show the numbers among the values and cannot stop a run.
-
-Source of the line format: {"step", "time", "metrics": {name: number or object}}. The fields of an object are those of
-`Metric` but for the name.
+`metrics.jsonl` holds every reading with its interval and its reason. A line is {"step", "time", "metrics": {name:
+number or object}}, and the fields of an object are those of `Metric` but for the name. Dashboards show the numbers
+among the values and cannot stop a run.
 """
 
 from __future__ import annotations
@@ -63,7 +61,6 @@ class TensorBoardTracker:
     """Scalars for TensorBoard, in `<folder>/tensorboard`. Needs the extra `tensorboard`, but not torch."""
 
     def __init__(self, folder: Path, configuration: Mapping[str, Any]) -> None:
-        """`configuration` is not used: TensorBoard shows no settings, and config.json lies beside."""
         writer = _optional("tensorboard.summary", "tensorboard").Writer
         self._writer = writer(str(folder / "tensorboard"))
 
@@ -76,7 +73,19 @@ class TensorBoardTracker:
         self._writer.close()
 
 
-class WandbTracker:
+class _RunTracker:
+    """A tracker of a library whose run takes a log of each step."""
+
+    _run: Any
+
+    def write(self, step: int, metrics: Sequence[Metric]) -> None:
+        self._run.log({**_numbers(metrics), **_labels(metrics)}, step=step)
+
+    def close(self) -> None:
+        self._run.finish()
+
+
+class WandbTracker(_RunTracker):
     """Numbers and labels for Weights & Biases, kept in `<folder>/wandb` unless WANDB_MODE says `online`.
 
     Needs the extra `wandb`. What was kept offline is sent by `wandb sync`, and is complete when the process has ended.
@@ -97,14 +106,8 @@ class WandbTracker:
             settings=settings,
         )
 
-    def write(self, step: int, metrics: Sequence[Metric]) -> None:
-        self._run.log({**_numbers(metrics), **_labels(metrics)}, step=step)
 
-    def close(self) -> None:
-        self._run.finish()
-
-
-class TrackioTracker:
+class TrackioTracker(_RunTracker):
     """Numbers and labels for Trackio, in its own local store (TRACKIO_DIR). Needs the extra `trackio`.
 
     A resumed run goes on under its name; what was written after the checkpoint it starts from is there twice.
@@ -122,15 +125,9 @@ class TrackioTracker:
             auto_log_cpu=False,
         )
 
-    def write(self, step: int, metrics: Sequence[Metric]) -> None:
-        self._run.log({**_numbers(metrics), **_labels(metrics)}, step=step)
 
-    def close(self) -> None:
-        self._run.finish()
-
-
-class _Guarded:
-    """See `guarded`."""
+class Guarded:
+    """A tracker whose failure warns, once, instead of stopping the run. Each write is still attempted."""
 
     def __init__(self, tracker: Tracker) -> None:
         self._tracker = tracker
@@ -158,11 +155,6 @@ class _Guarded:
                 )
 
 
-def guarded(tracker: Tracker) -> Tracker:
-    """The same tracker, but a failure warns, once, instead of stopping the run. Each write is still attempted."""
-    return _Guarded(tracker)
-
-
 TRACKERS: dict[str, Callable[[Path, Mapping[str, Any]], Tracker]] = {
     "tensorboard": TensorBoardTracker,
     "trackio": TrackioTracker,
@@ -173,7 +165,7 @@ TRACKERS: dict[str, Callable[[Path, Mapping[str, Any]], Tracker]] = {
 
 def open_trackers(names: Sequence[str], folder: Path, configuration: Mapping[str, Any]) -> list[Tracker]:
     """Start trackers by name, each guarded. Raises ValueError if one is not installed."""
-    return [guarded(TRACKERS[name](folder, configuration)) for name in names]
+    return [Guarded(TRACKERS[name](folder, configuration)) for name in names]
 
 
 def _optional(module: str, extra: str) -> Any:
@@ -187,19 +179,14 @@ def _optional(module: str, extra: str) -> Any:
 
 
 def _reading(metric: Metric) -> float | dict[str, Any]:
-    value, why = _finite(metric.value), metric.why
-    limits = {"low": metric.low, "high": metric.high}
-    rest: dict[str, Any] = {name: _finite(limit) for name, limit in limits.items() if _finite(limit) is not None}
+    value, low, high = _finite(metric.value), _finite(metric.low), _finite(metric.high)
+    why = metric.why
     if value is None and metric.value is not None:
         why = why or f"the value was {metric.value}"
-    elif any(limit is not None and name not in rest for name, limit in limits.items()):
+    elif (low, high).count(None) > (metric.low, metric.high).count(None):
         why = why or "the interval was not finite"
-    if metric.n is not None:
-        rest["n"] = metric.n
-    if why:
-        rest["why"] = why
-    if metric.clusters is not None:
-        rest["clusters"] = metric.clusters
+    fields = {"low": low, "high": high, "n": metric.n, "why": why or None, "clusters": metric.clusters}
+    rest = {name: field for name, field in fields.items() if field is not None}
     if isinstance(value, int | float) and not rest:
         return value
     return {"value": value, **rest}

@@ -101,26 +101,10 @@ def test_a_gain_of_both_policies_is_more_than_sharpening(folder: Folder) -> None
     assert greedy.name == "gain/greedy"
 
 
-def test_a_sampled_gain_alone_is_consistent_with_sharpening(folder: Folder) -> None:
-    folder.evaluated(0, sampled=4, greedy=17)
-    folder.evaluated(6, sampled=16, greedy=18)
-    sentences = folder.conclude().sentences
-    assert sentences[1].endswith("paired by task - not distinguishable from none.")
-    assert sentences[2].startswith("Consistent with sharpening: the sampled policy gained, the greedy policy did not")
-
-
 def test_evaluations_of_different_sizes_are_told_apart(folder: Folder) -> None:
     folder.evaluated(0, sampled=4, greedy=17)
     folder.write(6, *(Metric(f"eval/val/{kind}/success", 0.5, 40, 0.4, 0.6) for kind in ("sampled", "greedy")))
     assert "0.500 [0.400, 0.600] after (of 20 and 40 episodes); gain" in folder.conclude().sentences[0]
-
-
-def test_a_greedy_policy_that_stayed_as_it_was_is_consistent_with_sharpening(folder: Folder) -> None:
-    folder.evaluated(0, sampled=4, greedy=20)
-    folder.evaluated(6, sampled=16, greedy=20)
-    conclusion = folder.conclude()
-    assert conclusion.figures[1].low is None
-    assert conclusion.sentences[2].startswith("Consistent with sharpening")
 
 
 @pytest.mark.parametrize(
@@ -136,48 +120,48 @@ def test_a_gain_that_is_the_same_on_every_task_is_not_called_none(gain: float, c
     assert _doubt(Metric("gain/greedy", gain, count, why="every task changed by the same amount")) == said
 
 
-def test_a_greedy_policy_that_lost_every_task_is_said_to_have_lost_them(folder: Folder) -> None:
-    folder.evaluated(0, sampled=4, greedy=20)
-    folder.evaluated(6, sampled=4, greedy=0)
-    sentence = folder.conclude().sentences[1]
-    # 2 ^ -19 = 1.91e-06
-    assert sentence.endswith("all 20 tasks fell by as much, so there is no interval; exact sign test p = 1.91e-06.")
+@pytest.mark.parametrize(
+    ("before", "after", "sentence"),
+    [
+        ((4, 17), (16, 18), "Consistent with sharpening: the sampled policy gained, the greedy policy did not clearly"),
+        ((4, 20), (16, 20), "Consistent with sharpening"),
+        ((4, 19), (16, 9), "Sharpening only, and at a price"),
+        ((16, 4), (4, 16), "The greedy policy gained, and the sampled policy clearly lost"),
+        ((16, 12), (4, 2), "Training did harm: the sampled success clearly fell."),
+        ((4, 10), (5, 11), "No gain to explain: the sampled success did not clearly rise."),
+        ((4, 10), (1, 11), "No gain to explain: the sampled success did not clearly rise."),
+        ((4, 10), (5, 19), "The greedy policy gained, the sampled policy did not clearly:"),
+    ],
+)
+def test_the_gains_of_both_policies_say_what_was_learned(
+    folder: Folder, before: tuple[int, int], after: tuple[int, int], sentence: str
+) -> None:
+    """Each pair: the tasks that the sampled policy solves, and those that the greedy policy does."""
+    folder.evaluated(0, *before)
+    folder.evaluated(6, *after)
+    assert folder.conclude().sentences[2].startswith(sentence)
 
 
-def test_a_greedy_loss_is_said_to_be_the_price(folder: Folder) -> None:
-    folder.evaluated(0, sampled=4, greedy=19)
-    folder.evaluated(6, sampled=16, greedy=9)
-    sentences = folder.conclude().sentences
-    assert "; gain -0.500 [-0.740, -0.260], paired by task." in sentences[1]
-    assert sentences[2].startswith("Sharpening only, and at a price")
+@pytest.mark.parametrize(
+    ("before", "after", "said"),
+    [
+        ((4, 17), (16, 18), "paired by task - not distinguishable from none."),
+        ((4, 20), (4, 0), "so there is no interval; exact sign test p = 1.91e-06."),  # 2^-19
+        ((4, 19), (16, 9), "; gain -0.500 [-0.740, -0.260], paired by task."),
+    ],
+)
+def test_a_gain_is_told_with_its_interval_or_its_doubt(
+    folder: Folder, before: tuple[int, int], after: tuple[int, int], said: str
+) -> None:
+    folder.evaluated(0, *before)
+    folder.evaluated(6, *after)
+    assert folder.conclude().sentences[1].endswith(said)
 
 
-def test_a_clear_loss_of_the_sampled_policy_alone_is_said(folder: Folder) -> None:
-    folder.evaluated(0, sampled=16, greedy=4)
-    folder.evaluated(6, sampled=4, greedy=16)
-    assert folder.conclude().sentences[2].startswith("The greedy policy gained, and the sampled policy clearly lost")
-
-
-def test_a_clear_loss_is_said(folder: Folder) -> None:
-    folder.evaluated(0, sampled=16, greedy=12)
-    folder.evaluated(6, sampled=4, greedy=2)
-    assert folder.conclude().sentences[2] == "Training did harm: the sampled success clearly fell."
-
-
-@pytest.mark.parametrize("after", [5, 1])
-def test_without_a_clear_gain_there_is_nothing_to_explain(folder: Folder, after: int) -> None:
+def test_a_trained_policy_that_beats_no_baseline_is_not_above_them(folder: Folder) -> None:
     folder.evaluated(0, sampled=4, greedy=10)
-    folder.evaluated(6, sampled=after, greedy=11)
-    sentences = folder.conclude().sentences
-    assert sentences[0].endswith(" - not distinguishable from none.")
-    assert sentences[2] == "No gain to explain: the sampled success did not clearly rise."
-    assert sentences[3].endswith("the trained policy is not clearly above both.")
-
-
-def test_a_gain_of_the_greedy_policy_alone_is_not_called_none(folder: Folder) -> None:
-    folder.evaluated(0, sampled=4, greedy=10)
-    folder.evaluated(6, sampled=5, greedy=19)
-    assert folder.conclude().sentences[2].startswith("The greedy policy gained, the sampled policy did not clearly:")
+    folder.evaluated(6, sampled=5, greedy=11)
+    assert folder.conclude().sentences[3].endswith("the trained policy is not clearly above both.")
 
 
 def test_a_missing_evaluation_is_called_unknown(folder: Folder) -> None:

@@ -10,7 +10,6 @@ import dataclasses
 import os
 import sys
 import tempfile
-from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
@@ -19,13 +18,12 @@ from annotated_types import Interval
 
 from heedful import envs
 from heedful.boundary import Choice, CommandLine, ConfigurationError, Positional, Seconds, tell
-from heedful.boundary.limits import MOST_EPISODES
 from heedful.boundary.trust import import_advice, import_named, trust_typed
 from heedful.envs.checking.check import QUICK, RULES, Effort, check
 from heedful.envs.checking.report import Finding, Report
-from heedful.guarded import Raised, guarded_call
+from heedful.guarded import Answered, guarded_call
 from heedful.protocols import Environment
-from heedful.run.presets import PRESETS, did_you_mean, preset
+from heedful.run.presets import preset
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,9 +63,9 @@ class CheckSettings:
 
     quick: bool = False
     """Fewer seeds and episodes: for a first look, and for test suites."""
-    seeds: Annotated[int, Interval(ge=20, le=MOST_EPISODES)] | None = None
+    seeds: Annotated[int, Interval(ge=20)] | None = None
     """Tasks that are drawn. none = the number above."""
-    episodes: Annotated[int, Interval(ge=4, le=MOST_EPISODES)] | None = None
+    episodes: Annotated[int, Interval(ge=4)] | None = None
     """Episodes of well-formed replies. none = the number above."""
     patience: Seconds = 30.0
     """Seconds after which a call counts as hanging."""
@@ -108,32 +106,16 @@ def find_environment(name: str) -> Any:
     """
     if name in envs.ENVIRONMENTS:
         return envs.ENVIRONMENTS.get_class(name)()
-    if name in PRESETS:
+    if ":" not in name:
         return preset(name).env
-    module, colon, attribute = name.partition(":")
-    if not colon:
-        known = list(dict.fromkeys([*envs.ENVIRONMENTS, *PRESETS]))
-        raise ValueError(
-            f"There is no environment named {name!r}; known are {', '.join(known)}, or your own as module:Class."
-            f"{did_you_mean(name, known)}"
-        )
     trust_typed(name)
-    factory = _called(name, f"{attribute} in the module {module}", lambda: import_named(name))
-    if not callable(factory):
-        raise ValueError(
-            f"Expected {name!r} to name a class or a function without arguments that returns an environment, found "
-            f"{type(factory).__name__}. Write a function that returns it."
-        )
-    wanted = f"{attribute} to return an environment when it is called without arguments"
-    return _called(name, wanted, factory)
-
-
-def _called(name: str, wanted: str, call: Callable[[], Any]) -> Any:
-    answer = guarded_call(call)
-    if isinstance(answer, Raised):
-        place = f" ({answer.place})" if answer.place else ""
-        raise ValueError(f"Expected {wanted}, found {answer}{place}. {import_advice(name, answer.error)}")
-    return answer.value
+    made = guarded_call(lambda: import_named(name)())
+    if isinstance(made, Answered):
+        return made.value
+    raise ValueError(
+        f"Expected {name!r} to name a class, or a function, that gives an environment when it is called without "
+        f"arguments, found {made.located}. {import_advice(name, made.error)}"
+    )
 
 
 def _settings(line: CommandLine[CheckWords], env: Any) -> tuple[CheckSettings, Any]:

@@ -26,7 +26,7 @@ from heedful.boundary import (
     settings,
     tell,
 )
-from heedful.protocols import Environment, OffersPages
+from heedful.protocols import Environment
 from heedful.rollout.workers import DEFAULT_TIMEOUT, isolated
 from heedful.run.presets import preset
 
@@ -82,7 +82,7 @@ class ServeSettings:
     """A file whose first line is the token that clients must send. Empty = the variable HEEDFUL_ENV_TOKEN, if set."""
 
     def __post_init__(self) -> None:
-        if self.page and not isinstance(self.env, OffersPages):
+        if self.page and not hasattr(self.env, "pages"):
             raise ValueError("--page is for environments with pages for a browser, such as shop.")
 
 

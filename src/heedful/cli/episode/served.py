@@ -8,13 +8,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 from rich.console import Console
 
 from heedful.boundary import CommandLine, NamesSecret, to_json
-from heedful.cli.episode.episodes import ScriptedSettings, drawn_task, ended, named, table_of_turns
+from heedful.cli.episode.episodes import SampledSettings, drawn_task, named, show_end, table_of_turns
 from heedful.console import SafeConsole
 from heedful.envs.common.contract import turns_of
 from heedful.envs.common.tagged import in_tags
-from heedful.models.chat.replies import Tags
-from heedful.policies import Sampling
-from heedful.rollout.context import Context
 from heedful.run.evaluation.held_out import any_scored, refuse_numbers, write_numbers
 from heedful.run.served.settings import ServedSettings, served_settings
 from heedful.run.terminal import success_table
@@ -32,16 +29,11 @@ def _scorer(words: Any, settings: ServedSettings) -> str:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ServedPlaySettings(ScriptedSettings):
+class ServedPlaySettings(SampledSettings):
     """Settings of an episode that a served model plays."""
 
     api_key_env: Annotated[str, NamesSecret()] = ""
     """The environment variable that holds the server's API key."""
-    context: Context
-    sampling: Sampling
-    tags: Tags
-    template_options: tuple[str, ...]
-    """Options of the chat template as name=value. They need --tokenizer."""
 
 
 def evaluate_server(line: CommandLine[Any]) -> int:
@@ -96,22 +88,15 @@ def play_server(line: CommandLine[Any]) -> int:
             "A served model needs an environment and its name: heedful play ENV --by URL --model-name NAME."
         )
     defaults = served_settings(words.env, words.model_name or "model")
-    settings = line.settings(
-        ServedPlaySettings,
-        ServedPlaySettings(
-            env=defaults.env,
-            context=defaults.context,
-            sampling=defaults.sampling,
-            tags=defaults.tags,
-            template_options=defaults.template_options,
-        ),
-    )
+    names = ("env", "context", "sampling", "tags", "template_options", "api_key_env")
+    kept = ServedPlaySettings(**{name: getattr(defaults, name) for name in names})
+    settings = line.settings(ServedPlaySettings, kept)
     from heedful.run.served import open_served
 
     console = SafeConsole()
-    shared = {name: getattr(settings, name) for name in ("api_key_env", "context", "tags", "template_options")}
+    shared = {name: getattr(settings, name) for name in names}
     # A greedy episode is played as one, which an evaluation plays besides the sampled ones.
-    asked = replace(defaults, **shared, env=settings.env, sampling=replace(settings.sampling, greedy=False))
+    asked = replace(defaults, **shared | {"sampling": replace(settings.sampling, greedy=False)})
     with open_served(words.by, str(words.model_name), words.tokenizer, asked, console.print) as model:
         return _play(model, settings, console)
 
@@ -136,8 +121,4 @@ def _play(model: ServedModel, settings: ServedPlaySettings, console: Console) ->
     console.print(episode_text(trajectory, settings.tags))
     if not model.text_only:
         console.print(table_of_turns(trajectory.turns))
-    if trajectory.outcome is None:
-        console.print(f"the environment broke: {trajectory.error}", style="red", markup=False)
-        return 1
-    console.print(ended(trajectory.ending.value, trajectory.outcome, trajectory.reward), style="bold")
-    return 0
+    return show_end(trajectory, console)

@@ -20,7 +20,6 @@ from annotated_types import Interval
 
 from heedful.boundary import Seconds, settings
 from heedful.boundary.http import ServerUnreachable
-from heedful.boundary.limits import MOST_EPISODES
 from heedful.envs.checking.report import Breach, shortened
 from heedful.envs.common.contract import (
     ContractError,
@@ -45,9 +44,9 @@ MOST_REPLIES = 2000
 class Effort:
     """How much is played, and how long a call may take."""
 
-    seeds: Annotated[int, Interval(ge=20, le=MOST_EPISODES)] = 300
+    seeds: Annotated[int, Interval(ge=20)] = 300
     """Seeds whose tasks are looked at."""
-    episodes: Annotated[int, Interval(ge=4, le=MOST_EPISODES)] = 150
+    episodes: Annotated[int, Interval(ge=4)] = 150
     """Episodes of well-formed replies. Those of unreadable and adversarial ones come on top."""
     patience: Seconds = 30.0
     """Seconds after which a call counts as hanging."""

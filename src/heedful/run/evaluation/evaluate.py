@@ -15,16 +15,7 @@ from typing import Annotated, Any, Literal
 from rich.console import Console
 
 from heedful import envs
-from heedful.boundary import (
-    Choice,
-    Count,
-    Episodes,
-    Natural,
-    Wait,
-    Workers,
-    settings,
-    trusting,
-)
+from heedful.boundary import Choice, Count, Episodes, Natural, Wait, Workers, settings, trusting
 from heedful.console import SafeConsole
 from heedful.envs.common.tagged import in_tags
 from heedful.envs.common.tasks import evaluation_tasks
@@ -46,13 +37,13 @@ from heedful.types import Metric
 
 
 @settings(kw_only=True)
-class EvaluateSettings:
-    """Settings of an evaluation."""
+class HeldOutSettings:
+    """Settings of every evaluation on held-out tasks."""
 
     split: Literal["val", "test"]
     """The split of the tasks."""
     tasks: Episodes
-    """Number of held-out tasks."""
+    """Number of held-out tasks. They are the same for every model, so results of two models are paired."""
     samples: Episodes
     """Sampled episodes per task."""
     at_once: Count
@@ -70,14 +61,24 @@ class EvaluateSettings:
     """Processes in which episodes are played. 0 = in this one."""
     env_timeout: Wait
     """Seconds for one start or step of an environment in such a process. 0 = no limit."""
-    policy: Annotated[PolicySource, Choice(POLICIES, PolicySource)]
-    """The sampler of replies, typed --sampler NAME as well: local = the model in this process, vllm = servers."""
     sampling: Sampling
     tags: Tags
     template_options: tuple[str, ...]
     """Options of the chat template as name=value."""
     seed: int
     """Seed of the sampling noise. The tasks do not depend on it."""
+
+    def __post_init__(self) -> None:
+        if self.sampling.greedy:
+            raise ValueError("sampling.greedy has no use here: both the sampled and the greedy policy are evaluated")
+
+
+@settings(kw_only=True)
+class EvaluateSettings(HeldOutSettings):
+    """Settings of an evaluation."""
+
+    policy: Annotated[PolicySource, Choice(POLICIES, PolicySource)]
+    """The sampler of replies, typed --sampler NAME as well: local = the model in this process, vllm = servers."""
     threads: int
     """CPU threads."""
     device: Literal["auto", "cpu", "cuda", "mps"]
@@ -85,9 +86,8 @@ class EvaluateSettings:
     """Type of the weights."""
 
     def __post_init__(self) -> None:
+        HeldOutSettings.__post_init__(self)
         _ = self.asked(self.sampling)  # raises where the sampler or the collector cannot work with it
-        if self.sampling.greedy:
-            raise ValueError("sampling.greedy has no use here: both the sampled and the greedy policy are evaluated")
 
     def asked(self, sampling: Sampling) -> Sampling:
         """The sampling settings of the policy for the collector. Raises ValueError where one of them cannot work."""

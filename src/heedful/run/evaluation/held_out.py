@@ -56,11 +56,9 @@ class Baselines:
 
 def success_metric(name: str, groups: Sequence[Group]) -> Metric:
     """The success rate over scored episodes, with an interval over tasks."""
-    successes = [[float(t.success) for t in group.trajectories if t.success is not None] for group in groups]
     error = first_error(groups)
-    return rate(
-        name, successes, f"no episode was scored; the first error: {error}" if error else "no episode was scored"
-    )
+    why = f"no episode was scored; the first error: {error}" if error else "no episode was scored"
+    return rate(name, [_successes(group) for group in groups], why)
 
 
 def first_error(groups: Sequence[Group]) -> str:
@@ -113,11 +111,8 @@ def evaluation_seed(seed: int, kind: str, version: int) -> int:
 def paired_gain(name: str, before: Sequence[Group], after: Sequence[Group]) -> Metric:
     """Mean over tasks of the success rate after minus before, with Student's interval over tasks, cut at -1 and 1."""
     rates_before = {group.task.id: _rate(group) for group in before}
-    gains = []
-    for group in after:
-        earlier, later = rates_before.get(group.task.id), _rate(group)
-        if earlier is not None and later is not None:
-            gains.append(later - earlier)
+    pairs = ((rates_before.get(group.task.id), _rate(group)) for group in after)
+    gains = [later - earlier for earlier, later in pairs if earlier is not None and later is not None]
     if not gains:
         return Metric(name, None, 0, why="no task was scored both before and after")
     interval = mean_interval(gains)
@@ -129,8 +124,12 @@ def paired_gain(name: str, before: Sequence[Group], after: Sequence[Group]) -> M
     return Metric(name, mean, len(gains), low, high, clusters=effective_clusters(gains))
 
 
+def _successes(group: Group) -> list[float]:
+    return [float(t.success) for t in group.trajectories if t.success is not None]
+
+
 def _rate(group: Group) -> float | None:
-    successes = [float(t.success) for t in group.trajectories if t.success is not None]
+    successes = _successes(group)
     return sum(successes) / len(successes) if successes else None
 
 
@@ -186,11 +185,9 @@ def measure_baselines(env: Environment, split: str, tasks: int, search_tasks: in
     best = None
     if hasattr(env, "best_success"):  # exact, so it has no interval
         values = [value for task in held_out if (value := env.best_success(task)) is not None]
-        best = Metric(
-            f"{prefix}/best/success", None, len(values), why="the environment does not know it for every task"
-        )
-        if values and len(values) == len(held_out):
-            best = Metric(best.name, sum(values) / len(values), len(values))
+        known = bool(values) and len(values) == len(held_out)
+        why = "" if known else "the environment does not know it for every task"
+        best = Metric(f"{prefix}/best/success", sum(values) / len(values) if known else None, len(values), why=why)
     return Baselines(at_random, fixed, sequence, best)
 
 

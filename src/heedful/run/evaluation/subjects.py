@@ -5,6 +5,7 @@ A name has one meaning or is refused with a sentence. No weights are loaded befo
 
 from __future__ import annotations
 
+import re
 import shlex
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -31,17 +32,8 @@ _CHECKPOINTS = "checkpoints"
 _BESIDE = "For a model, name the environment beside it (heedful eval MODEL ENV, heedful play ENV --by MODEL)"
 
 _OF_A_POLICY = (
-    "env",
-    "seedling",
-    "context",
-    "collect",
-    "policy",
-    "sampling",
-    "tags",
-    "template_options",
-    "threads",
-    "device",
-    "dtype",
+    *("env", "seedling", "context", "collect", "policy", "sampling"),
+    *("tags", "template_options", "threads", "device", "dtype"),
 )
 """The parts of a subject's configuration that a command's settings may change."""
 
@@ -83,8 +75,9 @@ class LoadedModel:
 
 
 def is_checkpoint(path: Path) -> bool:
-    """Whether it is a place among the checkpoints of a run."""
-    return path.parent.name == _CHECKPOINTS and is_run(path.parent.parent)
+    """Whether it is the place of a checkpoint of a run, such as `checkpoints/step_000020`."""
+    named = path.parent.name == _CHECKPOINTS and re.fullmatch(r"step_[0-9]+", path.name)
+    return named is not None and is_run(path.parent.parent)
 
 
 def find_subject(name: str, environment: str | None = None, checkpoint: str | None = None) -> Subject:
@@ -93,10 +86,9 @@ def find_subject(name: str, environment: str | None = None, checkpoint: str | No
     A model needs `environment`. A run brings its own, and naming another is refused. `checkpoint` (a step, `last` or
     `best`) is for runs.
 
-    Raises:
-        ValueError: the name cannot be understood, or the run has no such checkpoint.
+    Raises ValueError for a name that cannot be understood, and for a checkpoint that the run does not have.
     """
-    path = Path(name)
+    path, own = Path(name), f"{', '.join(starting_points())} or module:Class"
     inside = is_checkpoint(path)
     if checkpoint is not None and not is_run(path):
         raise ValueError(
@@ -111,7 +103,7 @@ def find_subject(name: str, environment: str | None = None, checkpoint: str | No
                 f"{name} was trained in {config.env.name}, but {environment} was named too. Leave the environment out; "
                 "its knobs can be changed with --env.KNOB."
             )
-        step, notes = (_step_named(path), ()) if inside else choose_checkpoint(folder, config, checkpoint or "last")
+        step, notes = choose_checkpoint(folder, config, str(int(path.name[5:])) if inside else checkpoint or "last")
         return Subject(f"{folder.path}, checkpoint of step {step}", config, folder.checkpoint(step), step, notes)
     if environment is not None:
         # A model that is named plays as it is, without the warm start of the preset.
@@ -120,19 +112,15 @@ def find_subject(name: str, environment: str | None = None, checkpoint: str | No
     if path.exists():
         raise ValueError(
             f"Expected a run folder, or a model and its environment, found the path {name} alone, which is no run (it "
-            f"holds no config.json of one). {_BESIDE}: {_environments()}."
+            f"holds no config.json of one). {_BESIDE}: {own}."
         )
     if name in starting_points() or ":" in name:
         config = preset(name)
         return Subject(f"{_untrained(config)} in {config.env.name}", config)
     raise ValueError(
-        f"Expected a run folder, an environment ({_environments()}), or a model and its environment, found {name!r} "
+        f"Expected a run folder, an environment ({own}), or a model and its environment, found {name!r} "
         f"alone, which is neither a path here nor an environment. {_BESIDE}."
     )
-
-
-def _environments() -> str:
-    return f"{', '.join(starting_points())} or module:Class"
 
 
 def choose_checkpoint(folder: RunFolder, config: TrainConfig, choice: str) -> tuple[int, tuple[str, ...]]:
@@ -185,13 +173,6 @@ def _best(folder: RunFolder, config: TrainConfig, steps: list[int]) -> tuple[int
     if scores[above] > kept[best]:
         notes.append(f"No checkpoint is kept of step {above}, where the run reached {scores[above]:.3f}.")
     return best, tuple(notes)
-
-
-def _step_named(path: Path) -> int:
-    step = path.name.removeprefix("step_")
-    if not step.isdecimal():
-        raise ValueError(f"Expected a checkpoint folder such as checkpoints/step_000020, found {path}.")
-    return int(step)
 
 
 def _untrained(config: TrainConfig) -> str:

@@ -90,11 +90,8 @@ def evaluate_served(
         folder = RunFolder(out)
         config = {**to_json(settings), "server": model.facts.url, "model_name": model.name}
         served = {"served": {**model.description, "settings": model.facts.settings}}
-        for path, tree in (
-            (folder.config, config),
-            (folder.environment, describe_environment("server", 1) | served),
-            (out / RECORD, record),
-        ):
+        environment = describe_environment("server", 1) | served
+        for path, tree in ((folder.config, config), (folder.environment, environment), (out / RECORD, record)):
             write_whole(path, json.dumps(tree, indent=1) + "\n")
         console.print(f"Writing to {out}. An interrupted evaluation goes on with --out {out}.")
         journal = ReplyJournal(out / "replies.jsonl")

@@ -1,7 +1,6 @@
-"""The journal of an evaluation: every reply is written when it arrives.
+"""The journal of an evaluation: every reply is written when it arrives. So an interrupted one asks for none twice.
 
-So an interrupted evaluation asks for none twice. An environment is a pure function of its task and the replies. The
-episodes are played again from the journal, up to the replies that are missing.
+The episodes are played again from the journal, up to the replies that are missing.
 """
 
 from __future__ import annotations
@@ -16,11 +15,15 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from heedful.policies.servers import Usage
 from heedful.storage.files import naming_a_full_disk
 from heedful.types import Conversation, Prompt, Reply, Span
+
+if TYPE_CHECKING:
+    from heedful.policies.served_text import TextPolicy
+    from heedful.run.served.model import CountedTokens
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,21 +41,6 @@ class Totals:
     """Name of a model, as the server gives it in its answers -> replies under this name."""
     seconds: float = 0.0
     """Wall time in which replies were asked for."""
-
-
-class Answering(Protocol):
-    """A policy that answers one conversation and says what that cost."""
-
-    @property
-    def temperature(self) -> float: ...
-
-    @property
-    def version(self) -> int: ...
-
-    @property
-    def parallel(self) -> int: ...
-
-    def answer(self, conversation: Conversation) -> tuple[Reply, Usage]: ...
 
 
 class ReplyJournal:
@@ -139,7 +127,9 @@ class JournaledPolicy:
     reply. The name of a reply includes a digest of its conversation, so a changed environment is asked anew.
     """
 
-    def __init__(self, policy: Answering, journal: ReplyJournal, scope: str, tell: Callable[[], None]) -> None:
+    def __init__(
+        self, policy: TextPolicy | CountedTokens, journal: ReplyJournal, scope: str, tell: Callable[[], None]
+    ) -> None:
         self.temperature, self.version, self.parallel = policy.temperature, policy.version, policy.parallel
         self._policy, self._journal, self._scope, self._tell = policy, journal, scope, tell
 

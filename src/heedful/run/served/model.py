@@ -5,8 +5,9 @@ With a tokenizer, ids go out and come back, with log-probabilities. Without one,
 
 from __future__ import annotations
 
+import functools
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import Executor
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -19,7 +20,6 @@ from heedful.policies.served_text import TextPolicy
 from heedful.policies.servers import Client, Limits, OpenAITokens, Usage, read_key
 from heedful.policies.servers.examination import ServerFacts, base_of, check_tokenizer, examine, refuse_unknown
 from heedful.policies.vllm.policy import Served, ServerPolicy
-from heedful.run.served.journal import Answering
 from heedful.run.served.settings import ServedSettings
 from heedful.types import Conversation, Reply
 
@@ -65,14 +65,14 @@ class ServedModel:
             "ids": not self.text_only,
         }
 
-    def policy(self, sampling: Sampling, seed: int) -> Answering:
+    def policy(self, sampling: Sampling, seed: int) -> TextPolicy | CountedTokens:
         """The model as a policy. `seed` is the seed of the sampling."""
         if self.renderer is None:
             return TextPolicy(self.client, self.name, sampling, self.settings.tags, seed)
-        return _CountedTokens(self, self.renderer, sampling, seed)
+        return CountedTokens(self, self.renderer, sampling, seed)
 
 
-class _CountedTokens:
+class CountedTokens:
     """A policy over ids that counts the tokens of each reply: all of its context, and what was sampled."""
 
     version = 0
@@ -121,10 +121,7 @@ def open_served(
             options = read_options(settings.template_options)
             renderer = Renderer(own, settings.tags, options, tools=tools_of(settings.env))
 
-            def encode(text: str) -> Sequence[int]:
-                ids: Sequence[int] = own(text, add_special_tokens=False).input_ids
-                return ids
-
+            encode = functools.partial(own.encode, add_special_tokens=False)
             note(check_tokenizer(client, name, encode, tokenizer))
         yield ServedModel(client, name, facts, settings, renderer)
     finally:

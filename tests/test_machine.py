@@ -7,9 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from heedful.doctor import examine_machine, how_to_add
-from heedful.doctor import machine as machine_module
-from heedful.doctor.machine import requirements_of, satisfies, size_of
+from heedful import doctor
+from heedful.doctor import examine_machine, how_to_add, requirements_of, satisfies, size_of
 
 
 def test_requirements_are_read_by_extra() -> None:
@@ -66,7 +65,7 @@ def test_this_machine_is_seen_as_it_is(monkeypatch: pytest.MonkeyPatch, tmp_path
 def test_a_cache_that_cannot_be_written_is_a_fault(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, named: str) -> None:
     (tmp_path / "file").write_bytes(b"")
     monkeypatch.setenv("HEEDFUL_CACHE", str(tmp_path / named))
-    monkeypatch.setattr(machine_module, "_torch", lambda: ("", (), ""))
+    monkeypatch.setattr(doctor, "_torch", lambda: ("", (), ""))
     machine = examine_machine()
     assert [cache.bytes for cache in machine.caches if cache.holds == "seedlings"] == [None]
     assert any("Name another in HEEDFUL_CACHE." in fault for fault in machine.faults)
@@ -103,11 +102,11 @@ def test_a_torch_that_cannot_be_used_is_a_fault(error: Exception, monkeypatch: p
     def loaded() -> None:
         raise error
 
-    monkeypatch.setattr(machine_module, "_loaded_torch", loaded)
+    monkeypatch.setattr(doctor, "_loaded_torch", loaded)
     told = "\n".join(examine_machine().faults)
     assert f"torch is installed but cannot be used ({type(error).__name__}: " in told
 
 
 def test_a_package_without_a_version_is_not_met(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("importlib.metadata.version", lambda name: None)
-    assert not machine_module._met("numpy>=1.26")
+    assert not doctor._met("numpy>=1.26")
