@@ -1,4 +1,4 @@
-"""What the adapters share: loading a library, its options, start states, and scores that pay for nothing.
+"""What the adapters share: loading a library, its options, start states, endings, and scores that pay for nothing.
 
 Asking whether a library is installed does not import it. Loading a library leaves the global random generators
 unchanged.
@@ -6,16 +6,20 @@ unchanged.
 
 from __future__ import annotations
 
+import contextlib
 import importlib
 import importlib.util
+import io
 import json
 import shlex
 import warnings
 from collections.abc import Callable, Mapping
+from functools import lru_cache
 from typing import Any, TypeVar
 
 from heedful.boundary import parse_json
-from heedful.envs.common import Raised, guarded_call
+from heedful.envs.common import Answered, Raised, guarded_call, task_of
+from heedful.types import Ending, Task
 from heedful_envs.adapters.global_random import OwnRandom
 
 Answer = TypeVar("Answer")
@@ -39,10 +43,6 @@ ONE_START = "one start state"
 """Tag of the tasks of an environment that has no more."""
 
 
-class MissingLibrary(ImportError):
-    """The library of an adapter is not installed, or cannot be loaded here."""
-
-
 def is_installed(name: str) -> bool:
     """Whether the library behind the environment `name` can be found."""
     return importlib.util.find_spec(LIBRARIES[name].partition(".")[0]) is not None
@@ -51,17 +51,15 @@ def is_installed(name: str) -> bool:
 def load_library(name: str, part: str = "") -> Any:
     """The library's module, or a part of it such as `envs.toy_text`.
 
-    Raises MissingLibrary with a sentence that names the extra.
+    Raises ImportError with a sentence that names the extra.
     """
     try:
         with OwnRandom(0):
             return importlib.import_module(f"{LIBRARIES[name]}.{part}".rstrip("."))
     except ImportError as error:
         if is_installed(name):
-            raise MissingLibrary(
-                f"The library behind {name} is installed, but cannot be loaded here: {error}"
-            ) from error
-        raise MissingLibrary(
+            raise ImportError(f"The library behind {name} is installed, but cannot be loaded here: {error}") from error
+        raise ImportError(
             f"The environment {name} plays those of a library that is not installed. Install it with "
             f'pip install "heedful[{name.replace("_", "-")}]".'  # older pips find no other spelling
         ) from error
@@ -75,6 +73,12 @@ def made_by_library(what: str, options: str, call: Callable[[], Answer]) -> Answ
             f"{what} cannot be made with the options {options:.200}; the library says: {made.located}"
         ) from made.error
     return made.value
+
+
+def answer_of_library(own: OwnRandom, call: Callable[[], Answer]) -> Answered[Answer] | Raised:
+    """What the library answers to an agent's reply, or what it raised. It draws from `own`, and prints nothing."""
+    with own, contextlib.redirect_stdout(io.StringIO()):
+        return guarded_call(call)
 
 
 def read_options(env: str, knob: str, text: str) -> dict[str, Any]:
@@ -113,18 +117,37 @@ def _value(text: str) -> Any:
         return {"True": True, "False": False, "None": None}.get(text, text)
 
 
-def has_one_start(what: str, start_state: Callable[[int], str]) -> bool:
-    """Whether the first seeds all draw one start state. If so, warns. `what` is played. Slow where a start is slow."""
-    first = start_state(0)
-    if any(start_state(seed) != first for seed in range(1, SEEDS_LOOKED_AT)):
+def task_of_start(env: Any, start_state: Callable[[Any, int], str], seed: int) -> Task:
+    """The task of a seed. `start_state`: of an environment and a seed, in a canonical form.
+
+    If all seeds draw one start state, each seed is a separate task, with a warning.
+    """
+    start = start_state(env, seed)
+    if has_one_start(env, start_state):
+        return task_of(env.name, f"{start}\nseed {seed}", seed, tags=(ONE_START,))
+    return task_of(env.name, start, seed)
+
+
+@lru_cache(maxsize=64)
+def has_one_start(env: Any, start_state: Callable[[Any, int], str]) -> bool:
+    """Whether the first seeds all draw one start state. If so, warns. Slow where a start is slow."""
+    first = start_state(env, 0)
+    if any(start_state(env, seed) != first for seed in range(1, SEEDS_LOOKED_AT)):
         return False
     warnings.warn(
-        f"All seeds of {what} draw one start state, so in the first turn there is nothing that a thought could depend "
-        "on, and the information metrics of that turn are null. Every seed counts as a task of its own: only noise "
-        "tells them apart, and val and test are no other tasks than train.",
-        stacklevel=3,
+        f"All seeds of {env.id} draw one start state, so in the first turn there is nothing that a thought could "
+        "depend on, and the information metrics of that turn are null. Every seed counts as a task of its own: only "
+        "noise tells them apart, and val and test are no other tasks than train.",
+        stacklevel=4,
     )
     return True
+
+
+def ending_of(outcome: float, ended: bool) -> Ending:
+    """The ending of an episode. `ended`: by itself, and not by the limit of turns."""
+    if outcome == 1.0:
+        return Ending.SOLVED
+    return Ending.FAILED if ended else Ending.OUT_OF_TURNS
 
 
 def above_floor(score: float, floor: float) -> float:

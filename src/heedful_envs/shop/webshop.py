@@ -87,8 +87,6 @@ class Wish:
 
 def read_product(row: Any, attributes: tuple[str, ...]) -> Product:
     """The product of a row of `items_*.json`. `nouns` are left out. Raises Faulty."""
-    if not isinstance(row, Mapping):
-        raise Faulty(f"a product is no object but {row!s:.40}")
     id, title = _text(row, "asin"), _text(row, "name")
     if not id or id == "nan" or len(id) > LONGEST_ID:
         raise Faulty(f"asin is {id[:20]!r}, expected 1 to {LONGEST_ID} characters")
@@ -162,12 +160,17 @@ def read_human(row: Any) -> Wish:
 
 
 def _text(row: Any, name: str) -> str:
-    value = row.get(name) if isinstance(row, Mapping) else row
-    return "" if value is None and isinstance(row, Mapping) else text_of(value, name)
+    return text_of(_value(row, name) or "", name)
 
 
 def _texts(row: Any, name: str) -> tuple[str, ...]:
-    values = (row.get(name) or []) if isinstance(row, Mapping) else row
+    values = _value(row, name) or []
     if not isinstance(values, list):
         raise Faulty(f"{name} is no list of texts but {str(values)[:30]!r}")
     return tuple(text_of(value, name) for value in values)
+
+
+def _value(row: Any, name: str) -> Any:
+    if not isinstance(row, Mapping):
+        raise Faulty(f"a row is no object but {str(row)[:30]!r}")
+    return row.get(name)

@@ -71,10 +71,9 @@ def test_a_task_is_a_function_of_its_seed_and_leaves_no_trace(name: str) -> None
     random.setstate(state)
 
 
-@every_quick_one
-def test_random_players_answer_in_the_right_form(name: str) -> None:
-    env = ReasoningGym(dataset=name, turns=2)
-    for seed in range(3):
+def test_random_players_answer_in_the_right_form() -> None:
+    env = ReasoningGym(dataset="countdown", turns=2)
+    for seed in range(5):
         task, rng = env.task(seed), random.Random(seed)
         steps = play(env, task, 0, lambda o, t, task=task, rng=rng: random_reply(env, task, rng))
         assert len(steps) <= 2
@@ -163,10 +162,7 @@ def test_scorers_that_pay_for_anything_are_refused_for_a_reason(name: str) -> No
         ({"config": "terms=3"}, "chain_sum has no setting terms .*it has min_terms"),
         ({"config": "seed=3"}, "has no setting seed"),
         ({"config": "min_terms=9"}, "chain_sum cannot be made with the options 'min_terms=9'; the library says"),
-        ({"config": "min_terms=2.5"}, "cannot be made with the options .*; the library says: "),
         ({"dataset": "knights_knaves", "config": "depth_constraint=1"}, "the library says: IndexError"),
-        ({"dataset": "knights_knaves", "config": "depth_constraint=2.5"}, "the library says: RecursionError"),
-        ({"dataset": "rubiks_cube", "config": "cube_size=2.5"}, "the library says: TypeError"),
         ({"dataset": "arc_agi", "config": "board_format_opts=0"}, "the library says: AttributeError"),
         ({"dataset": "spell_backward", "config": "data_file=x"}, "the library says: FileNotFoundError"),
     ],
@@ -200,11 +196,11 @@ def test_a_worked_sum_is_right_at_every_step_unless_it_is_asked_not_to_be() -> N
 
 def test_baselines_are_measured_and_evaluation_finds_enough_tasks() -> None:
     env = ReasoningGym(dataset="gcd")
-    baselines = measure_baselines(env, "val", 40, search_tasks=40)
-    assert baselines.random.n == 40
+    baselines = measure_baselines(env, "val", 20, search_tasks=20)
+    assert baselines.random.n == 20
     assert len(baselines.sequence) == 1
     assert 0.0 < (baselines.fixed.value or 0.0) < 0.9
-    assert len(evaluation_tasks(ReasoningGym(), "test", 100)) == 100
+    assert len(evaluation_tasks(ReasoningGym(), "test", 20)) == 20
 
 
 def test_all_datasets_but_the_refused_ones_are_known() -> None:

@@ -163,5 +163,3 @@ def test_equal_states_are_written_alike() -> None:
 def test_the_command_line_plays_it(capsys: pytest.CaptureFixture[str]) -> None:
     assert cli.run(["play", "textarena", "--by", "random", "--env.id", "Mastermind-v0"]) == 0
     assert "ended: " in capsys.readouterr().out
-    assert cli.run(["train", "textarena", "--steps", "1"]) == 2
-    assert "whose solver a model can learn from" in capsys.readouterr().err

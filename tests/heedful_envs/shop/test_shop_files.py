@@ -131,7 +131,7 @@ def test_bad_rows_are_left_out_named_by_line_and_counted(tmp_path: Path) -> None
     assert count.products == 1
     assert count.named[:3] == [
         "items_human_ins.json:1: instruction_attributes is empty",
-        "items_human_ins.json:1: instruction_attributes is no list of texts but 'x'",
+        "items_human_ins.json:1: a row is no object but 'x'",
         "items_few.json:3: pricing is 'free', expected amounts such as $5.00$9.99",
     ]
     assert count.left_out["bad rows of items_few.json"] == 3

@@ -29,26 +29,23 @@ from heedful.envs.common import (
     played_through,
     read_reply,
     remarks,
-    task_of,
     template_thought,
 )
 from heedful.seeds import derive
-from heedful.types import Ending, Task
-from heedful_envs.adapters.gymnasium.games import Transition, base_name, known_game, known_starts
+from heedful.types import Task
+from heedful_envs.adapters.gymnasium.games import base_name, known_game
 from heedful_envs.adapters.gymnasium.making import (
     begin,
     draws_maps,
     give_back,
-    noise_generator,
     numbered_actions,
     solution_of,
     start_state,
-    starts_alike,
     state_in_words,
     success_threshold,
 )
 from heedful_envs.adapters.gymnasium.solver import Solution, likely_next
-from heedful_envs.adapters.library import ONE_START, read_options
+from heedful_envs.adapters.library import ending_of, load_library, read_options, task_of_start
 
 _NUMBER = re.compile(r"[-+]?(\d+\.?\d*|\.\d+)(e[-+]?\d+)?", re.IGNORECASE)
 
@@ -97,13 +94,11 @@ class Gymnasium(SolvableEnvironment):
             raise ValueError(
                 f"gymnasium: success must be auto, threshold, terminated or a number, but is {self.success!r:.80}."
             )
-        if len({word.lower().strip() for word in self.action_names}) < len(self.action_names):
-            raise ValueError(f"gymnasium: action_names must differ, but are {', '.join(self.action_names)}.")
         for word in self.action_names:
             if read_reply(format_reply([word], ""), self.action_names, 1).actions != (word,):
                 raise ValueError(
-                    f"gymnasium: action_names must be names that an answer can hold, without {SEPARATOR}, tags and "
-                    f"spaces around them, found {word!r:.80}."
+                    f"gymnasium: action_names must be different names that an answer can hold, without {SEPARATOR}, "
+                    f"tags and spaces around them, found {word!r:.80}."
                 )
         chosen = read_options(self.name, "options", self.options)
         if draws_maps(self) and {"desc", "map_name"} & chosen.keys():
@@ -118,21 +113,18 @@ class Gymnasium(SolvableEnvironment):
 
     @property
     def actions(self) -> tuple[str, ...]:
-        """The names of the actions. Raises MissingLibrary where the library would have to tell their number."""
+        """The names of the actions. Raises ImportError where the library is missing and has to tell their number."""
         game = known_game(self.id)
         return self.action_names or (game.actions if game else numbered_actions(self))
 
     @property
     def start_states(self) -> int | None:
         """The number of tasks, if it is small. `None` = many."""
-        return known_starts(self.id)
+        return getattr(known_game(self.id), "starts", None)
 
     def task(self, seed: int) -> Task:
         """The task of a seed. If all seeds draw one start state, each seed is a separate task, with a warning."""
-        start = start_state(self, seed)
-        if starts_alike(self):
-            return task_of(self.name, f"{start}\nseed {seed}", seed, tags=(ONE_START,))
-        return task_of(self.name, start, seed)
+        return task_of_start(self, start_state, seed)
 
     def episode(self) -> GymnasiumEpisode:
         return GymnasiumEpisode(self)
@@ -182,9 +174,8 @@ class GymnasiumEpisode(BaseEpisode[Gymnasium]):
         self._seed, self._total = task.seed, 0.0
         self._game, first = begin(env, task.seed)
         noise = derive(task.seed, "noise") if env.shared_noise else derive(task.seed, "noise", member)
-        core = self._game.unwrapped
-        core.np_random = noise_generator(noise)
-        game = known_game(env.id)
+        core, game = self._game.unwrapped, known_game(env.id)
+        core.np_random = load_library("gymnasium", "utils.seeding").np_random(noise)[0]
         if game:
             game.hide(core)
         self._shown = state_in_words(env, self._game, first)
@@ -207,16 +198,14 @@ class GymnasiumEpisode(BaseEpisode[Gymnasium]):
                 break
         self._total += paid
         ended = bool(over and terminated)
-        outcome = self._outcome(Transition(last, self._total, ended)) if over or not self.turns_left else None
-        ending = None
+        outcome = self._outcome(last, ended) if over or not self.turns_left else None
         if outcome is not None:
-            ending = Ending.SOLVED if outcome == 1.0 else Ending.FAILED if ended else Ending.OUT_OF_TURNS
             give_back(env, self._seed, self._game)
             del self._game
         return Played(
             fault=read.fault,
             rewards={"game": paid} if executed else {},
-            ending=ending,
+            ending=None if outcome is None else ending_of(outcome, ended),
             outcome=outcome,
             actions=tuple(executed),
             note=fault_line(read, env.brief),
@@ -236,15 +225,15 @@ class GymnasiumEpisode(BaseEpisode[Gymnasium]):
             state, over = likely_next(core, state, action)
         return plan
 
-    def _outcome(self, last: Transition) -> float:
+    def _outcome(self, last: float, ended: bool) -> float:
         env, game = self.env, known_game(self.env.id)
         if env.success == "auto" and game:
-            return game.outcome(last)
+            return game.outcome(last, ended)
         if env.success == "terminated":
-            return float(last.terminated)
+            return float(ended)
         threshold = success_threshold(env, self._game)
         # Where every step costs, an agent that does nothing has not reached a threshold below zero.
-        return float(last.total >= threshold and (threshold > 0 or last.terminated))
+        return float(self._total >= threshold and (threshold > 0 or ended))
 
     def _show(self) -> str:
         most = self.env.actions_per_turn

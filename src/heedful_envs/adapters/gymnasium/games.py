@@ -6,7 +6,6 @@ game hides.
 
 from __future__ import annotations
 
-import hashlib
 import random
 import re
 from collections.abc import Callable, Mapping
@@ -20,25 +19,14 @@ Describe = Callable[[Any, Any], str]
 
 
 @dataclass(frozen=True, slots=True)
-class Transition:
-    """The last step of an episode, and what it collected."""
-
-    reward: float
-    """The reward of the last step."""
-    total: float
-    """The sum of the rewards of all steps."""
-    terminated: bool
-    """The game itself ended."""
-
-
-@dataclass(frozen=True, slots=True)
 class Game:
     """A game that heedful knows."""
 
     actions: tuple[str, ...]
     """Names, in the order of the numbers."""
     describe: Describe
-    outcome: Callable[[Transition], float]
+    outcome: Callable[[float, bool], float]
+    """Of the last step's reward, and whether the game itself ended."""
     success: str
     """In words, for the agent and the documentation."""
     rules: str
@@ -53,12 +41,6 @@ def known_game(id: str) -> Game | None:
     return GAMES.get(base_name(id))
 
 
-def known_starts(id: str) -> int | None:
-    """How many start states a game has, if it is known to have few."""
-    game = known_game(id)
-    return game.starts if game else None
-
-
 def base_name(id: str) -> str:
     """`FrozenLake8x8-v1` without version and variant: `FrozenLake`."""
     name = re.sub(r"-v\d+$", "", id)
@@ -67,23 +49,22 @@ def base_name(id: str) -> str:
 
 def _describe_lake(environment: Any, observation: Any) -> str:
     rows = [[cell.decode() for cell in row] for row in environment.desc]
-    row, column = divmod(int(environment.s), len(rows[0]))
-    rows[row][column] = "P"
+    player = _put_player(rows, environment.s)
     goals = [f"G {r} {c}" for r, line in enumerate(rows) for c, cell in enumerate(line) if cell == "G"]
-    grid = "\n".join("".join(line) for line in rows)
-    return f"{grid}\nP {row} {column} {' '.join(goals)}".rstrip()
+    return "\n".join([*map("".join, rows), " ".join([player, *goals])])
 
 
 def _describe_cliff(environment: Any, observation: Any) -> str:
     height, width = environment.shape
-    rows = [["_"] * width for _ in range(height)]
-    for column in range(1, width - 1):
-        rows[-1][column] = "C"
-    rows[-1][-1] = "G"
-    row, column = divmod(int(environment.s), width)
+    rows = [["_"] * width for _ in range(height - 1)] + [["_", *"C" * (width - 2), "G"]]
+    player = _put_player(rows, environment.s)
+    return "\n".join([*map("".join, rows), f"{player} G {height - 1} {width - 1}"])
+
+
+def _put_player(rows: list[list[str]], state: int) -> str:
+    row, column = divmod(int(state), len(rows[0]))
     rows[row][column] = "P"
-    grid = "\n".join("".join(line) for line in rows)
-    return f"{grid}\nP {row} {column} G {height - 1} {width - 1}"
+    return f"P {row} {column}"
 
 
 _STANDS = "RGYB"
@@ -118,7 +99,7 @@ GAMES: Mapping[str, Game] = {
     "FrozenLake": Game(
         actions=("Left", "Down", "Right", "Up"),
         describe=_describe_lake,
-        outcome=lambda last: float(last.terminated and last.reward > 0),
+        outcome=lambda reward, ended: float(ended and reward > 0),
         success="the goal is reached",
         rules=(
             "You cross a frozen lake to the goal. In the grid, P is you, S the start, F is ice, H is a hole and G is "
@@ -129,7 +110,7 @@ GAMES: Mapping[str, Game] = {
     "CliffWalking": Game(
         actions=("Up", "Right", "Down", "Left"),
         describe=_describe_cliff,
-        outcome=lambda last: float(last.terminated),
+        outcome=lambda reward, ended: float(ended),
         success="the goal is reached",
         rules=(
             "You walk along a cliff to the goal. In the grid, P is you, C is the cliff and G is the goal.\nPlaces are "
@@ -140,7 +121,7 @@ GAMES: Mapping[str, Game] = {
     "Taxi": Game(
         actions=("South", "North", "East", "West", "Pickup", "Dropoff"),
         describe=_describe_taxi,
-        outcome=lambda last: float(last.terminated and last.reward > 0),
+        outcome=lambda reward, ended: float(ended and reward > 0),
         success="the passenger is dropped off at the destination",
         rules=(
             "You drive a taxi: fetch the passenger, and drop them off at the destination. The map, where | is a wall "
@@ -152,7 +133,7 @@ GAMES: Mapping[str, Game] = {
     "Blackjack": Game(
         actions=("Stick", "Hit"),
         describe=_describe_blackjack,
-        outcome=lambda last: 0.0 if not last.terminated or last.reward < 0 else 1.0 if last.reward > 0 else 0.5,
+        outcome=lambda reward, ended: 0.0 if not ended or reward < 0 else 1.0 if reward > 0 else 0.5,
         success="the dealer is beaten (a draw counts half)",
         rules=(
             "You play blackjack against a dealer. Hit takes a card, Stick ends your turn; the higher sum wins, and "
@@ -165,6 +146,17 @@ GAMES: Mapping[str, Game] = {
 }
 """Name without version -> what heedful knows."""
 
+
+def random_lake(seed: int, size: int) -> list[str]:
+    """A random lake with a way from start to goal, as gymnasium draws it."""
+    frozen_lake = load_library("gymnasium", "envs.toy_text.frozen_lake")
+    drawn = random.Random(f"gymnasium lake:{seed}").getrandbits(32)
+    rows: list[str] = frozen_lake.generate_random_map(size=size, seed=drawn)
+    return rows
+
+
+# States of other games in words
+
 _MARKED = re.compile(r"\x1b\[[0-9;]*m(.)\x1b\[0m", re.DOTALL)
 _CODES = re.compile(r"\x1b\[[0-9;]*[A-Za-z]")
 
@@ -174,43 +166,14 @@ def plain_ansi(text: str) -> str:
     return _CODES.sub("", _MARKED.sub(r"[\1]", text)).strip("\n")
 
 
-MOST_NUMBERS = 100_000
-"""Numbers of an observation."""
-
-
-def words_of(observation: Any, large: Callable[[Any], str] | None = None) -> str:
-    """An observation as text: numbers with four digits, nested ones in brackets.
-
-    `large` writes an array of more than `MOST_NUMBERS` numbers. Without it such an array raises ValueError.
-    """
+def words_of(observation: Any) -> str:
+    """An observation as text: numbers with four digits, nested ones in brackets."""
     if isinstance(observation, Mapping):
-        return "; ".join(f"{name} {words_of(value, large)}" for name, value in observation.items())
+        return "; ".join(f"{name} {words_of(value)}" for name, value in observation.items())
     if hasattr(observation, "tolist"):
-        if observation.size > MOST_NUMBERS and large is not None:
-            return large(observation)
-        if observation.size > MOST_NUMBERS:
-            raise ValueError(
-                f"gymnasium: an observation of {observation.size:,} numbers is too long to be read in words; expected "
-                f"at most {MOST_NUMBERS:,}. Set --env.render to a function of your own."
-            )
         observation = observation.tolist()
     if isinstance(observation, list | tuple):
-        nested = (list, tuple)
-        words = (words_of(item, large) for item in observation)
         return " ".join(
-            f"[{word}]" if isinstance(item, nested) else word for item, word in zip(observation, words, strict=True)
+            f"[{words_of(item)}]" if isinstance(item, list | tuple) else words_of(item) for item in observation
         )
     return f"{observation:.4g}" if isinstance(observation, float) else str(observation)
-
-
-def digest_of(array: Any) -> str:
-    """An array as a short text that names it: a picture, for example."""
-    return hashlib.sha256(array.tobytes()).hexdigest()
-
-
-def random_lake(seed: int, size: int) -> list[str]:
-    """A random lake with a way from start to goal, as gymnasium draws it."""
-    frozen_lake = load_library("gymnasium", "envs.toy_text.frozen_lake")
-    drawn = random.Random(f"gymnasium lake:{seed}").getrandbits(32)
-    rows: list[str] = frozen_lake.generate_random_map(size=size, seed=drawn)
-    return rows

@@ -6,6 +6,7 @@ make a game, its message becomes part of the error.
 
 from __future__ import annotations
 
+import hashlib
 import threading
 from functools import lru_cache, partial
 from typing import TYPE_CHECKING, Any
@@ -13,18 +14,9 @@ from typing import TYPE_CHECKING, Any
 from heedful.boundary import import_held
 from heedful.envs.common import MOST_ACTIONS
 from heedful.seeds import derive
-from heedful_envs.adapters.gymnasium.games import (
-    Describe,
-    Transition,
-    base_name,
-    digest_of,
-    known_game,
-    plain_ansi,
-    random_lake,
-    words_of,
-)
+from heedful_envs.adapters.gymnasium.games import Describe, base_name, known_game, plain_ansi, random_lake, words_of
 from heedful_envs.adapters.gymnasium.solver import Solution, solve
-from heedful_envs.adapters.library import has_one_start, load_library, made_by_library, read_options, write_options
+from heedful_envs.adapters.library import load_library, made_by_library, read_options, write_options
 
 if TYPE_CHECKING:
     from heedful_envs.adapters.gymnasium.environment import Gymnasium
@@ -34,6 +26,9 @@ def draws_maps(env: Gymnasium) -> bool:
     """Whether every task has its own map."""
     return env.maps == "random" and base_name(env.id) == "FrozenLake"
 
+
+MOST_NUMBERS = 100_000
+"""Numbers of an observation that is read in words."""
 
 _BUILDING = threading.Lock()
 """Held while an environment is made: gymnasium's registry is one for all threads."""
@@ -61,12 +56,23 @@ def _idle(env: Gymnasium, map_seed: int) -> list[Any]:
 
 def _make_named(env: Gymnasium, seed: int) -> Any:
     """A new environment, if its actions can be named."""
+    library = load_library("gymnasium")
     options = read_options(env.name, "options", env.options)
     if draws_maps(env):
         options["desc"] = random_lake(seed, 8 if "8x8" in env.id else 4)
-    environment = _make(env, options)
+    make = partial(library.make, env.id, max_episode_steps=-1, disable_env_checker=True)
+
+    def made() -> Any:
+        environment = make(**options)
+        modes = environment.unwrapped.metadata.get("render_modes") or ()
+        if env.render == "auto" and known_game(env.id) is None and "ansi" in modes:
+            environment = make(**(options | {"render_mode": "ansi"}))
+        return environment
+
+    with _BUILDING:
+        environment = made_by_library(f"gymnasium: {env.id}", write_options(options), made)
     space = environment.action_space
-    if not isinstance(space, load_library("gymnasium").spaces.Discrete):
+    if not isinstance(space, library.spaces.Discrete):
         raise ValueError(
             f"gymnasium: {env.id} has the action space {space}, but only discrete ones (actions 0, 1, ...) can be "
             "named and played in words."
@@ -80,20 +86,6 @@ def _make_named(env: Gymnasium, seed: int) -> Any:
     return environment
 
 
-def _make(env: Gymnasium, options: dict[str, Any]) -> Any:
-    make = partial(load_library("gymnasium").make, env.id, max_episode_steps=-1, disable_env_checker=True)
-
-    def made() -> Any:
-        environment = make(**options)
-        modes = environment.unwrapped.metadata.get("render_modes") or ()
-        if env.render == "auto" and known_game(env.id) is None and "ansi" in modes:
-            environment = make(**(options | {"render_mode": "ansi"}))
-        return environment
-
-    with _BUILDING:
-        return made_by_library(f"gymnasium: {env.id}", write_options(options), made)
-
-
 def state_in_words(env: Gymnasium, environment: Any, observation: Any) -> str:
     """The state in words."""
     core = environment.unwrapped
@@ -104,12 +96,12 @@ def state_in_words(env: Gymnasium, environment: Any, observation: Any) -> str:
     if game:
         return game.describe(core, observation)
     rendered = environment.render() if environment.render_mode == "ansi" else None
+    if not isinstance(rendered, str) and getattr(observation, "size", 0) > MOST_NUMBERS:
+        raise ValueError(
+            f"gymnasium: an observation of {observation.size:,} numbers is too long to be read in words; expected "
+            f"at most {MOST_NUMBERS:,}. Set --env.render to a function of your own."
+        )
     return plain_ansi(rendered) if isinstance(rendered, str) else words_of(observation)
-
-
-def noise_generator(seed: int) -> Any:
-    """numpy's generator, as gymnasium makes it from a seed."""
-    return load_library("gymnasium", "utils.seeding").np_random(seed)[0]
 
 
 def success_threshold(env: Gymnasium, environment: Any) -> float:
@@ -131,16 +123,19 @@ def start_state(env: Gymnasium, seed: int) -> str:
     environment, first = begin(env, seed)
     if env.success == "threshold" or (env.success == "auto" and not known_game(env.id)):
         success_threshold(env, environment)
+    core, limit = environment.unwrapped, env.turns * env.actions_per_turn
+    # A way without detours is shorter than the number of states.
+    if limit < len(getattr(core, "P", ())) and not solution_of(env, seed).chances[int(core.s)]:
+        raise ValueError(
+            f"gymnasium: from the start state of seed {seed}, {env.id} cannot be solved within {env.turns} turns "
+            f"of {env.actions_per_turn} actions. Raise --env.turns or --env.actions-per-turn."
+        )
     options = write_options(read_options(env.name, "options", env.options))
-    _refuse_out_of_reach(env, seed, environment.unwrapped)
-    state = f"{env.id} {options}\n{state_in_words(env, environment, first)}\n{words_of(first, digest_of)}"
+    large = getattr(first, "size", 0) > MOST_NUMBERS
+    seen = hashlib.sha256(first.tobytes()).hexdigest() if large else words_of(first)
+    state = f"{env.id} {options}\n{state_in_words(env, environment, first)}\n{seen}"
     give_back(env, seed, environment)
     return state
-
-
-@lru_cache(maxsize=64)
-def starts_alike(env: Gymnasium) -> bool:
-    return has_one_start(env.id, partial(start_state, env))
 
 
 @lru_cache(maxsize=64)
@@ -156,24 +151,11 @@ def solution_of(env: Gymnasium, seed: int) -> Solution:
     """What can be reached within the limits on the map of a seed."""
     if not draws_maps(env) and seed:
         return solution_of(env, 0)
-    environment, _ = begin(env, seed)
-    solution = solve(environment.unwrapped, env.turns * env.actions_per_turn, partial(_succeeds, env))
+    environment, game = begin(env, seed)[0], known_game(env.id)
+    solution = solve(
+        environment.unwrapped,
+        env.turns * env.actions_per_turn,
+        lambda reward: game is not None and game.outcome(reward, True) == 1.0,
+    )
     give_back(env, seed, environment)
     return solution
-
-
-def _succeeds(env: Gymnasium, reward: float) -> bool:
-    game = known_game(env.id)
-    return game is not None and game.outcome(Transition(reward, reward, terminated=True)) == 1.0
-
-
-def _refuse_out_of_reach(env: Gymnasium, seed: int, core: Any) -> None:
-    """Raises a sentence if a game that can be solved cannot be solved within the limits from this start state."""
-    states = len(getattr(core, "P", ()))
-    limit = env.turns * env.actions_per_turn
-    # A way without detours is shorter than the number of states.
-    if limit < states and not solution_of(env, seed).chances[int(core.s)]:
-        raise ValueError(
-            f"gymnasium: from the start state of seed {seed}, {env.id} cannot be solved within {env.turns} turns "
-            f"of {env.actions_per_turn} actions. Raise --env.turns or --env.actions-per-turn."
-        )

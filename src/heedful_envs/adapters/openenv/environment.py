@@ -6,7 +6,6 @@ environment. A session is never restarted in the middle of an episode.
 
 from __future__ import annotations
 
-import contextlib
 import json
 import math
 import random
@@ -24,14 +23,16 @@ from heedful.envs.common import (
     BaseEpisode,
     Instructions,
     Played,
+    Raised,
     Turns,
     answer_fault_line,
     free_text_rules,
+    guarded_call,
     read_answer,
     task_of,
 )
-from heedful.types import Ending, Observation, Task
-from heedful_envs.adapters.library import load_library, read_options
+from heedful.types import Observation, Task
+from heedful_envs.adapters.library import ending_of, load_library, read_options
 
 Answer = TypeVar("Answer")
 
@@ -159,14 +160,15 @@ class OpenEnvEpisode(BaseEpisode[OpenEnv]):
         if fault and not read.fault:
             note = "invalid action\n" if env.brief else f"Your last reply was invalid: {fault}.\n"
         self._total += paid
-        outcome = self._outcome(paid) if answered.done else 0.0
+        judged = paid if env.judged_by == "last" else self._total
+        outcome = min(1.0, max(0.0, judged / env.full)) if answered.done else 0.0
         over = answered.done or not self.turns_left
         if over:
             self.close()
         return Played(
             fault=fault,
             rewards={} if fault else {"game": paid},
-            ending=self._ending(outcome, answered.done) if over else None,
+            ending=ending_of(outcome, answered.done) if over else None,
             outcome=outcome,
             actions=(" ".join(read.text.split()),) if read.text else (),
             note=note,
@@ -183,16 +185,6 @@ class OpenEnvEpisode(BaseEpisode[OpenEnv]):
     def __del__(self) -> None:
         if not sys.is_finalizing():  # no thread begins any more, and closing would wait for one
             self.close()
-
-    def _outcome(self, last: float) -> float:
-        judged = last if self.env.judged_by == "last" else self._total
-        return min(1.0, max(0.0, judged / self.env.full))
-
-    @staticmethod
-    def _ending(outcome: float, done: bool) -> Ending:
-        if not done:
-            return Ending.OUT_OF_TURNS
-        return Ending.SOLVED if outcome == 1.0 else Ending.FAILED
 
     def _show(self, text: str) -> str:
         return f"{self.limits()}\n{text}".rstrip()
@@ -244,19 +236,13 @@ class Session:
 
     def close(self) -> None:
         """Tell the server that the session is over. A session that is gone already is not an error."""
-        with contextlib.suppress(OSError, RuntimeError, _web_socket_error()):
-            self._client.close()
+        guarded_call(self._client.close)
 
     def _asked(self, question: Callable[[], Answer]) -> Answer:
-        try:
-            return question()
-        except (OSError, RuntimeError, TimeoutError, ValueError, _web_socket_error()) as error:
-            raise self._failed(str(error) or type(error).__name__) from error
-        except (AttributeError, LookupError, TypeError) as error:  # of the client, where an answer is no object
-            raise self._failed(f"its answer cannot be read ({type(error).__name__}: {error})") from error
-
-    def _failed(self, said: str) -> ServerError:
-        return ServerError(f"openenv: the server at {self._env.url} failed: {said}")
+        answer = guarded_call(question)
+        if isinstance(answer, Raised):
+            raise ServerError(f"openenv: the server at {self._env.url} failed: {answer}") from answer.error
+        return answer.value
 
 
 @lru_cache(maxsize=1)
@@ -276,15 +262,6 @@ def _client_class() -> Any:
             return connected
 
     return OneSession
-
-
-@lru_cache(maxsize=1)
-def _web_socket_error() -> type[Exception]:
-    """What OpenEnv's client raises when a connection breaks."""
-    load_library("openenv")
-    import websockets.exceptions
-
-    return websockets.exceptions.WebSocketException
 
 
 @lru_cache(maxsize=16_384)

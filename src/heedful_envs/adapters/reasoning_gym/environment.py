@@ -1,4 +1,4 @@
-"""reasoning-gym: a question, an answer in free text, and the library's own scorer behind a gate.
+"""reasoning-gym: a question, an answer in free text, and the library's own scorer above its floor.
 
 A task is a function of its seed. The agent sees the question and the fault of the last reply, never a score. Only an
 answer with the full score is a success.
@@ -32,7 +32,7 @@ from heedful.envs.common import (
 from heedful.seeds import derive
 from heedful.types import Ending, Task
 from heedful_envs.adapters.library import read_options, write_options
-from heedful_envs.adapters.reasoning_gym.scoring import entry_of, number_of, refuse_dishonest, right_answer, score
+from heedful_envs.adapters.reasoning_gym.scoring import REFUSED, entry_of, number_of, right_answer, score
 
 LONGEST_STATED = 60
 """Characters of a right answer that a demonstrated thought repeats."""
@@ -43,9 +43,9 @@ class ReasoningGym(SolvableEnvironment):
     """A question of a dataset of reasoning-gym, to be answered in one turn or in several attempts.
 
     Reward components: `solved` (1 for a right answer at the first attempt, `later` times as much at each further one),
-    `partial` (if asked for, the best gated score of an episode that ends unsolved) and `format`. Outcome: 1 if an
-    answer was right, else the best gated score with `partial`, else 0. A dataset is refused if its scorer pays in full
-    for replies that answer nothing.
+    `partial` (if asked for, the best score above the scorer's floor, for an episode that ends unsolved) and `format`.
+    Outcome: 1 if an answer was right, else that best score with `partial`, else 0. A dataset is refused if its scorer
+    pays in full for replies that answer nothing.
     """
 
     name: ClassVar[str] = "reasoning_gym"
@@ -77,8 +77,14 @@ class ReasoningGym(SolvableEnvironment):
         return f"{self.dataset} of the library reasoning-gym: a question and an answer in free text."
 
     def entry(self, seed: int) -> dict[str, Any]:
-        """The library's entry that a seed draws: `question`, `answer` and `metadata`."""
-        refuse_dishonest(self.dataset)
+        """The library's entry that a seed draws: `question`, `answer` and `metadata`.
+
+        Raises ValueError, with the reason, for a dataset that cannot be played honestly.
+        """
+        if self.dataset in REFUSED:
+            raise ValueError(
+                f"reasoning_gym: the dataset {self.dataset} is not played, because {REFUSED[self.dataset]}."
+            )
         return entry_of(self.dataset, self.config, number_of(self.dataset, self.config, derive(seed, self.name)))
 
     def task(self, seed: int) -> Task:
@@ -99,23 +105,20 @@ class ReasoningGym(SolvableEnvironment):
 
     def demonstrate(self, task: Task, rng: random.Random) -> list[tuple[str, str]]:
         """Answer rightly. See `imperfect` and `template`. A wrong answer is followed by another attempt, if any."""
+        entry = self.entry(task.seed)
 
         def reply(episode: ReasoningGymEpisode) -> str:
-            thought, answer = self._demonstrated(task, rng)
+            if self.dataset == "chain_sum":
+                thought, answer = _running_sum(entry["metadata"]["expression"], self.imperfect, rng)
+            else:
+                wrong = rng.random() < self.imperfect
+                answer = self.random_answer(task, rng) if wrong else right_answer(self.dataset, entry)
+                thought = f"the answer is {' '.join(answer.split())[:LONGEST_STATED]}"
             if rng.random() < self.template:
                 thought = template_thought(rng)
             return format_reply([answer], thought)
 
         return played_through(self.episode(), task, reply)
-
-    def _demonstrated(self, task: Task, rng: random.Random) -> tuple[str, str]:
-        entry = self.entry(task.seed)
-        if self.dataset == "chain_sum":
-            return _running_sum(entry["metadata"]["expression"], self.imperfect, rng)
-        answer = right_answer(self.dataset, entry)
-        if rng.random() < self.imperfect:
-            answer = self.random_answer(task, rng)
-        return f"the answer is {' '.join(answer.split())[:LONGEST_STATED]}", answer
 
     def full_rules(self) -> str:
         worth = ""

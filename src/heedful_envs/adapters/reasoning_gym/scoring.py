@@ -1,4 +1,4 @@
-"""reasoning-gym's datasets and scorers, made safe to train against: pure, gated, and kept from running answers.
+"""reasoning-gym's datasets and scorers, made safe to train against: pure, and kept from running answers.
 
 An entry is a function of dataset, configuration and number. A reply that answers nothing earns nothing. No answer is
 evaluated as a program.
@@ -17,14 +17,21 @@ import dataclasses
 import json
 import os
 import re
-import tokenize
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache, partial
 from typing import Any
 
+from heedful.envs.common import Raised
 from heedful_envs.adapters.global_random import OwnRandom
-from heedful_envs.adapters.library import FULL, above_floor, load_library, made_by_library, read_options
+from heedful_envs.adapters.library import (
+    FULL,
+    above_floor,
+    answer_of_library,
+    load_library,
+    made_by_library,
+    read_options,
+)
 
 ENV = "reasoning_gym"
 
@@ -71,19 +78,6 @@ EVALUATED_ARITHMETIC = frozenset({"countdown"})
 EVALUATED_TERMS = frozenset({"intermediate_integration", "polynomial_multiplication", "simple_integration"})
 """Scorers that hand the answer to sympy, and expect a term with variables."""
 
-SCORER_ERRORS = (
-    ArithmeticError,
-    AssertionError,
-    AttributeError,
-    LookupError,
-    RuntimeError,
-    SyntaxError,
-    TypeError,
-    ValueError,
-    tokenize.TokenError,
-)
-"""What a scorer may raise on an answer that it cannot read: the answer is then worth nothing."""
-
 
 @dataclass(frozen=True, slots=True)
 class Score:
@@ -93,12 +87,6 @@ class Score:
     """In [0, 1]. 1 = right."""
     remark: str = ""
     """Why an answer was not handed to the scorer, or that the scorer could not read it."""
-
-
-def refuse_dishonest(name: str) -> None:
-    """Raises ValueError, with the reason, for a dataset that cannot be played honestly."""
-    if name in REFUSED:
-        raise ValueError(f"reasoning_gym: the dataset {name} is not played, because {REFUSED[name]}.")
 
 
 def known_datasets() -> list[str]:
@@ -157,11 +145,10 @@ def score(name: str, config: str, entry: Mapping[str, Any], answer: str, partial
 def raw_score(name: str, config: str, entry: Mapping[str, Any], answer: str) -> float | None:
     """What the library's scorer pays, untouched. `None` if it raised."""
     dataset = _dataset(name, config)
-    try:
-        with OwnRandom(0, name, "score"):
-            return float(dataset.score_answer(answer, copy.deepcopy(dict(entry))))
-    except SCORER_ERRORS:
-        return None
+    paid = answer_of_library(
+        OwnRandom(0, name, "score"), lambda: float(dataset.score_answer(answer, copy.deepcopy(dict(entry))))
+    )
+    return None if isinstance(paid, Raised) else paid.value
 
 
 def floor_of(name: str, config: str, entry: Mapping[str, Any]) -> float:
@@ -223,7 +210,9 @@ def _is_term(answer: str) -> bool:
     return powers == len(_POWER.findall(answer)) and bounded
 
 
-def _settings(name: str, config: str) -> dict[str, Any]:
+@lru_cache(maxsize=8)
+def _dataset(name: str, config: str) -> Any:
+    """A dataset with these settings. Raises ValueError, a sentence, for an unknown one and for unknown settings."""
     table = load_library(ENV, "factory").DATASETS
     if name not in table:
         raise ValueError(f"reasoning_gym: the library has no dataset {name!r}; it has {', '.join(known_datasets())}.")
@@ -240,12 +229,6 @@ def _settings(name: str, config: str) -> dict[str, Any]:
             f"reasoning_gym: {name} has no setting {', '.join(unknown)} (the seed and the size are heedful's); it has "
             f"{', '.join(known) or 'none'}. Leave --env.config empty for the library's defaults."
         )
-    return settings
-
-
-@lru_cache(maxsize=8)
-def _dataset(name: str, config: str) -> Any:
-    settings = _settings(name, config)
     create = partial(load_library(ENV).create_dataset, name, seed=0, size=FEWER_ENTRIES.get(name, ENTRIES))
     with OwnRandom(0, name, "dataset"):
         return made_by_library(f"{ENV}: {name}", repr(config), lambda: create(**settings))

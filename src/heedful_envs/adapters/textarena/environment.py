@@ -14,7 +14,7 @@ import io
 import random
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import lru_cache, partial
+from functools import lru_cache
 from typing import Any, ClassVar
 
 from heedful.boundary import Count
@@ -23,30 +23,28 @@ from heedful.envs.common import (
     BaseEpisode,
     Instructions,
     Played,
+    Raised,
     Turns,
     answer_fault_line,
     free_text_rules,
     read_answer,
-    task_of,
 )
-from heedful.types import Ending, Task
+from heedful.types import Task
 from heedful_envs.adapters.global_random import OwnRandom
 from heedful_envs.adapters.library import (
     FULL,
-    ONE_START,
     above_floor,
-    has_one_start,
+    answer_of_library,
+    ending_of,
     load_library,
     made_by_library,
     read_options,
+    task_of_start,
     write_options,
 )
 from heedful_envs.adapters.textarena.games import check_game, random_move, some_moves
 
 MOST_BLIND = 64
-
-LIBRARY_ERRORS = (ArithmeticError, AssertionError, AttributeError, LookupError, RuntimeError, TypeError, ValueError)
-"""What a game may raise on an answer that it does not expect: the answer was then of no use, and the turn is spent."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -88,10 +86,7 @@ class TextArena(BaseEnvironment):
 
     def task(self, seed: int) -> Task:
         """The task of a seed. If all seeds draw one start state, each seed is a separate task, with a warning."""
-        start = _start_state(self, seed)
-        if _has_one_start(self):
-            return task_of(self.name, f"{start}\nseed {seed}", seed, tags=(ONE_START,))
-        return task_of(self.name, start, seed)
+        return task_of_start(self, _start_state, seed)
 
     def episode(self) -> TextArenaEpisode:
         return TextArenaEpisode(self)
@@ -132,31 +127,27 @@ class TextArenaEpisode(BaseEpisode[TextArena]):
         ended = done or not self.turns_left
         paid = self._paid() if done else 0.0
         outcome = self._outcome(paid)
-        ending = None
-        if ended:
-            ending = Ending.SOLVED if outcome == 1.0 else Ending.FAILED if done else Ending.OUT_OF_TURNS
         return Played(
             fault=read.fault,
             rewards={"game": outcome} if ended and outcome else {},
-            ending=ending,
+            ending=ending_of(outcome, done) if ended else None,
             outcome=outcome,
             progress=paid if done else None,
             actions=(" ".join(read.text.split()),) if read.text else (),
             note=answer_fault_line(read, self.env.brief),
             shown=self._show("" if ended or read.fault else _heard(self._game)),
             effect=" ".join(effect.split()),
-            state=_state_name(self._game),
+            state=hashlib.sha256(canonical(self._game.state.game_state).encode()).hexdigest()[:16],
         )
 
     def _moved(self, text: str) -> tuple[bool, str]:
         """Hand an answer to the game: whether the game is over, and one line on what came of it."""
         move = text if "[" in text or "]" in text else f"[{text}]"
         invalid_before = self._game.state.error_count
-        try:
-            with self._random, contextlib.redirect_stdout(io.StringIO()):
-                done, _ = self._game.step(move)
-        except LIBRARY_ERRORS as error:
-            return False, f"the game could not take it ({type(error).__name__})"
+        moved = answer_of_library(self._random, lambda: self._game.step(move))
+        if isinstance(moved, Raised):  # on an answer that the game does not expect: the turn is spent
+            return False, f"the game could not take it ({type(moved.error).__name__})"
+        done, _ = moved.value
         reason = self._game.state.game_info[0].get("reason")
         if done:
             return True, str(reason or "the game is over")
@@ -182,40 +173,27 @@ def begin(env: TextArena, seed: int) -> Any:
     """The game in its start state. Raises ValueError with a sentence if it cannot be made."""
     library = load_library(env.name)
     options = read_options(env.name, "options", env.options)
+    drawn = int.from_bytes(hashlib.sha256(f"textarena:{seed}".encode()).digest()[:4], "big") >> 1
 
     def started() -> Any:
-        limit = {} if "max_turns" in options else _limit(env)
+        spec = load_library(env.name, "envs.registration").ENV_REGISTRY.get(f"{env.id}-raw")
+        if spec is None:
+            raise ValueError(f"there is no id {env.id!r}")
+        module, _, name = str(spec.entry_point).partition(":")
+        takes = inspect.signature(getattr(importlib.import_module(module), name)).parameters
+        limit = {"max_turns": env.turns} if "max_turns" in takes else {}
         game = library.make(f"{env.id}-raw", **(limit | options))
-        game.reset(num_players=1, seed=random_seed(seed))
+        game.reset(num_players=1, seed=drawn)
         return game
 
     with OwnRandom(seed, "start"), contextlib.redirect_stdout(io.StringIO()):
         return made_by_library(f"textarena: {env.id}", write_options(options), started)
 
 
-def random_seed(seed: int) -> int:
-    """The library's seed for a task's."""
-    return int.from_bytes(hashlib.sha256(f"textarena:{seed}".encode()).digest()[:4], "big") >> 1
-
-
-def _limit(env: TextArena) -> dict[str, int]:
-    """The limit on turns, for a game that takes one."""
-    spec = load_library(env.name, "envs.registration").ENV_REGISTRY.get(f"{env.id}-raw")
-    if spec is None:
-        raise ValueError(f"there is no id {env.id!r}")
-    module, _, name = str(spec.entry_point).partition(":")
-    entry = getattr(importlib.import_module(module), name)
-    return {"max_turns": env.turns} if "max_turns" in inspect.signature(entry).parameters else {}
-
-
 def _heard(game: Any) -> str:
     """What the game has said since it was asked last, without the player's own words."""
     _, messages = game.get_observation()
     return "\n".join(str(text).strip() for sender, text, _ in messages if sender == -1)
-
-
-def _state_name(game: Any) -> str:
-    return hashlib.sha256(canonical(game.state.game_state).encode()).hexdigest()[:16]
 
 
 @lru_cache(maxsize=16_384)
@@ -225,11 +203,6 @@ def _start_state(env: TextArena, seed: int) -> str:
     hidden = {name: value for name, value in vars(game).items() if name != "state"}
     options = write_options(read_options(env.name, "options", env.options))
     return f"{env.id} {options}\n{canonical(hidden)}\n{canonical(game.state.game_state)}\n{_heard(game)}"
-
-
-@lru_cache(maxsize=64)
-def _has_one_start(env: TextArena) -> bool:
-    return has_one_start(env.id, partial(_start_state, env))
 
 
 @lru_cache(maxsize=4_096)

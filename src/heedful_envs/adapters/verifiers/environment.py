@@ -30,9 +30,9 @@ from heedful.envs.common import (
 )
 from heedful.models.chat import Call, CallFault, find_call, read_call
 from heedful.seeds import derive
-from heedful.types import Ending, Task, Tool
+from heedful.types import Task, Tool
 from heedful_envs.adapters.global_random import OwnRandom
-from heedful_envs.adapters.library import read_options
+from heedful_envs.adapters.library import ending_of, read_options
 from heedful_envs.adapters.verifiers.library import Loaded, loaded
 from heedful_envs.adapters.verifiers.rollout import Rollout, Scored
 
@@ -157,7 +157,7 @@ class VerifiersEpisode(BaseEpisode[Verifiers]):
         return Played(
             fault=read.fault,
             rewards={} if scored is None else scored.components,
-            ending=None if scored is None else self._ending(share),
+            ending=None if scored is None else ending_of(share, bool(self.turns_left)),
             outcome=share if env.partial or share == 1.0 else 0.0,
             progress=share,
             actions=(call.tool.name if call else " ".join(read.text.split())[:200],) if not read.fault else (),
@@ -189,11 +189,6 @@ class VerifiersEpisode(BaseEpisode[Verifiers]):
             return read_answer(response, env.longest), None
         text = response.encode(errors="replace").decode()
         return (ReadAnswer(text), None) if text.strip() else (ReadAnswer("", "the reply is empty", "empty"), None)
-
-    def _ending(self, share: float) -> Ending:
-        if share == 1.0:
-            return Ending.SOLVED
-        return Ending.FAILED if self.turns_left else Ending.OUT_OF_TURNS
 
     def _show(self) -> str:
         return f"{self.limits()}\n{self._shown}"

@@ -13,7 +13,7 @@ import logging
 import random
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
 from functools import lru_cache, wraps
@@ -103,27 +103,26 @@ def loaded(name: str, options: str, turns: int) -> Loaded:
     logging.getLogger("verifiers").setLevel(logging.CRITICAL)
     with OwnRandom(0, name), _no_handlers(found):
         environment = import_held(name)(**read_options("verifiers", "options", options))
-        _refuse_unplayable(found, environment, name)
-        train, held_out = _datasets(environment)
-    _limit(environment, turns, name)
+        _refuse_unplayable(found, environment, name, turns)
+
+        def given(kind: str) -> bool:
+            return any(getattr(environment, f"{kind}{end}", None) is not None for end in ("", "_source"))
+
+        train = environment.get_dataset() if given("dataset") else None
+        held_out = environment.get_eval_dataset() if given("eval_dataset") else None
+    environment.max_turns = turns
+    environment.timeout_seconds = None  # a step has a limit of its own
     for rubric in _rubrics(environment.rubric):
         rubric.funcs = [_noted(function) for function in rubric.funcs]
     asked = frozenset(_digest(row["prompt"]) for row in held_out) if held_out is not None else frozenset()
-    tools = tuple(_tool(each) for each in getattr(environment, "tool_defs", None) or ())
+    tools = tuple(
+        Tool(each.name, each.description or "", dict(each.parameters or {}))
+        for each in getattr(environment, "tool_defs", None) or ()
+    )
     return Loaded(found, environment, train, held_out, asked, tools)
 
 
-def _datasets(environment: Any) -> tuple[Any, Any]:
-    """Rows for training and for evaluation, `None` where there are none."""
-
-    def given(kind: str) -> bool:
-        return any(getattr(environment, f"{kind}{end}", None) is not None for end in ("", "_source"))
-
-    train = environment.get_dataset() if given("dataset") else None
-    return train, environment.get_eval_dataset() if given("eval_dataset") else None
-
-
-def _refuse_unplayable(found: Any, environment: Any, name: str) -> None:
+def _refuse_unplayable(found: Any, environment: Any, name: str, turns: int) -> None:
     if not isinstance(environment, found.MultiTurnEnv):
         raise ValueError(
             f"verifiers: expected {name} to make a SingleTurnEnv, MultiTurnEnv or ToolEnv, found a "
@@ -142,18 +141,12 @@ def _refuse_unplayable(found: Any, environment: Any, name: str) -> None:
         )
     if not any(weight for rubric in rubrics for weight in rubric.weights):
         raise ValueError(f"verifiers: the rubric of {name} has no reward function with a weight.")
-
-
-def _limit(environment: Any, turns: int, name: str) -> None:
-    """Give the library's own loop the limit of turns. Its limit of time is replaced by that of a step."""
     own = int(getattr(environment, "max_turns", -1))
     if 0 < own < turns:
         raise ValueError(
             f"verifiers: {name} ends after {own} turn{'s' * (own > 1)}, but --env.turns is {turns}. Set --env.turns to "
             f"at most {own}."
         )
-    environment.max_turns = turns
-    environment.timeout_seconds = None
 
 
 def _rubrics(rubric: Any) -> list[Any]:
@@ -162,19 +155,12 @@ def _rubrics(rubric: Any) -> list[Any]:
     return [*inner, *([rubric] if rubric.funcs or not inner else ())]
 
 
-def _tool(definition: Any) -> Tool:
-    return Tool(definition.name, definition.description or "", dict(definition.parameters or {}))
-
-
 def _digest(prompt: object) -> str:
     return hashlib.sha256(json.dumps(prompt, sort_keys=True, default=str).encode()).hexdigest()
 
 
-class _Noting:
+class _Noting(AbstractContextManager[None]):
     """Notes an error that passes through."""
-
-    def __enter__(self) -> None:
-        return None
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
