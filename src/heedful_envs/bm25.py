@@ -125,16 +125,13 @@ class _MappedTerms:
         self._text = np.memmap(folder / "terms.txt", "u1", "r")
         self._places, self._numbers = (mapped_array(folder / f"{name}.npy") for name in ("places", "numbers"))
 
-    def __len__(self) -> int:
-        return len(self._numbers)
-
-    def __getitem__(self, place: int) -> bytes:
-        return bytes(self._text[self._places[place] : self._places[place + 1]])
-
     def number(self, term: str) -> int | None:
-        wanted = term.encode()
-        place = bisect_left(self, wanted)
-        return int(self._numbers[place]) if place < len(self) and self[place] == wanted else None
+        wanted, terms = term.encode(), range(len(self._numbers))
+        place = bisect_left(terms, wanted, key=self._term)
+        return int(self._numbers[place]) if place < len(terms) and self._term(place) == wanted else None
+
+    def _term(self, place: int) -> bytes:
+        return bytes(self._text[self._places[place] : self._places[place + 1]])
 
 
 class _Counted:

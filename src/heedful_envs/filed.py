@@ -46,26 +46,25 @@ class Filed(Generic[Item]):
         self._rows, self._reader = rows, read
         self._good = array("L")
         faults: list[str] = []
-        faulty = 0
+        self.skipped = 0
         for number, row in enumerate(rows):
             try:
                 item = self._item(row)
             except Faulty as error:
-                faulty += 1
+                self.skipped += 1
                 if len(faults) < _ROWS_NAMED:
                     faults.append(f"{where(number)}: {error}")
             else:
                 self._good.append(number)
                 each(item)
-        more = f" and {faulty - len(faults)} more" if faulty > len(faults) else ""
+        told = "; ".join(faults) + (f" and {self.skipped - len(faults)} more" if self.skipped > len(faults) else "")
         if not self._good:
-            raise ValueError(f"{who}: expected {what} in {name}, found none. {'; '.join(faults)}{more}")
+            raise ValueError(f"{who}: expected {what} in {name}, found none. {told}")
         if faults and not skip_faulty:
             raise ValueError(
-                f"{who}: expected {what} in every row of {name}, found {'; '.join(faults)}{more}. "
+                f"{who}: expected {what} in every row of {name}, found {told}. "
                 "Correct them, or leave such rows out with --env.skip-faulty true."
             )
-        self.skipped = faulty
         self._held = lru_cache(maxsize=_HELD)(lambda number: self._item(rows[self._good[number]]))
 
     def __len__(self) -> int:

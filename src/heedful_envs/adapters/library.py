@@ -12,17 +12,19 @@ import importlib.util
 import io
 import json
 import shlex
+import sys
 import warnings
 from collections.abc import Callable, Mapping
 from functools import lru_cache
 from typing import Any, TypeVar
 
 from heedful.boundary import parse_json
-from heedful.envs.common import Answered, Raised, guarded_call, task_of
+from heedful.envs.common import Answered, BaseEnvironment, BaseEpisode, Raised, guarded_call, task_of
 from heedful.types import Ending, Task
 from heedful_envs.adapters.global_random import OwnRandom
 
 Answer = TypeVar("Answer")
+Knobs = TypeVar("Knobs", bound=BaseEnvironment)
 
 LIBRARIES: Mapping[str, str] = {
     "gymnasium": "gymnasium",
@@ -148,6 +150,29 @@ def ending_of(outcome: float, ended: bool) -> Ending:
     if outcome == 1.0:
         return Ending.SOLVED
     return Ending.FAILED if ended else Ending.OUT_OF_TURNS
+
+
+class HoldingEpisode(BaseEpisode[Knobs]):
+    """An episode that holds a part of its library, which `close` ends."""
+
+    __slots__ = ("held",)
+
+    restarts = False
+    """What a library says may leave out what an earlier turn has said."""
+
+    def __init__(self, env: Knobs) -> None:
+        super().__init__(env)
+        self.held: Any = None
+
+    def close(self) -> None:
+        """End what is held."""
+        held, self.held = self.held, None
+        if held is not None:
+            held.close()
+
+    def __del__(self) -> None:
+        if not sys.is_finalizing():  # no thread begins any more, and closing would wait for one
+            self.close()
 
 
 def above_floor(score: float, floor: float) -> float:

@@ -93,8 +93,8 @@ class SearchQA(ToolEnvironment):
     protocol: Protocol = "search_r1"
     """What the server speaks: `search_r1` (also verl's) or `ragen` (also rLLM's)."""
     timeout: Seconds = 9.0
-    """Seconds for one answer of the server, which is asked three times. Together less than a step may take (30 s under
-    check-env, `--env-timeout` under `--env-workers`)."""
+    """Seconds for one answer of the server, which is asked three times. A step may take 30 s under check-env, and
+    `--env-timeout` under `--env-workers`."""
     patience: Seconds = 120.0
     """Seconds for which a search waits for a server that is away or busy. Then the episode ends as an error."""
     key_env: Annotated[str, NamesSecret()] = ""

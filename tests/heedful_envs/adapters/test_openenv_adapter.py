@@ -138,7 +138,7 @@ def test_a_lost_connection_is_never_replaced_by_a_new_session(url: str) -> None:
     env = served_env(url)
     episode = env.episode()
     episode.start(env.task(0), 0)
-    client = episode._session._client  # type: ignore[union-attr]
+    client = episode.held._client
     client.disconnect()
     with pytest.raises(ServerError, match="the connection was lost in the middle of an episode"):
         episode.step(format_reply(["yes"], ""))
@@ -156,10 +156,7 @@ def test_a_server_that_is_not_there_is_named_with_its_address() -> None:
         ('{"type": "observation", "data": null}', "failed: "),
         ("[" * 100_000, "failed: RecursionError: maximum recursion depth"),
         ("no JSON", "failed: JSONDecodeError: Expecting value"),
-        (paying("NaN"), "a finite number as reward and a truth value as done, found nan"),
-        (paying("1" + 400 * "0"), "a finite number as reward"),
-        (paying('"1"'), "a finite number as reward and a truth value as done, found '1'"),
-        (paying("1", done='"yes"'), "found 1 and 'yes'"),
+        (paying('"much"'), "failed: ValueError: could not convert string to float"),
     ],
 )
 def test_an_odd_answer_is_named_as_the_servers(answer: str, sentence: str) -> None:

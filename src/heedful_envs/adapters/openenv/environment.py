@@ -9,7 +9,6 @@ from __future__ import annotations
 import json
 import math
 import random
-import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
@@ -20,7 +19,6 @@ from annotated_types import Interval
 from heedful.boundary import Count, Seconds, Text
 from heedful.envs.common import (
     BaseEnvironment,
-    BaseEpisode,
     Instructions,
     Played,
     Raised,
@@ -32,7 +30,7 @@ from heedful.envs.common import (
     task_of,
 )
 from heedful.types import Observation, Task
-from heedful_envs.adapters.library import ending_of, load_library, read_options
+from heedful_envs.adapters.library import HoldingEpisode, ending_of, load_library, read_options
 
 Answer = TypeVar("Answer")
 
@@ -120,18 +118,12 @@ class OpenEnv(BaseEnvironment):
         return f"{told}{free_text_rules(form, 'your answer', self.turns)}\n"
 
 
-class OpenEnvEpisode(BaseEpisode[OpenEnv]):
+class OpenEnvEpisode(HoldingEpisode[OpenEnv]):
     """One episode of `OpenEnv`, in its own session."""
 
-    __slots__ = ("_session", "_total")
+    __slots__ = ("_total",)
 
-    restarts = False
-    """A server's observation may leave out what an earlier one has said."""
-
-    def __init__(self, env: OpenEnv) -> None:
-        super().__init__(env)
-        self._session: Session | None = None
-        self._total = 0.0
+    held: Session
 
     def start(self, task: Task, member: int) -> Observation:
         """Raises ServerError, or ValueError where the server draws another start state for the task's seed."""
@@ -139,8 +131,8 @@ class OpenEnvEpisode(BaseEpisode[OpenEnv]):
 
     def begin(self, task: Task, member: int) -> str:
         env = self.env
-        self._session = Session(env)
-        text = self._session.reset(task.seed)
+        self._total, self.held = 0.0, Session(env)
+        text = self.held.reset(task.seed)
         if env.identity == "observation" and task_of(env.name, f"{env.reset}\n{text}", task.seed).id != task.id:
             raise ValueError(
                 f"openenv: the server at {env.url} shows another first observation for seed {task.seed} than "
@@ -151,10 +143,8 @@ class OpenEnvEpisode(BaseEpisode[OpenEnv]):
 
     def play(self, response: str) -> Played:
         env = self.env
-        if self._session is None:
-            raise ValueError("openenv: this episode has not been started, or is over.")
         read = read_answer(response, env.longest)
-        answered = Answered("", refused=read.fault) if read.fault else self._session.step(read.text)
+        answered = Answered("", refused=read.fault) if read.fault else self.held.step(read.text)
         fault, paid = answered.refused, answered.reward
         note = answer_fault_line(read, env.brief)
         if fault and not read.fault:
@@ -175,16 +165,6 @@ class OpenEnvEpisode(BaseEpisode[OpenEnv]):
             shown=self._show(answered.text),
             effect=" ".join((fault or f"paid {paid:g}{', done' if answered.done else ''}").split()),
         )
-
-    def close(self) -> None:
-        """End the session."""
-        if self._session is not None:
-            session, self._session = self._session, None
-            session.close()
-
-    def __del__(self) -> None:
-        if not sys.is_finalizing():  # no thread begins any more, and closing would wait for one
-            self.close()
 
     def _show(self, text: str) -> str:
         return f"{self.limits()}\n{text}".rstrip()
@@ -225,14 +205,8 @@ class Session:
             if "VALIDATION_ERROR" in str(error):
                 return Answered("", refused="the server refused the answer as an action")
             raise
-        reward, done = 0.0 if result.reward is None else result.reward, result.done
-        number = isinstance(reward, int | float) and math.isfinite(reward)
-        if not number or not (done is None or isinstance(done, bool)):
-            raise ServerError(
-                f"openenv: the server at {self._env.url} was expected to answer a finite number as reward and a truth "
-                f"value as done, found {reward!r:.80} and {done!r:.80}"
-            )
-        return Answered(_text_of(result.observation, self._env), float(reward), bool(done))
+        paid = self._asked(lambda: float(result.reward or 0.0))
+        return Answered(_text_of(result.observation, self._env), paid, bool(result.done))
 
     def close(self) -> None:
         """Tell the server that the session is over. A session that is gone already is not an error."""

@@ -7,7 +7,6 @@ judges over the network, scores of whole groups.
 from __future__ import annotations
 
 import random
-import sys
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -20,7 +19,6 @@ from heedful.envs.common import (
     CLOSE_THOUGHT,
     OPEN_THOUGHT,
     BaseEnvironment,
-    BaseEpisode,
     Played,
     ReadAnswer,
     Turns,
@@ -32,7 +30,7 @@ from heedful.models.chat import Call, CallFault, find_call, read_call
 from heedful.seeds import derive
 from heedful.types import Task, Tool
 from heedful_envs.adapters.global_random import OwnRandom
-from heedful_envs.adapters.library import ending_of, read_options
+from heedful_envs.adapters.library import HoldingEpisode, ending_of, read_options
 from heedful_envs.adapters.verifiers.library import Loaded, loaded
 from heedful_envs.adapters.verifiers.rollout import Rollout, Scored
 
@@ -116,17 +114,12 @@ class Verifiers(BaseEnvironment):
         return ""
 
 
-class VerifiersEpisode(BaseEpisode[Verifiers]):
+class VerifiersEpisode(HoldingEpisode[Verifiers]):
     """One episode of `Verifiers`."""
 
-    __slots__ = ("_rollout", "_shown")
+    __slots__ = ("_shown",)
 
-    restarts = False
-    """A message of the library may leave out what an earlier one has said."""
-
-    def __init__(self, env: Verifiers) -> None:
-        super().__init__(env)
-        self._rollout: Rollout | None = None
+    held: Rollout
 
     def begin(self, task: Task, member: int) -> str:
         found = self.env.library
@@ -135,14 +128,12 @@ class VerifiersEpisode(BaseEpisode[Verifiers]):
         if isinstance(info, dict) and "tool_defs" in info:
             raise ValueError("verifiers: expected the tools of the environment, found a row with tools of its own.")
         own = OwnRandom(task.seed, self.env.name, member)
-        self._rollout = Rollout(found, row, own, self.env.timeout)
-        self._shown = self._rollout.begin()
+        self.held = Rollout(found, row, own, self.env.timeout)
+        self._shown = self.held.begin()
         return self._show()
 
     def play(self, response: str) -> Played:
-        env, rollout = self.env, self._rollout
-        if rollout is None:
-            raise ValueError("verifiers: this episode has not been started, or is over.")
+        env, rollout = self.env, self.held
         read, call = self._read(response)
         answered: str | Scored = self._shown
         if not read.fault:
@@ -167,47 +158,32 @@ class VerifiersEpisode(BaseEpisode[Verifiers]):
             state=f"turn {self.turn}, {'open' if scored is None else f'scored {scored.reward!r}'}",
         )
 
-    def close(self) -> None:
-        """End the library's rollout."""
-        if self._rollout is not None:
-            rollout, self._rollout = self._rollout, None
-            rollout.close()
-
-    def __del__(self) -> None:
-        if not sys.is_finalizing():  # no thread begins any more, and closing would wait for one
-            self.close()
-
     def _read(self, response: str) -> tuple[ReadAnswer, Call | None]:
-        """What the library is handed: a text, and a call if there is one. Or a fault."""
-        env = self.env
+        """What the library is handed: a text, and a call if there is one. Or a fault.
+
+        Without a call the text is the final answer.
+        """
+        env, call, text = self.env, None, response
         if len(response) > env.longest:
-            fault = f"the reply has {len(response)} characters, more than {env.longest}"
-            return ReadAnswer("", fault, "too long"), None
-        if env.tools:
-            return _read_call(response, env.tools)
-        if env.completion == "answer":
+            return ReadAnswer("", f"the reply has {len(text)} characters, more than {env.longest}", "too long"), None
+        if env.completion == "answer" and not env.tools:
             return read_answer(response, env.longest), None
-        text = response.encode(errors="replace").decode()
-        return (ReadAnswer(text), None) if text.strip() else (ReadAnswer("", "the reply is empty", "empty"), None)
+        if env.tools:
+            opened, closed = response.find(OPEN_THOUGHT), response.find(CLOSE_THOUGHT)
+            if opened >= 0 and closed < 0:
+                return ReadAnswer("", f"the thought is not closed by {CLOSE_THOUGHT}", "open thought"), None
+            written = find_call(response, max(closed, 0))
+            if written is not None:
+                text, found = response[: written.start], read_call(written, env.tools)
+                if isinstance(found, CallFault):
+                    return ReadAnswer("", found.clause, found.kind), None
+                call = found
+        if call is None and not text.strip():
+            return ReadAnswer("", "the reply is empty", "empty"), None
+        return ReadAnswer(text.encode(errors="replace").decode()), call
 
     def _show(self) -> str:
         return f"{self.limits()}\n{self._shown}"
-
-
-def _read_call(response: str, tools: Sequence[Tool]) -> tuple[ReadAnswer, Call | None]:
-    """The text before the call, and the call. Without a call the text is the final answer."""
-    opened, closed = response.find(OPEN_THOUGHT), response.find(CLOSE_THOUGHT)
-    if opened >= 0 and closed < 0:
-        return ReadAnswer("", f"the thought is not closed by {CLOSE_THOUGHT}", "open thought"), None
-    written = find_call(response, max(closed, 0))
-    before = response if written is None else response[: written.start]
-    text = before.encode(errors="replace").decode()
-    if written is None:
-        return (ReadAnswer(text), None) if text.strip() else (ReadAnswer("", "the reply is empty", "empty"), None)
-    call = read_call(written, tools)
-    if isinstance(call, CallFault):
-        return ReadAnswer("", call.clause, call.kind), None
-    return ReadAnswer(text), call
 
 
 def _answer(env: Verifiers, seed: int) -> str:
