@@ -13,6 +13,7 @@ import io
 import json
 import shlex
 import sys
+import threading
 import warnings
 from collections.abc import Callable, Mapping
 from functools import lru_cache
@@ -171,8 +172,10 @@ class HoldingEpisode(BaseEpisode[Knobs]):
             held.close()
 
     def __del__(self) -> None:
-        if not sys.is_finalizing():  # no thread begins any more, and closing would wait for one
-            self.close()
+        # In a thread of its own: this may be a thread of the library, for which closing would wait. None begins at the
+        # end of the process.
+        if self.held is not None and not sys.is_finalizing():
+            threading.Thread(target=self.held.close, daemon=True).start()
 
 
 def above_floor(score: float, floor: float) -> float:
