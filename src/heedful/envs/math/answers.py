@@ -1,27 +1,31 @@
-r"""The cheap and exact part of comparing two answers. A parser reads numbers as fractions, words are compared.
+r"""Compare an answer with the right one: numbers exactly, words as words, structures part by part.
 
-A judgement other than `undecided` is exact (no floats, no `eval`). Every text is judged without raising.
+Both are first brought to one spelling (`notation`). Every text is judged without raising, floats or `eval`.
 
-| a number may be written as                                    | which is            |
-|---------------------------------------------------------------|---------------------|
-| `42`, `-42`, `+42`, `1,234`, `1{,}234`, `007`                 | whole               |
-| `0.5`, `.5`, `2.50`                                           | decimal, exact      |
-| `3/4`, `-3/4`, `\frac{3}{4}`, `\dfrac34`, `1 1/2`, `1\frac12` | a fraction          |
-| `50%`, `50 percent`, `50\%`                                   | see below           |
-| `$5`, `5 dollars`, `5 \text{ cm}`, `30^\circ`, `5 thousand`   | with a unit         |
-| `\boxed{42}`, `$42$`, `\(42\)`, `x = 42`, `The answer is 42.` | with something around |
+| what                                                         | is                                                 |
+|--------------------------------------------------------------|----------------------------------------------------|
+| `42`, `1,234`, `1{,}234`, `1 234`, `.5`, `1.5e3`, `½`        | a number, exact, as are fractions and mixed ones   |
+| `2, 5`, `2 and 5`, `\pm 3`, `\{2, 5\}`                       | several answers, in any order                      |
+| `(1, 2)`, `[0, 1)`, `0 \le x < 1`                            | a tuple, an interval, an inequality that is one    |
+| `\begin{pmatrix}1 & 2\end{pmatrix}`, `[[1, 2]]`              | a matrix                                           |
+| `x = 3`, `f(x) = 3`, `The answer is 3.`, `\boxed{3}`         | 3                                                  |
+| `1101_2`                                                     | itself: bases and indices are compared as text     |
 
-Units are not compared: a problem states in which unit it asks. `50%` equals both 50 and 1/2, since files write the
-answer to "what percentage" either way. What holds letters or signs of mathematics beyond this table is `undecided`.
+A unit may be left out, since a problem states in which unit it asks. Two known units must be the same. `50%` equals
+both 50 and 1/2, since files write the answer to "what percentage" either way. A rounded number is not the number.
 """
 
 from __future__ import annotations
 
 import re
+from collections import Counter
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from enum import Enum
 from fractions import Fraction
 from functools import lru_cache
+
+from heedful.envs.math.notation import FUNCTIONS, closing, spelled, split_outside
 
 
 class Judgement(Enum):
@@ -29,174 +33,183 @@ class Judgement(Enum):
 
     RIGHT = "right"
     WRONG = "wrong"
-    UNREADABLE = "unreadable"
-    """It is nothing that the right answer could be equal to: words where a number is asked for."""
     UNDECIDED = "undecided"
     """It takes algebra to tell."""
 
 
-@dataclass(frozen=True, slots=True)
-class Number:
-    """A number that was read, exact."""
-
-    value: Fraction
-    percent: bool = False
-    """Whether it stood before a percent sign. `value` is the number as written, 50 of `50%`."""
-
-    def equals(self, other: Number) -> bool:
-        """Whether both are the same, with a percentage equal to its number and to its hundredth."""
-        if self.percent == other.percent:
-            return self.value == other.value
-        part, whole = (self, other) if self.percent else (other, self)
-        return whole.value in (part.value, part.value / 100)
-
+Algebra = Callable[[str, str, str], Judgement]
+"""Decides whether two expressions in the one spelling are equal up to a factor: `one`, `positive` or `any`."""
 
 MOST_DIGITS = 60
 """Most digits of a numeral that is read exactly. No answer needs more, and the cost must not grow with a reply."""
 
-LONGEST_ANSWER = 200
+LONGEST_ANSWER = 500
 """Characters of an answer. A longer one is none, and is not read: some patterns cost the square of the length."""
 
-_WHOLE = r"(?:\d{1,3}(?:,\d{3})+|\d+)"
-_DECIMAL = re.compile(rf"({_WHOLE})?(?:\.(\d*))?")
-_MIXED = re.compile(rf"({_WHOLE}) +({_WHOLE}) ?/ ?({_WHOLE})")
-_QUOTIENT = re.compile(r"([^/]+)/([^/]+)")
-_THOUSANDS = re.compile(r"(?<![\d.,/])[1-9]\d{0,2}(?: \d{3})+(?![\d,/])")
-_PARTING = re.compile(r"(?<=[\d.]) +(?=[\d.])")
-_FRAC = re.compile(r"\\[dt]?frac *(?:\{([^{}]*)\}|(\d)) *(?:\{([^{}]*)\}|(\d))")
-_TEXT = re.compile(r"\\(?:text|mathrm|textbf|mathbf|textit|mbox) *\{([^{}]*)\}")
-_AROUND = (("$$", "$$"), ("$", "$"), ("\\(", "\\)"), ("\\[", "\\]"), ("**", "**"), ("{", "}"))
-_LEAD = re.compile(r"(?:(?:so |thus |therefore,? )?(?:the )?(?:final )?answer(?: is)?:?|[A-Za-z]\s*=) *", re.IGNORECASE)
-_SPACES = re.compile(r"(?:\\[,;:! ]|~|\\q?quad(?![a-zA-Z])|\s)+")
-_UNIT = re.compile(r"(?<=[\d.}]) *(?:\^ *\{? *\\circ *\}?|°|[€£¥¢])|(?<=[\d.}]) +([A-Za-z]{2,}(?:[ /-][A-Za-z]+)*)")
-_SHORT_UNIT = re.compile(
-    r"(?<=[\d.}]) *(?:mm|cm|km|kg|mg|ml|dm|m|g|l|h|s|min|lb|lbs|oz|ft|mi)(?: ?\^ ?\{?[23]\}?|[²³])?$"
+MOST_EXPONENT = 1000
+"""Of a power of ten that is read exactly."""
+
+_AROUND = re.compile(r"(\$\$?|\*\*|`|\\\(|\\\[)(.+)(?<!\\)(?:\1|\\[)\]])", re.DOTALL)
+_LEAD = re.compile(
+    r"(?:(?:so |thus |therefore,? )?(?:the )?(?:final |correct )?(?:answer|option|choice)(?: is)?:? *|(?:=|≈|\\approx) *)",
+    re.IGNORECASE,
 )
-_PERCENT = re.compile(r" *(?:\\?%|percent|per cent)$", re.IGNORECASE)
+BOX = re.compile(r"\\(?:boxed|fbox) *")
+"""The command before the content of a box."""
+_WHOLE = r"(?:\d{1,3}(?:,\d{3})+|\d+)"
+_DECIMAL = re.compile(rf"({_WHOLE})?(?:\.(\d*)(?:\\(?:overline|bar)\{{(\d+)\}})?)?")
+_SCIENTIFIC = re.compile(r"(?:(.*\d\.?)(?:[eE]\+?|\*10\^\{?)|10\^\{)(-?\d+)\}?")
+_MIXED = re.compile(rf"({_WHOLE}) *(?: ({_WHOLE})/({_WHOLE})|\\frac\{{({_WHOLE})\}}\{{({_WHOLE})\}})")
+_QUOTIENT = re.compile(r"([^/]+)/([^/]+)|\\frac\{([^{}]*)\}\{([^{}]*)\}")
+_THOUSANDS = re.compile(r"(?<![\d.,/])[1-9]\d{0,2}(?:(?: \d{3})+|(?:'\d{3})+)(?![\d,/'])")
+_PERCENT = re.compile(r"[ ‖]*(?:%|percent|per cent|pct)$", re.IGNORECASE)
+_MONEY = re.compile(r"(?:US|USD|Rs\.?)? *[$€£¥₹]|(?:USD|EUR|Rs\.?) ")
+
+_UNIT = re.compile(r"(?<=[\d.})π])([ ‖]*)(?=[A-Za-zμΩ°€£¥¢₹\"'])((?:[A-Za-zμΩ°€£¥¢₹\"' */()‖.-]|\^ ?\{-?\d\})+)$")
+_UNIT_PART = re.compile(r"[A-Za-zμΩ]+|[°€£¥¢₹\"'/]|\^ ?\{-?\d\}")
+_UNITS = {
+    spelling: names.split()[0]
+    for names in (
+        "m meter metre,km kilometer kilometre,cm centimeter centimetre,mm millimeter millimetre,dm,nm,in inch inche \","
+        "ft foot feet ',yd yard,mi mile,s sec second,min minute,h hr hour,day,week,month,yr year,kg kilogram kilo,g gram,"
+        "mg milligram,lb lbs pound,oz ounce,L l liter litre,mL ml milliliter millilitre,gal gallon,N newton,J joule,kJ,"
+        "W watt,kW,V volt,A amp ampere,K kelvin,C coulomb celsius Celsius,F fahrenheit Fahrenheit,Pa pascal,kPa,Hz hertz,"
+        "kHz,MHz,mol mole,T tesla,Ω ohm,dB,rad radian,H henry,M molar,GB,MB,KB,μm micrometer micrometre micron,deg degree °,$ dollar USD,¢ cent,€ euro,£,¥ yen,₹ Rs rupee,unit,"
+        "mph,kph kmh,bpm,rpm,sq square,cu cubic,per,ms,kWh,eV,cal,kcal,atm,acre,ha"
+    ).split(",")
+    for spelling in names.split()
+}
+"""Every spelling of a unit that is known -> its first one."""
+_POWERS = {"sq": 2, "cu": 3}
+_COMPOUND = {"mph": {"mi": 1, "h": -1}, "kph": {"km": 1, "h": -1}, "mL": {"cm": 3}}
 _SCALES = {"dozen": 12, "hundred": 100, "thousand": 10**3, "million": 10**6, "billion": 10**9, "trillion": 10**12}
 _PARTS = {"third": 3, "fourth": 4, "fifth": 5, "sixth": 6, "seventh": 7, "eighth": 8, "ninth": 9, "tenth": 10}
 _PARTS |= {"hundredth": 100, "thousandth": 10**3, "millionth": 10**6}
-_JOINS = {
-    "and",
-    "or",
-    "to",
-    "plus",
-    "minus",
-    "times",
-    "over",
-    "by",
-    "divided",
-    "squared",
-    "cubed",
-    "half",
-    "halves",
-    "quarter",
-    "pi",
-    "factorial",
-    "repeating",
-    "recurring",
-}
-_FUNCTIONS = {
-    "pi",
-    "sin",
-    "cos",
-    "tan",
-    "cot",
-    "sec",
-    "csc",
-    "log",
-    "ln",
-    "exp",
-    "sqrt",
-    "infinity",
-    "infty",
-    "mod",
-    "frac",
-}
-_WORDS = re.compile(r"[A-Za-z][A-Za-z'’ .,:;!?-]*")
-_BOXED = "\\boxed"
+_NO_UNIT = set(
+    "and or to plus minus times over by divided half halves quarter factorial repeating recurring mod "
+    "am pm than less more least most not".split()
+)
+_NEVER_FIRST = {"a", "an", "of", "on", "at", "squared", "cubed"}
+"""Words of a unit that do not begin one: `5 apples of a tree`, `5 meters per second squared`."""
+_WORDS = re.compile(r"[A-Za-z‖][A-Za-z'‖ .,:;!?-]*")
+_AND = re.compile(r"[,;]\s*(?:‖?(?:and|or)\b)?|(?<![A-Za-z])‖?(?:and|or)(?![A-Za-z])")
+_UNION = re.compile("∪")
+_ROW, _CELL, _COMMA, _RELATION = re.compile("¶"), re.compile("&"), re.compile("[,;]"), re.compile("[<>≤≥=≠∈]")
+_MATRIX = re.compile(r"\\begin *\{(?:[bp]?|small)(?:matrix|array)\}(?: *\{[clr|]*\})?(.*?)¶? *\\end *\{\w+\}")
+_NAME = re.compile(r"[‖ ]*(?:[A-Za-zα-ωΑ-Ω]'?(?: ?_\{\w+\})?(?: ?\^\{-1\})?(?: ?\([A-Za-z, ]+\))?|[A-Z]{2,3}|\([A-Za-z, ]+\))")
+_INDEXED = re.compile(r"[A-Za-z0-9]+_\w+")
+_EQUALS = ("=", "==", "===", "∈")
+_TURNED = str.maketrans("<>≤≥", "><≥≤")
 
 
-@lru_cache(maxsize=8192)
-def judge(right: str, answer: str) -> Judgement:
-    """What can be said exactly of `answer`, where `right` is the right one."""
-    if len(answer) > LONGEST_ANSWER:
-        return Judgement.UNREADABLE
-    right, answer = bare(right), bare(answer)
-    wanted, found = read_number(right), read_number(answer)
-    if wanted is not None and found is not None:
-        return Judgement.RIGHT if wanted.equals(found) else Judgement.WRONG
-    if _same_text(right, answer):
-        return Judgement.RIGHT
-    if _is_words(answer):
-        return Judgement.WRONG if _is_words(right) else Judgement.UNREADABLE
-    if _is_words(right):
-        return Judgement.WRONG if found is not None else Judgement.UNREADABLE
+@dataclass(frozen=True, slots=True)
+class Quantity:
+    """A text without its unit, and the number that it writes, if it is one."""
+
+    text: str
+    value: Fraction | None
+    percent: bool = False
+    """Whether it stood before a percent sign. `value` is the number as written, 50 of `50%`."""
+    unit: frozenset[tuple[str, int]] = frozenset()
+    """Known units and their powers. Empty where there is no unit, or a word that is not known."""
+
+    def equals(self, other: Quantity) -> bool:
+        """Whether both numbers are the same, with a percentage equal to its number and to its hundredth."""
+        if self.value is None or other.value is None:
+            return False
+        if self.percent == other.percent:
+            return self.value == other.value
+        part, whole = (self.value, other.value) if self.percent else (other.value, self.value)
+        return whole in (part, part / 100)
+
+
+def _no_algebra(one: str, other: str, factor: str) -> Judgement:
     return Judgement.UNDECIDED
 
 
+@lru_cache(maxsize=8192)
+def judge(right: str, answer: str, algebra: Algebra = _no_algebra) -> Judgement:
+    """Whether `answer` is right, where `right` is the right one. `algebra` decides what takes algebra."""
+    if len(answer) > LONGEST_ANSWER:
+        return Judgement.WRONG
+    return _compare(bare(right), bare(answer), algebra)
+
+
 def bare(text: str) -> str:
-    """An answer without what people put around it: the last box, dollar signs, `x =`, text commands, a full stop."""
-    text = _SPACES.sub(" ", last_boxed(text) or text).strip()
-    text = text.replace("{,}", ",").replace("−", "-").replace("\\left", "").replace("\\right", "")
-    text = _TEXT.sub(r" \1 ", text).strip()
+    """An answer in the one spelling, without what people put around it: the last box, dollar signs, a full stop."""
+    text = (last_boxed(text) or text).strip()
     while True:
-        shorter = text.rstrip(".").strip() if not text.endswith("..") else text
-        for opening, closing in _AROUND:
-            inside = shorter[len(opening) : -len(closing)]
-            if shorter.startswith(opening) and shorter.endswith(closing) and inside and opening not in inside:
-                shorter = inside.strip()
+        shorter = re.sub(r"(?<![.\\])\.$", "", text).strip()
+        if (around := _AROUND.fullmatch(shorter)) and around[1] not in around[2].replace("\\$", ""):
+            shorter = around[2].strip()
         shorter = shorter[match.end() :] if (match := _LEAD.match(shorter)) and match.end() < len(shorter) else shorter
         if shorter == text:
-            return text
+            break
         text = shorter
+    text = spelled(text)
+    return _THOUSANDS.sub(lambda number: re.sub("[ ']", "", number[0]), text)
 
 
 def last_boxed(text: str) -> str:
-    r"""The content of the last `\boxed{...}`, braces balanced. Empty if there is none, or it is never closed."""
-    start = text.rfind(_BOXED)
-    opening = text.find("{", start) if start >= 0 else -1
-    if opening < 0 or text[start + len(_BOXED) : opening].strip():
-        return ""
+    r"""What the last `\boxed` or `\fbox` holds. Empty if there is none, or it is never closed."""
+    boxes = list(BOX.finditer(text))
+    return boxed(text, boxes[-1].end()) if boxes else ""
+
+
+def boxed(text: str, start: int) -> str:
+    r"""What a box holds whose command ends at `start`: in balanced braces, or up to the next space."""
+    if text[start : start + 1] != "{":
+        found = re.match(r"[^\s{}$,;]+", text[start:])
+        return found[0].rstrip(".") if found else ""
     depth = 0
-    for place in range(opening, len(text)):
+    for place in range(start, len(text)):
         depth += (text[place] == "{") - (text[place] == "}")
         if depth == 0:
-            return text[opening + 1 : place]
+            return text[start + 1 : place].strip()
     return ""
 
 
-def read_number(text: str) -> Number | None:
-    """The number that a text (already `bare`) writes. `None` if it writes anything else."""
-    text = text.strip()
-    percent = bool(_PERCENT.search(text))
-    text = _PERCENT.sub("", text)
-    text, scale = _without_unit(text)
-    negative = text.startswith("-")
-    text = text[1:].strip() if text[:1] in ("-", "+") else text
-    if text[:1] in "$€£¥" or text.startswith("\\$"):
-        text = text.removeprefix("\\").lstrip("$€£¥").strip()
-        negative, text = (True, text[1:]) if text[:1] == "-" and not negative else (negative, text)
-    value = _read_unsigned(text)
-    if value is None:
-        return None
-    return Number((-value if negative else value) * scale, percent)
+def read_quantity(text: str, loose: bool = False) -> Quantity:
+    """A text (already `bare`) without its unit, and the number that it writes, if it is one.
 
-
-def _without_unit(text: str) -> tuple[str, Fraction | int]:
-    """A text without the unit behind its number, and what a scale word among the unit's multiplies it by."""
-    short = _SHORT_UNIT.search(text)
-    if short:
-        return text[: short.start()].strip(), 1
+    `loose`: a letter that may be a unit is one behind any expression, and without a space: `5m`, `2\\sqrt{3} m`.
+    """
+    if _PERCENT.search(text):
+        return Quantity(text, _number(_PERCENT.sub("", text)), percent=True)
+    money = _MONEY.search(text)
+    if money and text[: money.start()].strip() in ("", "-", "+"):
+        text = f"{text[: money.start()]}{text[money.end() :]}".strip().replace("/", " per ")
     found = _UNIT.search(text)
-    if found is None or found.end() != len(text):
-        return text, 1
-    words = (found[1] or "").lower().replace("-", " ").replace("/", " ").split()
-    if _JOINS & set(words):
-        return text, 1
-    if any(word.rstrip("s") in _SCALES for word in words[1:]):
-        return text, 1
-    return text[: found.start()].strip(), _scale(words)
+    if found is None:
+        return Quantity(text, _number(text))
+    gap, words = found[1], _UNIT_PART.findall(found[2])
+    value = _number(text[: found.start()])
+    letters = [word for word in words if word[0].isalpha()]
+    low = [word.lower() for word in letters]
+    spaced = loose or "‖" in text or (gap and value is not None)
+    scale = _scale(low)
+    if (
+        _NO_UNIT & set(low)
+        or _NEVER_FIRST & set(letters[:1])
+        or any(word.rstrip("s") in _SCALES for word in low[1:])
+        or (value is None and (scale != 1 or words[0] == "°"))  # cos 60°
+        or not all(
+            word in _NEVER_FIRST
+            or ((_known(word) or (gap and len(word) > 2 and word not in FUNCTIONS)) and (spaced or len(word) > 1))
+            for word in letters
+        )
+    ):
+        return Quantity(text, None)
+    known = all(_known(word) for word in words if word[0] not in "/^")
+    unit = _dimensions(words) if known else frozenset[tuple[str, int]]()
+    return Quantity(text[: found.start()], None if value is None else value * scale, unit=unit)
+
+
+def _known(word: str) -> str | None:
+    """The unit that a word names, in the singular or the plural."""
+    low = word.lower()
+    spellings = (word, low, low.removesuffix("s"), low.removesuffix("es")) if len(word) > 1 else (word,)
+    return next((_UNITS[spelling] for spelling in spellings if spelling in _UNITS), None)
 
 
 def _scale(words: list[str]) -> Fraction | int:
@@ -207,52 +220,208 @@ def _scale(words: list[str]) -> Fraction | int:
     return _SCALES.get(first, 1)
 
 
-def _read_unsigned(text: str) -> Fraction | None:
-    if not text or sum(map(str.isdigit, text)) > MOST_DIGITS:
+def _dimensions(words: list[str]) -> frozenset[tuple[str, int]]:
+    """The powers of known units: `m/s^2`, `meters per second squared` and `m s^{-2}` are the same."""
+    powers: Counter[str] = Counter()
+    sign, power, last = 1, 1, ""
+    for word in words:
+        unit = _known(word) or word
+        if unit in ("/", "per"):
+            sign = -1
+        elif unit in _POWERS:
+            power = _POWERS[unit]
+        elif unit[0] == "^":
+            powers[last] *= int(unit.strip("^ {}"))
+        else:
+            for last, exponent in _COMPOUND.get(unit, {unit: 1}).items():
+                powers[last] += sign * power * exponent
+            power = 1
+    if len(powers) > 1:
+        del powers["deg"]  # of °C
+    return frozenset((unit, power) for unit, power in powers.items() if power)
+
+
+def _number(text: str) -> Fraction | None:
+    text = text.strip(" ‖")
+    if sum(map(str.isdigit, text)) > MOST_DIGITS:
         return None
-    text = _FRAC.sub(_frac_as_quotient, text).strip()
-    mixed = _MIXED.fullmatch(text)
-    if mixed:
-        whole, above, below = (_read_decimal(part) for part in mixed.groups())
-        return whole + above / below if whole is not None and above is not None and below else None
-    quotient = _QUOTIENT.fullmatch(text)
-    if quotient:
-        above, below = _read_signed(quotient[1]), _read_signed(quotient[2])
-        return above / below if above is not None and below else None
-    return _read_decimal(text)
-
-
-def _frac_as_quotient(match: re.Match[str]) -> str:
-    return f" {match[1] or match[2]}/{match[3] or match[4]} "
-
-
-def _read_signed(text: str) -> Fraction | None:
-    text = text.strip()
-    negative = text.startswith("-")
-    value = _read_decimal(text[1:].strip() if negative else text)
-    return -value if negative and value is not None else value
-
-
-def _read_decimal(text: str) -> Fraction | None:
-    found = _DECIMAL.fullmatch(text.strip())
-    if not found or not (found[1] or found[2]) or not text.isascii():
+    if text[:1] in ("-", "+"):
+        value = _number(text[1:])
+        return -value if value is not None and text[0] == "-" else value
+    if text[:1] == "(" and closing(text, 0) == len(text) - 1:
+        return _number(text[1:-1])
+    if mixed := _MIXED.fullmatch(text):
+        whole, above, below = (_number(part) for part in mixed.groups() if part)
+        return whole + above / below if below and whole is not None and above is not None else None
+    if quotient := _QUOTIENT.fullmatch(text):
+        above, below = (_number(part) for part in quotient.groups() if part)
+        return above / below if below and above is not None else None
+    if power := _SCIENTIFIC.fullmatch(text.replace(" *", "*").replace("* ", "*")):
+        factor, exponent = _number(power[1] or "1"), int(power[2])
+        return factor * Fraction(10) ** exponent if factor is not None and abs(exponent) <= MOST_EXPONENT else None
+    decimal = _DECIMAL.fullmatch(text)
+    if decimal is None or not any(decimal.groups()):
         return None
-    whole, decimals = (found[1] or "0").replace(",", ""), found[2] or ""
-    return Fraction(int(whole + decimals), 10 ** len(decimals))
+    whole_part, decimals, repeating = (part or "" for part in decimal.groups())
+    value = Fraction(int(f"0{whole_part}{decimals}".replace(",", "")), 10 ** len(decimals))
+    return value + Fraction(int(repeating), 10 ** len(decimals) * (10 ** len(repeating) - 1)) if repeating else value
 
 
-def _same_text(one: str, other: str) -> bool:
-    return _squeezed(one) == _squeezed(other)
+@dataclass(frozen=True, slots=True)
+class _Shape:
+    """The outermost structure of a text."""
+
+    kind: str
+    """`several`, `union`, `matrix`, `relation`, `one`, or the brackets of a tuple, an interval or a set: `[)`."""
+    parts: tuple[str, ...]
+    signs: str = ""
+    """Of a relation: what stands between its parts. `>` and `≥` are turned round."""
+
+
+def _shape_of(text: str) -> _Shape:
+    text = text.strip(" ‖")
+    enclosed = text[:1] in tuple("([{«") and closing(text, 0) == len(text) - 1
+    if matrix := _MATRIX.fullmatch(text[1:-1].strip() if enclosed else text):
+        return _Shape("matrix", tuple(split_outside(matrix[1], _ROW)))
+    for kind, separator in (("several", _AND), ("union", _UNION), ("relation", _RELATION)):
+        parts = [part for part in split_outside(text, separator) if part]
+        if len(parts) > 1:
+            signs = "".join(sign for sign in text if _RELATION.match(sign)) if kind == "relation" else ""
+            if signs.strip(">≥"):
+                return _Shape(kind, tuple(parts), signs)
+            return _Shape(kind, tuple(parts[:: -1 if signs else 1]), signs[::-1].translate(_TURNED))
+    if enclosed:
+        parts = [part for part in split_outside(text[1:-1], _COMMA) if part]
+        kind = "«»" if text[0] == "{" else text[0] + text[-1]
+        if kind == "[]" and ";" in text:
+            return _Shape("matrix", tuple(re.sub("[, ]+", "&", row.strip()) for row in text[1:-1].split(";")))
+        rows = [_shape_of(part) for part in parts] if kind == "[]" else []
+        if rows and all(row.kind == "[]" for row in rows):
+            return _Shape("matrix", tuple("&".join(row.parts) for row in rows))
+        return _shape_of(parts[0]) if len(parts) == 1 and text[0] in "({" else _Shape(kind, tuple(parts))
+    if text.count("±") == 1:
+        return _Shape("several", (text.replace("±", "+"), text.replace("±", "-")))
+    return _Shape("one", (text,))
+
+
+def _name_of(text: str) -> str:
+    """The letter that `x_1 = 3` names. Empty for other texts."""
+    shape = _shape_of(text)
+    return shape.parts[0][0] if shape.signs in _EQUALS and _NAME.fullmatch(shape.parts[0]) else ""
+
+
+def _values(shape: _Shape) -> tuple[str, ...]:
+    """The sides of an equation that each have to be the answer: 3 in `x = 3`, all in `x = 6/2 = 3`."""
+    if shape.signs not in _EQUALS:
+        return ()
+    return shape.parts[1:] if _NAME.fullmatch(shape.parts[0]) else shape.parts
+
+
+def _interval(shape: _Shape) -> tuple[str, _Shape]:
+    """The name in an inequality and the interval that it describes. Without a name, the shape as it was."""
+    opening, ending = ("[" if sign == "≤" else "(" for sign in (shape.signs * 2)[:2]) if shape.signs else ("", "")
+    ending = {"[": "]", "(": ")", "": ""}[ending]
+    if shape.kind == "relation" and not set(shape.signs) - set("<≤"):
+        parts = shape.parts
+        if len(parts) == 3 and _NAME.fullmatch(parts[1]):
+            return parts[1], _Shape(opening + ending, (parts[0], parts[2]))
+        if len(parts) == 2 and _NAME.fullmatch(parts[0]):
+            return parts[0], _Shape("(" + ending, ("-∞", parts[1]))
+        if len(parts) == 2 and _NAME.fullmatch(parts[1]):
+            return parts[1], _Shape(opening + ")", (parts[0], "∞"))
+    return "", shape
+
+
+def _compare(right: str, answer: str, algebra: Algebra) -> Judgement:
+    if _squeezed(right) == _squeezed(answer):
+        return Judgement.RIGHT
+    wanted = read_quantity(right)
+    found = read_quantity(answer, loose=not re.search("[A-Za-z]", re.sub(r"\\[a-z]+", "", wanted.text)))
+    if wanted.unit and found.unit and wanted.unit != found.unit:
+        return Judgement.WRONG
+    if wanted.value is not None and found.value is not None:
+        return Judgement.RIGHT if wanted.equals(found) else Judgement.WRONG
+    right, answer = wanted.text, found.text
+    if _squeezed(right) == _squeezed(answer):
+        return Judgement.RIGHT
+    if any(map(_is_words, (right, answer))) or all(map(_INDEXED.fullmatch, map(_squeezed, (right, answer)))):
+        return Judgement.WRONG
+    one, other = (
+        _Shape("one", (side.text,)) if side.value is not None else _shape_of(side.text) for side in (wanted, found)
+    )
+    if one.kind == other.kind == "relation":
+        return _compare_relations(one, other, algebra)
+    if values := _values(one):
+        return _together(_compare(value, answer, algebra) for value in values)
+    if values := _values(other):
+        return _together(_compare(right, value, algebra) for value in values)
+    return _compare_shapes(_interval(one)[1], _interval(other)[1], algebra)
+
+
+def _compare_relations(one: _Shape, other: _Shape, algebra: Algebra) -> Judgement:
+    (name, span), (other_name, other_span) = _interval(one), _interval(other)
+    if name and other_name:
+        return _compare_shapes(span, other_span, algebra) if name == other_name else Judgement.WRONG
+    if one.signs != other.signs or len(one.parts) != 2:
+        return Judgement.WRONG
+    if _squeezed(one.parts[0]) == _squeezed(other.parts[0]):
+        return _compare(one.parts[1], other.parts[1], algebra)
+    sides = [f"({left})-({right})" for left, right in (one.parts, other.parts)]
+    return algebra(*sides, "any" if one.signs in "=≠" else "positive")
+
+
+def _compare_shapes(one: _Shape, other: _Shape, algebra: Algebra) -> Judgement:
+    kinds = {one.kind, other.kind}
+    if kinds <= {"one", "matrix"} and "one" in kinds:
+        return algebra(_written(one), _written(other), "one")
+    if len(one.parts) != len(other.parts) or "relation" in kinds:
+        return Judgement.WRONG
+    pairs = list(zip(one.parts, other.parts, strict=True))
+    if kinds == {"matrix"}:
+        rows = [(split_outside(left, _CELL), split_outside(right, _CELL)) for left, right in pairs]
+        if any(len(left) != len(right) for left, right in rows):
+            return Judgement.WRONG
+        pairs = [pair for row in rows for pair in zip(*row, strict=True)]
+    elif kinds <= {"several", "«»"} or kinds <= {"several", "union"}:
+        names = [{_name_of(part) for part in shape.parts} - {""} for shape in (one, other)]
+        if len(names[0]) == len(names[1]) or max(map(len, names)) == 1:
+            return _in_any_order(list(one.parts), list(other.parts), algebra)
+    elif len(kinds) > 1 and kinds != {"()", "several"}:
+        return Judgement.WRONG
+    return _together(_compare(left, right, algebra) for left, right in pairs)
+
+
+def _in_any_order(wanted: list[str], found: list[str], algebra: Algebra) -> Judgement:
+    judged = []
+    for right in wanted:
+        each = [_compare(right, answer, algebra) for answer in found]
+        judged.append(min(each, key=(Judgement.RIGHT, Judgement.UNDECIDED, Judgement.WRONG).index))
+        if judged[-1] is Judgement.RIGHT:
+            del found[each.index(Judgement.RIGHT)]
+    return _together(judged)
+
+
+def _together(judged: Iterable[Judgement]) -> Judgement:
+    """Wrong where any part is wrong, right where all are right."""
+    each = set(judged)
+    return next((one for one in (Judgement.WRONG, Judgement.UNDECIDED) if one in each), Judgement.RIGHT)
+
+
+def _written(shape: _Shape) -> str:
+    if shape.kind == "one":
+        return shape.parts[0]
+    return "\\begin{pmatrix}" + "¶".join(shape.parts) + "\\end{pmatrix}"
 
 
 def _squeezed(text: str) -> str:
-    """A text without spaces. One between digits parts two numbers and stays, unless it marks off thousands."""
-    text = _PARTING.sub("_", _THOUSANDS.sub(lambda number: number[0].replace(" ", ""), text))
-    text = "".join(text.split()).casefold()
-    return text[1:-1] if len(text) == 3 and text[0] == "(" and text[2] == ")" else text
+    """A text without spaces, but for one between digits, which parts two numbers."""
+    text = re.sub(r"(?<=[\d.,]) +(?=[\d.])", "_", text.replace("‖", ""))
+    text = "".join(text.split())
+    text = re.sub(r"^\((\w+)\)(?=_|$)|_\{(\w+)\}$", lambda match: match[1] or f"_{match[2]}", text)
+    words = len(text) == 1 or re.search(r"(?<!\\)\b[A-Za-z]{3}", text) or _INDEXED.fullmatch(text)
+    return text.casefold() if words else text
 
 
 def _is_words(text: str) -> bool:
-    """Whether a text is plain language: words, one of them longer than a variable, none a function's name."""
-    words = re.findall(r"[a-z]+", text.lower()) if _WORDS.fullmatch(text) else []
-    return any(len(word) > 1 for word in words) and not _FUNCTIONS & set(words)
+    """Whether a text is plain language: words, one of them longer than two letters."""
+    return bool(_WORDS.fullmatch(text)) and any(len(word) > 2 for word in re.findall("[A-Za-z]+", text))

@@ -181,7 +181,7 @@ class MathProblems(SolvableEnvironment):
         found = judge(str(problem.answer), answer)
         if found is Judgement.UNDECIDED and self.path and self.algebra:
             return verify(str(problem.answer), answer, self.patience)
-        return Judgement.UNREADABLE if found is Judgement.UNDECIDED else found
+        return found
 
     def full_rules(self) -> str:
         form = "The answer is a number" + (" or an expression, in LaTeX if you like." if self.path else ".")
@@ -205,9 +205,7 @@ class MathEpisode(BaseEpisode[MathProblems]):
     def play(self, response: str) -> Played:
         env = self.env
         read = read_answer(response, LONGEST_ANSWER)
-        judged = Judgement.UNREADABLE if read.fault else env.judge(self.problem, read.text)
-        if judged is Judgement.UNREADABLE and not read.fault:
-            read = ReadAnswer("", "the answer cannot be read as mathematics", "unreadable answer")
+        judged = Judgement.WRONG if read.fault else env.judge(self.problem, read.text)
         solved = judged is Judgement.RIGHT
         over = solved or not self.turns_left
         note = answer_fault_line(read, env.brief)

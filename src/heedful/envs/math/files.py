@@ -8,8 +8,9 @@ holds one offset per row and the last problem.
 | MetaMathQA | `query`, `response`  | `original_question` | `type`, a tag of the task   |
 | GSM8K      | `question`, `answer` | its own question    | `original_question`, `type` |
 
-The right answer stands behind the last `####`, else behind the last `The answer is:`, else in the last `\boxed{}`, else
-it is the whole `response` or `answer`, if that is one short line.
+The right answer is the last one that is marked: in `\boxed{}` or `\fbox{}`, behind `####`, or behind `The answer is` or
+`**Answer:**`. Without a mark it is the whole `response` or `answer`, if that is one short line. A heading or a sentence
+is no answer: such a row is refused.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ from typing import Any
 
 from heedful.boundary.open_files import in_home
 from heedful.envs.common.rows import JsonLines, ParquetRows, Rows, is_writable
-from heedful.envs.math.answers import LONGEST_ANSWER, bare, last_boxed
+from heedful.envs.math.answers import BOX, LONGEST_ANSWER, bare, boxed
 from heedful.envs.math.hub_datasets import load_rows
 
 LONGEST_ROW = 2_000_000
@@ -36,7 +37,19 @@ LONGEST_BARE_ANSWER = 100
 FILE_KINDS = (".jsonl", ".parquet")
 PAIRS = (("query", "response"), ("question", "answer"))
 _COLUMNS = {name for pair in PAIRS for name in pair} | {"original_question", "type"}
-_SAYS = re.compile(r"the answer is:? *", re.IGNORECASE)
+_SAYS = re.compile(
+    r"(?P<sentence>\bthe (?:final |correct )?answer (?:is|=)"
+    r"|^[\W_]*(?:the )?(?:final |correct )?(?:answer|ans)(?: is)?(?=[\W_]*(?:[:=]|\n)))|(?<!#)(?P<hashes>####)(?!#)",
+    re.IGNORECASE | re.MULTILINE,
+)
+"""What announces an answer: a sentence, a heading or a word in bold, or GSM8K's hashes."""
+_DISPLAY = re.compile(r"(?:\$\$|\\\[)\s*(.*?)\s*(?:\$\$|\\\])", re.DOTALL)
+_PROSE = re.compile(
+    r"\b(?:is|are|was|we|the|because|since|which|that|this|so|then|hence|therefore|thus|it|you|there|have|get|find|let"
+    r"|conclusion|solution|step|check|explanation|verification|summary|note|method|case)\b",
+    re.IGNORECASE,
+)
+"""Words that a right answer does not hold. A text with one is a heading or a sentence."""
 _CALCULATION = re.compile(r"<<[^<>]*>>")
 _ROWS_NAMED = 5
 _PROBLEMS_HELD = 2048
@@ -73,7 +86,8 @@ class ProblemFile:
                 continue
             faulty += 1
             if len(faults) < _ROWS_NAMED:
-                faults.append(f"row {number + 1}: {found}")
+                place = f"line {rows.line(number)}" if isinstance(rows, JsonLines) else f"row {number + 1}"
+                faults.append(f"{place}: {found}")
         if faults and (not skip_faulty or not self._good):
             more = f" and {faulty - len(faults)} more" if faulty > len(faults) else ""
             raise ValueError(
@@ -152,7 +166,7 @@ def read_row(row: Mapping[str, Any]) -> FiledProblem | str:
     question, written = texts
     answer, solution = _answer_of(written)
     if not answer:
-        return f"no answer in {pair[1]}: it has no `The answer is:`, no `####` and no \\boxed"
+        return f"no answer that can be read in {pair[1]}: mark it as \\boxed{{}}, `The answer is: ` or `#### `"
     if len(answer) > LONGEST_ANSWER:
         return f"the answer in {pair[1]} has {len(answer):,} characters, more than {LONGEST_ANSWER:,}"
     source, kind = (text if isinstance(text, str) else "" for text in map(row.get, ("original_question", "type")))
@@ -168,20 +182,35 @@ def read_row(row: Mapping[str, Any]) -> FiledProblem | str:
 
 
 def _answer_of(written: str) -> tuple[str, str]:
-    """(right answer, the way to it) of a worked answer. Both empty if there is none."""
-    says = list(_SAYS.finditer(written))
-    if "####" in written:
-        way, _, answer = written.rpartition("####")
-    elif says and written[says[-1].end() :].strip():
-        way, answer = written[: says[-1].start()], written[says[-1].end() :]
-    elif boxed := last_boxed(written):
-        way, answer = written, boxed
-    elif "\n" not in written.strip() and len(written.strip()) <= LONGEST_BARE_ANSWER:
-        way, answer = "", written
-    else:
-        return "", ""
-    answer = answer.strip().split("\n")[0].strip()
-    return (answer if len(answer) > LONGEST_ANSWER or bare(answer) else ""), _CALCULATION.sub("", way).strip()
+    """(right answer, the way to it) of a worked answer. Both empty if there is none that can be read."""
+    marks = [(box.start(), boxed(written, box.end()), "box") for box in BOX.finditer(written)]
+    marks += [(says.start(), _behind(written, says), says.lastgroup or "") for says in _SAYS.finditer(written)]
+    kinds = {"box", "hashes", "sentence"}
+    for start, answer, kind in sorted(marks, reverse=True):
+        if kind in kinds and answer and (kind == "box" or not _is_prose(answer)):
+            return answer, _CALCULATION.sub("", written if kind == "box" else written[:start]).strip()
+        if kind == "sentence":  # an earlier one is no longer what is said in the end
+            kinds = {"box"}
+    whole = written.strip()
+    if not marks and "\n" not in whole and len(whole) <= LONGEST_BARE_ANSWER and not _is_prose(whole):
+        return whole, ""
+    return "", ""
+
+
+def _behind(written: str, says: re.Match[str]) -> str:
+    """What stands behind the words that announce an answer. Empty behind hashes that head a section."""
+    hashes = says.lastgroup == "hashes"
+    text = written[says.end() :].lstrip(" \t*_" if hashes else " \t\n*_:=")
+    if display := _DISPLAY.match(text):
+        return display[1]
+    line, _, rest = text.partition("\n")
+    if hashes and rest.strip() and re.search(r"(?<!\\)\b[A-Za-z]{3}", line):
+        return ""
+    return re.split(r"\.\s+(?=[A-Z])", line)[0].strip().removesuffix(".").strip("*_ ").removesuffix(".")
+
+
+def _is_prose(answer: str) -> bool:
+    return len(answer) <= LONGEST_ANSWER and (_PROSE.search(answer) is not None or not bare(answer))
 
 
 def check_named(path: str) -> None:

@@ -1,8 +1,11 @@
-"""Ask math-verify whether two answers are equal, in processes that can be killed.
+"""Compare expressions by algebra, in a process that can be killed.
 
-Every question is answered in about its time limit. A process that hangs or dies costs one question. The processes are
-started when a question first needs them (importing sympy takes a second), at most `MOST_WORKERS`, one question each at
-a time.
+A question is answered in about its time limit. A process that hangs or dies costs one question. It is started when a
+question first needs it: importing sympy takes a second.
+
+The library is latex2sympy2_extended, math-verify's own parser. Its verdicts are not used: over the pairs of
+`tests/envs/math/pairs.jsonl` math-verify accepts a matrix for its transpose and 204 in base 7 for 204 in base 5, and
+refuses a third of the right answers.
 """
 
 from __future__ import annotations
@@ -10,86 +13,67 @@ from __future__ import annotations
 import importlib.util
 import json
 import os
+import re
 import resource
 import sys
 import threading
 from functools import lru_cache
 from typing import Any
 
-from heedful.envs.math.answers import Judgement, bare
-from heedful.guarded import RaisedElsewhere
+from heedful.envs.math.answers import Judgement, judge
+from heedful.envs.math.notation import GREEK
+from heedful.guarded import Raised, RaisedElsewhere, guarded_call
 from heedful.worker import Answer, NotBegun, Worker, WorkerDied, WorkerTimedOut
 
-MOST_WORKERS = 2
-"""Processes at once. Further threads wait for one."""
-
 START_LIMIT = 60.0
-"""Seconds until a new process must have loaded math-verify."""
+"""Seconds until a new process must have loaded the library."""
 
 MOST_MEMORY = 4 * 2**30
-"""Bytes of address space of a process. A reply may ask for a number that fills the machine."""
+"""Bytes of address space of the process. A reply may ask for a number that fills the machine."""
 
-CLOSE = 1e-3
-"""The largest difference of two equal numbers, as a share of the larger. Six decimals of 0.001 are as exact."""
+DIGITS = 60
+"""Digits to which expressions are evaluated. Equal ones agree in the first 40."""
 
 
 class Verifier:
-    """A few workers for any number of threads."""
+    """One worker for any number of threads, which take turns."""
 
     def __init__(self) -> None:
         self.begin()
 
     def begin(self) -> None:
-        """Without workers, as in a forked child: those of its parent are not its own."""
-        self._free = threading.Semaphore(MOST_WORKERS)
-        self._idle: list[Worker] = []
-        self.pids: set[int] = set()
-        """The processes that are not known to have ended."""
+        """Without a worker, as in a forked child: that of its parent is not its own."""
+        self._turn = threading.Lock()
+        self.worker: Worker | None = None
 
-    def ask(self, right: str, answer: str, seconds: float) -> dict[str, Any] | None:
-        """What math-verify says. `None` if it gave no answer in time or died of the question.
+    def ask(self, right: str, answer: str, seconds: float) -> Judgement:
+        """The judgement on an answer. UNDECIDED if there was none in time, or the process died of the question.
 
         Raises:
-            ModuleNotFoundError: math-verify is not installed.
+            ModuleNotFoundError: the library is not installed.
             RuntimeError: it cannot be loaded.
         """
-        question = json.dumps({"right": right, "answer": answer}).encode()
-        with self._free:
-            while True:
+        question = json.dumps([right, answer]).encode()
+        with self._turn:
+            for fresh in (self.worker is None, True):
+                if self.worker is None:
+                    check_installed()
+                    self.worker = Worker(load_algebra, loading=START_LIMIT, quiet=True)
                 try:
-                    worker, fresh = self._idle.pop(), False
-                except IndexError:
-                    worker, fresh = self._start(), True
-                try:
-                    said: dict[str, Any] | None = json.loads(worker.ask(question, seconds))
+                    return Judgement(self.worker.ask(question, seconds).decode())
                 except RaisedElsewhere:
-                    said = None
+                    return Judgement.UNDECIDED
                 except (WorkerDied, WorkerTimedOut):
-                    self.pids.discard(worker.process_id)
-                    return None
-                except NotBegun as dead:
-                    self.pids.discard(worker.process_id)
+                    self.worker = None
+                    return Judgement.UNDECIDED
+                except NotBegun as dead:  # an idle one was killed
+                    self.worker, reason = None, dead
                     if fresh:
-                        raise RuntimeError(
-                            f"math-verify was expected to load within {START_LIMIT:g} s in a process of its own, but "
-                            f"it {dead}."
-                        ) from dead
-                    continue  # it was killed while it was idle
-                self._idle.append(worker)
-                return said
-
-    def _start(self) -> Worker:
-        check_installed()
-        worker = Worker(load_math_verify, loading=START_LIMIT, quiet=True)
-        self.pids.add(worker.process_id)
-        return worker
-
-    def close(self) -> None:
-        """End every idle process."""
-        while self._idle:
-            worker = self._idle.pop()
-            self.pids.discard(worker.process_id)
-            worker.end()
+                        break
+        raise RuntimeError(
+            f"math: latex2sympy2_extended was expected to load within {START_LIMIT:g} s in a process of its own, but "
+            f"it {reason}."
+        ) from reason
 
 
 VERIFIER = Verifier()
@@ -99,79 +83,92 @@ os.register_at_fork(after_in_child=VERIFIER.begin)
 
 
 def check_installed() -> None:
-    """Raise ModuleNotFoundError where math-verify is not installed. It is not loaded."""
-    if importlib.util.find_spec("math_verify") is None:
+    """Raise ModuleNotFoundError where the library is not installed. It is not loaded."""
+    if importlib.util.find_spec("latex2sympy2_extended") is None:
         raise ModuleNotFoundError(
-            "math: answers that are not plain numbers or words are judged with math-verify, which is not installed: "
+            "math: answers that take algebra are judged with math-verify's parser, which is not installed: "
             'pip install "heedful[math]", or accept only what is read exactly: --env.algebra false.'
         )
 
 
 @lru_cache(maxsize=8192)
 def verify(right: str, answer: str, seconds: float) -> Judgement:
-    """Whether math-verify finds two answers equal. One that it cannot tell in time counts as not right.
-
-    Raises:
-        ModuleNotFoundError: math-verify is not installed.
-        RuntimeError: it cannot be loaded.
-    """
-    said = VERIFIER.ask(bare(right), bare(answer), seconds)
-    if said is None:
-        return Judgement.UNDECIDED
-    if not said["read"]:
-        return Judgement.UNREADABLE
-    return Judgement.RIGHT if said["equal"] else Judgement.WRONG
+    """Whether two answers are equal. UNDECIDED if that cannot be told in time. Raises as `Verifier.ask` does."""
+    return VERIFIER.ask(right, answer, seconds)
 
 
-def load_math_verify(argument: bytes) -> Answer:
-    """Inside a process: what answers `{"right": .., "answer": ..}` with `{"read": bool, "equal": bool}`."""
-    from math_verify import LatexExtractionConfig, parse
-    from math_verify import verify as library_verify
-
+def load_algebra(argument: bytes) -> Answer:
+    """Inside the process: the function that answers a pair of texts with a judgement."""
     if sys.platform == "linux":  # elsewhere the limit exists by name only
         _, most = resource.getrlimit(resource.RLIMIT_AS)
         most = MOST_MEMORY if most == resource.RLIM_INFINITY else min(most, MOST_MEMORY)
         resource.setrlimit(resource.RLIMIT_AS, (most, most))
-    config = [LatexExtractionConfig()]  # the reader of plain expressions would `eval` them
 
-    @lru_cache(maxsize=4096)
-    def read(text: str) -> tuple[Any, ...]:
-        return tuple(parse(f"${text}$", extraction_config=config, fallback_mode="no_fallback", parsing_timeout=None))
-
-    def equal(right: str, answer: str) -> bool:
-        sides = read(right), read(answer)
-        found = all(sides) and bool(library_verify(list(sides[0]), list(sides[1]), timeout_seconds=None))
-        return found and not _far_apart(sides[0][0], sides[1][0])
-
-    def said(question: bytes) -> bytes:
-        asked = json.loads(question)
-        equals = equal(asked["right"], asked["answer"])
-        return json.dumps({"equal": equals, "read": bool(read(asked["answer"]))}).encode()
+    def answer(question: bytes) -> bytes:
+        return judge(*json.loads(question), algebra=equal).value.encode()
 
     # Sympy loads much of itself when it is first used; no question should pay for that out of its own time.
-    for right, answer in (("2\\sqrt{3}", "4"), ("x^2", "x(x+1)"), ("\\{1,2\\}", "(1,2)")):
-        equal(right, answer)
-    return said
+    answer(b'["2*x+sin(x)/2", "x+x+sin(x)*0.5"]')
+    return answer
 
 
-def _far_apart(one: Any, other: Any) -> bool:
-    """Whether two numbers, pairs or sets differ by more than `CLOSE`, though the library calls them equal.
+def equal(right: str, answer: str, factor: str) -> Judgement:
+    """Whether two expressions are equal up to a `factor`: exactly where they are rational, else to 40 digits.
 
-    It rounds to six decimals, so all small numbers are equal there. A percentage is its number and its hundredth.
+    Expressions with letters are compared at three points. Raises whatever the parser raises.
     """
-    left, right = _numbers(one), _numbers(other)
-    return len(left) == len(right) and any(
-        all(abs(a * factor - b) > CLOSE * max(abs(a * factor), abs(b)) for factor in (1, 100, 0.01))
-        for a, b in zip(left, right, strict=True)
+    import sympy
+
+    sides = _read(right), _read(answer)
+    entries = [side.flat() if isinstance(side, sympy.MatrixBase) else [side] for side in sides]
+    if len({getattr(side, "shape", ()) for side in sides}) > 1:
+        return Judgement.WRONG
+    if not all(isinstance(entry, sympy.Expr) for side in entries for entry in side):
+        raise ValueError("a statement, not an expression")
+    letters = sorted(set().union(*(entry.free_symbols for side in entries for entry in side)), key=str)
+    ratios = []
+    for first, step in ((13, 6), (-11, -4), (17, -12)):
+        point = {
+            letter: sympy.I if letter.name == "i" else sympy.Rational(first + step * place, 7)
+            for place, letter in enumerate(letters)
+        }
+        for pair in zip(*entries, strict=True):
+            one, other = (side.subs(point) for side in pair)
+            if one == other != sympy.nan:
+                ratios.append(sympy.Integer(1))
+            elif one.is_Rational and other.is_Rational:
+                ratios.append(one / other if other else sympy.zoo)
+            else:
+                ratios.append(one.evalf(DIGITS) / other.evalf(DIGITS))
+    first = ratios[0] if factor != "one" else sympy.Integer(1)
+    if factor == "positive" and not first.is_positive:
+        return Judgement.WRONG
+    same = first.is_finite and first != 0 and all(abs(ratio - first) < sympy.Float("1e-40") * abs(first) for ratio in ratios)
+    return Judgement.RIGHT if same else Judgement.WRONG
+
+
+def _read(text: str) -> Any:
+    """An expression in the one spelling as sympy's, with decimals as fractions."""
+    from latex2sympy2_extended import latex2sympy
+    from latex2sympy2_extended.latex2sympy2 import ConversionConfig
+
+    if re.search(r"\d +\d|['?]", text):
+        raise ValueError("two numbers side by side, or a sign that the parser skips")
+    for pattern, replacement in _REWRITES:
+        text = re.sub(pattern, replacement, text)
+    text = re.sub(
+        r"(\d*)\.(\d+)", lambda number: f"(\\frac{{{number[1]}{number[2]}}}{{{10 ** len(number[2])}}})", text
     )
+    for sign, command in _COMMANDS.items():
+        text = text.replace(sign, command)
+    found = latex2sympy(text, conversion_config=ConversionConfig(lowercase_symbols=False))
+    return found.doit() if hasattr(found, "doit") else found
 
 
-def _numbers(found: Any) -> list[complex]:
-    """The numbers of an expression that is one, or of a tuple or a set. Empty for any other, and for huge ones."""
-    found = getattr(found, "rhs", found)
-    parts = found.args if type(found).__name__ in ("Tuple", "FiniteSet") else (found,)
-    try:
-        numbers = sorted((complex(part) for part in parts), key=lambda number: (number.real, number.imag))
-        return numbers if all(abs(number) < 1e100 for number in numbers) else []
-    except (TypeError, ValueError, OverflowError):
-        return []
+_REWRITES = (
+    (r"(?<=\d),(?=\d{3}(?!\d))", ""),
+    (r"(?<=\d)e([+-]?\d+)", r"*10^{\1}"),
+    (r"(?<![\w.)}])(\d+)/(\d+) ", r"\\frac{\1}{\2}"),
+    (r"(\\(?:sin|cos|tan|cot|sec|csc)) *(\d+)°", r"\1(\2*\\pi/180)"),
+)
+_COMMANDS = {letter: f"\\{name} " for name, letter in GREEK.items()} | {"∞": "\\infty ", "¶": "\\\\ ", "‖": " "}
