@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from heedful.envs.countdown.arithmetic import DEEPEST, LARGEST, LONGEST, MOST_DIGITS, SIGN, read_expression, spell
+from heedful.envs.countdown.arithmetic import LARGEST, LONGEST, MOST_DIGITS, SIGN, read_expression
 
 COMPUTE: dict[str, Callable[[Fraction, Fraction], Fraction]] = {
     "+": operator.add,
@@ -19,6 +19,8 @@ COMPUTE: dict[str, Callable[[Fraction, Fraction], Fraction]] = {
     "/": operator.truediv,
 }
 SPELLINGS = {"+": "+", "-": "-−–", "*": "*x×X·∗", "/": "/÷:"}
+NO_EXPRESSIONS = ("", "2**3", "2//3", "2 3", "(2+3", "2+3)", "2+", "+2", "()", "2(3)", "(2)(3)")
+STRANGE = ("2^3", "2.5*2", "٣+4", "<|im_end|>", "__import__('os')", "1_0", "2,3", "1e9", "0b1")
 PIECES = (
     *("0", "7", "12", "999999999", "1234567890", "(", ")", "((((", "))))", "+", "-", "--", "*", "**", "/", "//", "="),
     *(
@@ -138,30 +140,15 @@ def test_the_numbers_the_operations_and_a_plain_spelling_are_told() -> None:
 @pytest.mark.parametrize(
     ("text", "kind", "clause"),
     [
-        ("", "no expression", "there is no expression"),
+        *((text, "no expression", "it is no arithmetic expression") for text in NO_EXPRESSIONS),
+        *((text, "no expression", "it holds a character other than 0-9 + - * / ( ) =") for text in STRANGE),
+        *((text, "no expression", "what follows the equals sign is no number") for text in ("2=2=2", "2=", "2=1+1")),
         ("1/0", "division by zero", "it divides by zero"),
         ("5/(3-3)", "division by zero", "it divides by zero"),
-        ("2**3", "no expression", 'a number is missing before "*"'),
-        ("2^3", "no expression", '"^" is no part of an expression'),
-        ("2 3", "no expression", 'an operation is missing before "3"'),
-        ("(2+3", "no expression", "a bracket is not closed"),
-        ("2+3)", "no expression", 'an operation is missing before ")"'),
-        ("2+", "no expression", "a number is missing at the end"),
-        ("()", "no expression", 'a number is missing before ")"'),
-        ("2(3)", "no expression", 'an operation is missing before "("'),
-        ("2.5*2", "no expression", '"." is no part of an expression'),
-        ("2=2=2", "no expression", "what follows the equals sign is no number"),
-        ("2=", "no expression", "what follows the equals sign is no number"),
-        ("2=1+1", "no expression", "what follows the equals sign is no number"),
-        ("٣+4", "no expression", "a character other than 0-9 + - * / ( ) = is no part of an expression"),
-        ("<|im_end|>", "no expression", "a character other than 0-9 + - * / ( ) = is no part of an expression"),
-        ("__import__('os')", "no expression", '"_" is no part of an expression'),
-        ("1" * (MOST_DIGITS + 1), "too large", "a number has 10 digits, more than 9"),
+        ("1" * (MOST_DIGITS + 1), "too large", "a number has more than 9 digits"),
         ("999999999*999999999*2", "too large", f"a step gives a number beyond {LARGEST:,}"),
         ("1/999999999/999999999/2", "too large", f"a step gives a number beyond {LARGEST:,}"),
         ("1+" * (LONGEST // 2) + "1", "too long", f"the expression has {LONGEST + 1} characters, more than {LONGEST}"),
-        ("(" * 90 + "1" + ")" * 90, "too deep", f"brackets and signs are nested more than {DEEPEST} deep"),
-        ("-" * 90 + "1", "too deep", f"brackets and signs are nested more than {DEEPEST} deep"),
     ],
 )
 def test_what_is_no_expression_is_named(text: str, kind: str, clause: str) -> None:
@@ -170,9 +157,10 @@ def test_what_is_no_expression_is_named(text: str, kind: str, clause: str) -> No
     assert (read.kind, read.fault) == (kind, clause)
 
 
-def test_brackets_may_be_nested_as_deep_as_is_said() -> None:
-    assert read_expression("(" * DEEPEST + "1" + ")" * DEEPEST).value == 1
-    assert read_expression("(" * (DEEPEST + 1) + "1" + ")" * (DEEPEST + 1)).kind == "too deep"
+@pytest.mark.parametrize(("before", "after"), [("(", ")"), ("-", "")])
+def test_brackets_and_signs_may_be_nested_as_deep_as_a_text_is_long(before: str, after: str) -> None:
+    deep = LONGEST // 2 - 2
+    assert read_expression(before * deep + "1" + after * deep).value == 1
 
 
 def fuzz(count: int) -> None:
@@ -194,7 +182,3 @@ def test_no_text_makes_the_parser_raise() -> None:
 def test_no_text_of_very_many_makes_the_parser_raise(record_property: Callable[[str, Any], None]) -> None:
     record_property("cases", 100_000)
     fuzz(100_000)
-
-
-def test_values_are_spelled_as_fractions() -> None:
-    assert [spell(Fraction(7)), spell(Fraction(-7, 2)), spell(Fraction(0))] == ["7", "-7/2", "0"]

@@ -19,7 +19,9 @@ from patience import PATIENCE
 PAIRS: list[dict[str, Any]] = [
     json.loads(line) for line in Path(__file__).with_name("pairs.jsonl").read_text(encoding="utf-8").splitlines()
 ]
-KINDS = {kind: list(rows) for kind, rows in groupby(sorted(PAIRS, key=lambda row: row["kind"]), lambda row: row["kind"])}
+KINDS = {
+    kind: list(rows) for kind, rows in groupby(sorted(PAIRS, key=lambda row: row["kind"]), lambda row: row["kind"])
+}
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -59,7 +61,24 @@ def test_no_text_makes_the_reader_raise_or_dawdle() -> None:
     rng = random.Random(1)
     pieces = (
         *("1", "9", ",", ".", "/", "-", "$", "%", "\\frac", "\\boxed{", "{", "}", " ", "x", "=", "\\text{", "cm", "("),
-        *(")", "[", "]", "\\\\", "&", "\\begin{pmatrix}", "\\end{pmatrix}", "²", "½", "√", "±", "<", "∪", "_", "^", "e"),
+        *(
+            ")",
+            "[",
+            "]",
+            "\\\\",
+            "&",
+            "\\begin{pmatrix}",
+            "\\end{pmatrix}",
+            "²",
+            "½",
+            "√",
+            "±",
+            "<",
+            "∪",
+            "_",
+            "^",
+            "e",
+        ),
     )
     for _ in range(3000):
         judge("7/2", "".join(rng.choices(pieces, k=rng.randint(0, 60))))

@@ -6,9 +6,7 @@ import contextlib
 import dataclasses
 import json
 import random
-import socket
 import sys
-import time
 import tracemalloc
 from itertools import pairwise
 from pathlib import Path
@@ -22,7 +20,7 @@ from heedful.envs.checking.check import Effort, check
 from heedful.envs.common import rows as file_rows
 from heedful.envs.common.actions import format_reply
 from heedful.envs.common.rows import JsonLines
-from heedful.envs.math import files, hub_datasets
+from heedful.envs.math import files
 from heedful.envs.math import verifier as math_verifier
 from heedful.envs.math.answers import Judgement
 from heedful.envs.math.environment import MathProblems
@@ -30,8 +28,6 @@ from heedful.envs.math.files import open_problems, read_row
 from heedful.envs.math.hub_datasets import load_rows
 from heedful.run.evaluation.held_out import measure_baselines
 from heedful.types import Ending, Step
-from patience import PATIENCE
-from ports import nobody_at
 
 METAMATH = {
     "query": "Ann has 16 eggs and eats 3. How many are left?",
@@ -85,18 +81,31 @@ def test_a_gsm_row_gives_the_answer_behind_the_hashes_and_the_way_without_its_ca
 
 
 @pytest.mark.parametrize(
-    ("response", "answer"),
+    ("written", "answer"),
     [
         ("First I thought the answer is 3. The answer is: 4", "4"),
-        ("so \\boxed{\\frac{1}{2}} it is", "\\frac{1}{2}"),
         ("the answer is: 5\nThat is all.", "5"),
-        ("42", "42"),
+        ("so \\boxed{\\frac{1}{2}} it is", "\\frac{1}{2}"),
+        *(("42", "42"), ("Evelyn", "Evelyn"), ("a\n#### Monday", "Monday"), ("a\n####42", "42"), ("#### **9**", "9")),
+        *(("#### 8\n\n**Check**: fine.", "8"), ("a\n#### 42\n#### Conclusion\nGood.", "42"), ("\\boxed 14", "14")),
+        *(("\\fbox{11}", "11"), ("$\\boxed 7$", "7"), ("\\boxed14.", "14"), ("\\boxed{\\boxed{5}}", "5")),
+        *(("First \\boxed{3}, no: \\boxed{10}", "10"), ("1. \\boxed{2}\n2. \\fbox{9}", "9")),
+        ("#### Step 1: add\n2+3=5\n#### Conclusion\nSo the sum is \\boxed{5}.", "5"),
+        *(("**Answer:** 12", "12"), ("**Answer**\n\n12", "12"), ("__Answer:__ 12", "12"), ("### Answer: 12", "12")),
+        *(("#### Answer\n\n42", "42"), ("**Final answer**\n\n$\\boxed{42}$", "42"), ("Answer: 15\n", "15")),
+        *(("The answer is:\n$$\n12\n$$", "12"), ("The answer is **12**.", "12"), ("The correct answer is (B)", "(B)")),
+        ("w\nFinal Answer: The final answer is $42$. I hope it is correct.", "$42$"),
+        ("<think>long\nthought</think>\n\nThe answer is 13", "13"),
+        *((text, None) for text in ("So the sum is 5.", "#### Conclusion", "Answer:", "\\boxed{}", "I\ndo not know")),
+        *((text, None) for text in ("the answer is clear, we think", "The answer is 5 because 2+3=5", "\\boxed{5")),
+        ("#### Step 1: add\n2+3=5\n#### Conclusion\nSo the sum is 5.", None),
+        ("#### 1. Add the eggs\n5\n#### 2. Sell\n10", None),
+        ("the answer is 3? The answer is blowing in the wind", None),
     ],
 )
-def test_the_last_thing_that_is_said_to_be_the_answer_is_it(response: str, answer: str) -> None:
-    problem = read_row({"query": "q", "response": response})
-    assert not isinstance(problem, str)
-    assert problem.answer == answer
+def test_a_right_answer_is_what_is_marked_as_one_and_never_a_word_of_prose(written: str, answer: str | None) -> None:
+    found = read_row({"question": "q", "answer": written})
+    assert (None if isinstance(found, str) else found.answer) == answer
 
 
 @pytest.mark.parametrize(
@@ -109,15 +118,15 @@ def test_the_last_thing_that_is_said_to_be_the_answer_is_it(response: str, answe
         ({"query": "", "response": "The answer is: 3"}, "query is empty"),
         ({"query": None, "response": "The answer is: 3"}, "query is empty"),
         ({"query": "q", "response": 3}, "response is no text but 3"),
-        ({"query": "q", "response": "I\ndo not know"}, "no answer in response"),
-        ({"question": "q", "answer": "#### "}, "no answer in answer"),
+        ({"query": "q", "response": "I\ndo not know"}, "no answer that can be read in response"),
+        ({"question": "q", "answer": "#### "}, "no answer that can be read in answer"),
         ({"question": "q\ud800", "answer": "3"}, "question holds half of a surrogate pair"),
         ({"question": "q", "answer": "3\udfff"}, "answer holds half of a surrogate pair"),
         ({"question": "q", "answer": "3", "type": "\ud800"}, "type holds half of a surrogate pair"),
         ({"question": "q", "answer": "#### " + "x=" * 10**6}, "more than 2,000,000"),
         (
             {"question": "q", "answer": "#### " + "x=" * 10**5 + "5"},
-            "the answer in answer has 200,001 characters, more than 200",
+            "the answer in answer has 200,001 characters, more than 500",
         ),
     ],
 )
@@ -130,7 +139,7 @@ def test_a_row_that_lacks_something_says_what(row: dict[str, Any], words: str) -
 def test_faulty_rows_are_named_by_number_and_can_be_left_out(tmp_path: Path) -> None:
     faulty = [{"query": "q", "response": ""}] * 7
     path = written(tmp_path / "rows.jsonl", [METAMATH, *faulty, GSM])
-    with pytest.raises(ValueError, match=r"row 2: response is empty; row 3: .* and 2 more.*--env.skip-faulty true"):
+    with pytest.raises(ValueError, match=r"line 2: response is empty; line 3: .* and 2 more.*--env.skip-faulty true"):
         MathProblems(path=path).task(0)
     problems = open_problems(path, "", "train", True)
     assert [problems[number].answer for number in range(len(problems))] == ["13", "72"]
@@ -281,36 +290,17 @@ def test_the_library_datasets_reads_folders_and_json_lists_here(
         MathProblems(path=str(folder), part="exam").task(0)
 
 
-def test_a_hub_that_cannot_be_reached_ends_in_a_sentence_within_seconds(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_name_that_nothing_answers_to_ends_in_a_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
     datasets = pytest.importorskip("datasets", reason='pip install "heedful[math]"')
-    import huggingface_hub.constants as hub
 
-    monkeypatch.setattr(datasets.config, "HF_DATASETS_CACHE", tmp_path / "cache")
-    for module in (datasets.config, hub):
-        monkeypatch.setattr(module, "HF_HUB_OFFLINE", False)
-    began = time.monotonic()
-    unreached = pytest.raises(ValueError, match=r"'somebody/nothing'.*could not be reached.*--env\.path FILE")
-    with nobody_at() as nobody, unreached:
-        monkeypatch.setattr(hub, "ENDPOINT", nobody)
+    def unreachable(*names: object, **settings: object) -> None:
+        raise ConnectionError("Couldn't reach the Hub.\nSee ...")
+
+    monkeypatch.setattr(datasets, "load_dataset", unreachable)
+    with pytest.raises(
+        ValueError, match=r"'somebody/nothing'.*ConnectionError: Couldn't reach the Hub\..*--env\.path FILE"
+    ):
         MathProblems(path="somebody/nothing").task(0)
-    assert time.monotonic() - began < PATIENCE
-    assert not datasets.config.HF_HUB_OFFLINE
-    assert not hub.HF_HUB_OFFLINE
-
-
-def test_a_hub_that_never_answers_is_given_up_on(monkeypatch: pytest.MonkeyPatch) -> None:
-    hub = pytest.importorskip("huggingface_hub.constants")
-    monkeypatch.setattr(hub, "HF_HUB_OFFLINE", False)
-    monkeypatch.setattr(hub_datasets, "PROBE_SECONDS", 0.2)
-    with socket.socket() as mute:
-        mute.bind(("127.0.0.1", 0))
-        mute.listen()
-        monkeypatch.setattr(hub, "ENDPOINT", f"http://127.0.0.1:{mute.getsockname()[1]}")
-        began = time.monotonic()
-        assert not hub_datasets.hub_answers()
-        assert time.monotonic() - began < PATIENCE
 
 
 def test_a_library_that_is_missing_is_named_with_its_extra(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -360,15 +350,15 @@ def test_a_file_that_was_written_anew_is_read_anew(tmp_path: Path) -> None:
 
 
 def test_answers_are_judged_exactly_first_and_by_algebra_then(tmp_path: Path) -> None:
-    pytest.importorskip("math_verify", reason='pip install "heedful[math]"')
+    pytest.importorskip("latex2sympy2_extended", reason='pip install "heedful[math]"')
     env = MathProblems(path=written(tmp_path / "rows.jsonl", [ALGEBRA]), patience=30.0)
     assert answered(env, 0, "$2 \\sqrt{3}$")[0].ending is Ending.SOLVED
     steps = answered(env, 0, "\\sqrt{13}", "not a clue", "\\sqrt{12}")
-    assert [step.valid for step in steps] == [True, False, True]
-    assert [dict(step.rewards) for step in steps] == [{}, {"format": -0.1}, {"solved": 0.25}]
+    assert all(step.valid for step in steps)
+    assert [dict(step.rewards) for step in steps] == [{}, {}, {"solved": 0.25}]
     assert steps[-1].outcome == 1.0
     plain = dataclasses.replace(env, algebra=False)
-    assert [step.valid for step in answered(plain, 0, "\\sqrt{12}", "2\\sqrt{3}")] == [False, True]
+    assert [step.outcome for step in answered(plain, 0, "\\sqrt{12}", "2\\sqrt{3}")] == [None, 1.0]
 
 
 def test_what_could_not_be_verified_in_time_is_not_right_and_not_invalid(
@@ -416,7 +406,7 @@ def test_no_observation_shows_the_answer_of_a_file(tmp_path: Path) -> None:
 
 
 def test_a_file_keeps_the_contract_of_environments_with_adversarial_replies(tmp_path: Path) -> None:
-    pytest.importorskip("math_verify", reason='pip install "heedful[math]"')
+    pytest.importorskip("latex2sympy2_extended", reason='pip install "heedful[math]"')
     rows = [*rephrased(300, 2), *[ALGEBRA | {"original_question": str(number)} for number in range(100)]]
     env = MathProblems(path=written(tmp_path / "rows.jsonl", rows), patience=1.0)
     report = check(env, Effort(seeds=60, episodes=8))

@@ -9,8 +9,8 @@ from __future__ import annotations
 import random
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Annotated, ClassVar, Literal
+from dataclasses import dataclass, fields
+from typing import Annotated, ClassVar
 
 from annotated_types import Interval
 
@@ -21,11 +21,9 @@ from heedful.envs.common.base import BaseEpisode, Played, SolvableEnvironment
 from heedful.envs.common.demonstrations import listed, played_through, template_in, wording
 from heedful.envs.common.knobs import Turns, check_range
 from heedful.envs.common.tasks import task_of
-from heedful.envs.countdown.arithmetic import LONGEST, MOST_DIGITS, SIGN, ReadExpression, read_expression, spell
-from heedful.envs.countdown.problems import OPERATIONS, Problem, Rules, Term, draw_problem, draw_term
+from heedful.envs.countdown.arithmetic import LONGEST, MOST_DIGITS, SIGN, ReadExpression, read_expression
+from heedful.envs.countdown.problems import OPERATIONS, Problem, Rules, Term, Use, draw_problem, draw_term
 from heedful.types import Ending, Task
-
-Use = Literal["all", "some"]
 
 MOST_NUMBERS = 8
 """More numbers than this, and a solution may no longer fit into an answer."""
@@ -121,18 +119,7 @@ class Countdown(SolvableEnvironment):
     @property
     def rules(self) -> Rules:
         """Which problems are drawn."""
-        return Rules(
-            self.least_numbers,
-            self.most_numbers,
-            self.smallest,
-            self.largest,
-            self.operations,
-            self.lowest_target,
-            self.highest_target,
-            self.largest_step,
-            self.least_operations,
-            self.use == "all",
-        )
+        return Rules(**{field.name: getattr(self, field.name) for field in fields(Rules)})
 
     def problem(self, seed: int) -> Problem:
         """The numbers, the target and the solution that a seed draws."""
@@ -186,7 +173,7 @@ class Countdown(SolvableEnvironment):
         tell = " After a wrong answer you are told its value, and may try again." if self.turns > 1 else ""
         return (
             f"Write an arithmetic expression whose value is the target. Use the given numbers and no others, {rule}.\n"
-            f"{free_text_rules(form, _example(self), self.turns)}"
+            f"{free_text_rules(form, f'(9{self.operations[0]}2){self.operations[-1]}4', self.turns)}"
             f"Steps in between may be fractions or negative; nothing is rounded.{tell}\n"
         )
 
@@ -244,26 +231,20 @@ class CountdownEpisode(BaseEpisode[Countdown]):
         if read.fault or read.value is None:
             return f"invalid {read.kind}\n" if brief else f"Your last answer was invalid: {read.fault}.\n"
         if brief:
-            return f"{read.text}={spell(read.value)}{'' if fits else ' wrong numbers'}\n"
+            return f"{read.text}={read.value}{'' if fits else ' wrong numbers'}\n"
         rule = "exactly once" if self.env.use == "all" else "once at most"
         why = "" if fits else f" It must use {', '.join(map(str, self.problem.numbers))} and nothing else, each {rule}."
-        return f"Your last answer {read.text} has the value {spell(read.value)}.{why}\n"
+        return f"Your last answer {read.text} has the value {read.value}.{why}\n"
 
     def _effect(self, read: ReadExpression, fits: bool) -> str:
         if read.value is None:
             return f"nothing for {self.problem.target}; {read.fault}"
-        return f"{read.text} = {spell(read.value)} for {self.problem.target}{'' if fits else '; wrong numbers'}"
+        return f"{read.text} = {read.value} for {self.problem.target}{'' if fits else '; wrong numbers'}"
 
     def _show(self) -> str:
         numbers = ", ".join(map(str, self.problem.numbers))
         state = self.problem.line if self.env.brief else f"Numbers: {numbers}. Target: {self.problem.target}."
         return f"{self.limits()}\n{state}"
-
-
-def _example(env: Countdown) -> str:
-    """An expression of the right form."""
-    first, last = env.operations[0], env.operations[-1]
-    return f"(9{first}2){last}4"
 
 
 _MOST_STEPS = 4

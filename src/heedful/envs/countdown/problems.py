@@ -8,10 +8,13 @@ from __future__ import annotations
 
 import itertools
 import random
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import lru_cache
+from typing import Literal
+
+Use = Literal["all", "some"]
 
 OPERATIONS = ("+", "-", "*", "/")
 
@@ -58,7 +61,7 @@ class Rules:
     highest_target: int
     largest_step: int
     least_operations: int
-    use_all: bool
+    use: Use
 
 
 def combine(left: Term, operation: str, right: Term) -> Term | None:
@@ -74,13 +77,9 @@ def combine(left: Term, operation: str, right: Term) -> Term | None:
     # a-(b-c), a/(b*c) and a/(b/c) need their brackets; a+(b-c) and a*(b*c) do not.
     loose_right = right.strength < strength or (right.strength == strength and operation in "-/")
     loose_right |= operation == "*" and "/" in right.text and right.strength == strength
-    text = f"{_in_brackets(left, loose_left)}{operation}{_in_brackets(right, loose_right)}"
+    texts = (f"({term.text})" if loose else term.text for term, loose in ((left, loose_left), (right, loose_right)))
     steps = (*left.steps, *right.steps, f"{first}{operation}{second}={value}")
-    return Term(text, value, strength, steps)
-
-
-def _in_brackets(term: Term, needed: bool) -> str:
-    return f"({term.text})" if needed else term.text
+    return Term(operation.join(texts), value, strength, steps)
 
 
 def draw_term(numbers: Sequence[int], rules: Rules, steps: int, rng: random.Random) -> Term:
@@ -115,11 +114,13 @@ def draw_problem(rules: Rules, seed: int, tries: int) -> Problem:
     for _ in range(tries):
         count = rng.randint(rules.least_numbers, rules.most_numbers)
         numbers = tuple(sorted(rng.randint(rules.smallest, rules.largest) for _ in range(count)))
-        steps = count - 1 if rules.use_all else rng.randint(rules.least_operations, count - 1)
+        steps = count - 1 if rules.use == "all" else rng.randint(rules.least_operations, count - 1)
         term = draw_term(numbers, rules, steps, rng)
         if len(term.steps) != steps or not rules.lowest_target <= term.value <= rules.highest_target:
             continue
-        if rules.use_all or not reachable_within(numbers, rules.operations, term.value, rules.least_operations - 1):
+        if rules.use == "all" or not reachable_within(
+            numbers, rules.operations, term.value, rules.least_operations - 1
+        ):
             return Problem(numbers, term.value, term)
     raise ValueError(
         f"countdown: {tries:,} draws gave no problem with a target from {rules.lowest_target} to "
@@ -147,30 +148,12 @@ def values_of(numbers: tuple[int, ...], operations: tuple[str, ...]) -> frozense
     if len(numbers) == 1:
         return frozenset([Fraction(numbers[0])])
     found: set[Fraction] = set()
-    for left, right in _parts(numbers):
-        for first, second in itertools.product(values_of(left, operations), values_of(right, operations)):
-            found.update(_results(first, second, operations))
+    places = range(1, len(numbers))  # the first number is always in the left group
+    for chosen in itertools.chain.from_iterable(itertools.combinations(places, count) for count in range(len(places))):
+        left = (numbers[0], *(numbers[place] for place in chosen))
+        right = tuple(numbers[place] for place in places if place not in chosen)
+        for one, other in itertools.product(values_of(left, operations), values_of(right, operations)):
+            results = {"+": (one + other,), "-": (one - other, other - one), "*": (one * other,)}
+            results["/"] = (*([one / other] if other else []), *([other / one] if one else []))
+            found.update(result for operation in operations for result in results[operation])
     return frozenset(found)
-
-
-def _parts(numbers: tuple[int, ...]) -> Iterator[tuple[tuple[int, ...], tuple[int, ...]]]:
-    """Every way to cut the numbers into two groups, the first number always in the left one."""
-    places = range(1, len(numbers))
-    for count in range(len(numbers) - 1):
-        for chosen in itertools.combinations(places, count):
-            left = (numbers[0], *(numbers[place] for place in chosen))
-            yield left, tuple(numbers[place] for place in places if place not in chosen)
-
-
-def _results(first: Fraction, second: Fraction, operations: Sequence[str]) -> Iterator[Fraction]:
-    if "+" in operations:
-        yield first + second
-    if "-" in operations:
-        yield first - second
-        yield second - first
-    if "*" in operations:
-        yield first * second
-    if "/" in operations and second:
-        yield first / second
-    if "/" in operations and first:
-        yield second / first

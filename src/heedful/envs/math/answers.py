@@ -51,7 +51,7 @@ MOST_EXPONENT = 1000
 
 _AROUND = re.compile(r"(\$\$?|\*\*|`|\\\(|\\\[)(.+)(?<!\\)(?:\1|\\[)\]])", re.DOTALL)
 _LEAD = re.compile(
-    r"(?:(?:so |thus |therefore,? )?(?:the )?(?:final |correct )?(?:answer|option|choice)(?: is)?:? *|(?:=|≈|\\approx) *)",
+    r"(?:(?:so |thus |therefore,? )?(?:the )?(?:final |correct )?(?:answer|option|choice)(?: is)?:?|=|≈|\\approx) *",
     re.IGNORECASE,
 )
 BOX = re.compile(r"\\(?:boxed|fbox) *")
@@ -67,28 +67,22 @@ _MONEY = re.compile(r"(?:US|USD|Rs\.?)? *[$€£¥₹]|(?:USD|EUR|Rs\.?) ")
 
 _UNIT = re.compile(r"(?<=[\d.})π])([ ‖]*)(?=[A-Za-zμΩ°€£¥¢₹\"'])((?:[A-Za-zμΩ°€£¥¢₹\"' */()‖.-]|\^ ?\{-?\d\})+)$")
 _UNIT_PART = re.compile(r"[A-Za-zμΩ]+|[°€£¥¢₹\"'/]|\^ ?\{-?\d\}")
-_UNITS = {
-    spelling: names.split()[0]
-    for names in (
-        "m meter metre,km kilometer kilometre,cm centimeter centimetre,mm millimeter millimetre,dm,nm,in inch inche \","
-        "ft foot feet ',yd yard,mi mile,s sec second,min minute,h hr hour,day,week,month,yr year,kg kilogram kilo,g gram,"
-        "mg milligram,lb lbs pound,oz ounce,L l liter litre,mL ml milliliter millilitre,gal gallon,N newton,J joule,kJ,"
-        "W watt,kW,V volt,A amp ampere,K kelvin,C coulomb celsius Celsius,F fahrenheit Fahrenheit,Pa pascal,kPa,Hz hertz,"
-        "kHz,MHz,mol mole,T tesla,Ω ohm,dB,rad radian,H henry,M molar,GB,MB,KB,μm micrometer micrometre micron,deg degree °,$ dollar USD,¢ cent,€ euro,£,¥ yen,₹ Rs rupee,unit,"
-        "mph,kph kmh,bpm,rpm,sq square,cu cubic,per,ms,kWh,eV,cal,kcal,atm,acre,ha"
-    ).split(",")
-    for spelling in names.split()
-}
-"""Every spelling of a unit that is known -> its first one."""
+_UNIT_NAMES = """m meter metre, km kilometer kilometre, cm centimeter centimetre, mm millimeter millimetre,
+dm, nm, in inch inche ", ft foot feet ', yd yard, mi mile, acre, ha, L l liter litre, mL ml milliliter millilitre,
+gal gallon, s sec second, ms, min minute, h hr hour, day, week, month, yr year, kg kilogram kilo, g gram, mg milligram,
+lb lbs pound, oz ounce, mph, kph kmh, bpm, rpm, N newton, J joule, kJ, kWh, eV, cal, kcal, W watt, kW, V volt, Ω ohm,
+A amp ampere, H henry, T tesla, K kelvin, C coulomb celsius, F fahrenheit, Pa pascal, kPa, atm, Hz hertz, kHz, MHz, dB,
+mol mole, M molar, GB, MB, KB, rad radian, deg degree °, $ dollar USD, ¢ cent, € euro, £, ¥ yen, ₹ Rs rupee, unit,
+sq square, cu cubic, per, μm micrometer"""
+_UNITS = {spelling: names.split()[0] for names in _UNIT_NAMES.split(",") for spelling in names.split()}
 _POWERS = {"sq": 2, "cu": 3}
 _COMPOUND = {"mph": {"mi": 1, "h": -1}, "kph": {"km": 1, "h": -1}, "mL": {"cm": 3}}
 _SCALES = {"dozen": 12, "hundred": 100, "thousand": 10**3, "million": 10**6, "billion": 10**9, "trillion": 10**12}
 _PARTS = {"third": 3, "fourth": 4, "fifth": 5, "sixth": 6, "seventh": 7, "eighth": 8, "ninth": 9, "tenth": 10}
 _PARTS |= {"hundredth": 100, "thousandth": 10**3, "millionth": 10**6}
-_NO_UNIT = set(
-    "and or to plus minus times over by divided half halves quarter factorial repeating recurring mod "
-    "am pm than less more least most not".split()
-)
+_JOINS = """and or to plus minus times over by divided half halves quarter factorial repeating recurring mod
+am pm than less more least most not"""
+_NO_UNIT = frozenset(_JOINS.split())
 _NEVER_FIRST = {"a", "an", "of", "on", "at", "squared", "cubed"}
 """Words of a unit that do not begin one: `5 apples of a tree`, `5 meters per second squared`."""
 _WORDS = re.compile(r"[A-Za-z‖][A-Za-z'‖ .,:;!?-]*")
@@ -96,7 +90,10 @@ _AND = re.compile(r"[,;]\s*(?:‖?(?:and|or)\b)?|(?<![A-Za-z])‖?(?:and|or)(?![
 _UNION = re.compile("∪")
 _ROW, _CELL, _COMMA, _RELATION = re.compile("¶"), re.compile("&"), re.compile("[,;]"), re.compile("[<>≤≥=≠∈]")
 _MATRIX = re.compile(r"\\begin *\{(?:[bp]?|small)(?:matrix|array)\}(?: *\{[clr|]*\})?(.*?)¶? *\\end *\{\w+\}")
-_NAME = re.compile(r"[‖ ]*(?:[A-Za-zα-ωΑ-Ω]'?(?: ?_\{\w+\})?(?: ?\^\{-1\})?(?: ?\([A-Za-z, ]+\))?|[A-Z]{2,3}|\([A-Za-z, ]+\))")
+_NAME = re.compile(
+    r"[‖ ]*(?:[A-Za-zα-ωΑ-Ω]'?(?:_\{\w+\})?(?:\^\{-1\})?(?:\([A-Za-z, ]+\))?|[A-Z]{2,3}|\([A-Za-z, ]+\))"
+)
+"""What may stand before an equals sign: a letter with its index, a function, a segment, a tuple of letters."""
 _INDEXED = re.compile(r"[A-Za-z0-9]+_\w+")
 _EQUALS = ("=", "==", "===", "∈")
 _TURNED = str.maketrans("<>≤≥", "><≥≤")
@@ -112,15 +109,6 @@ class Quantity:
     """Whether it stood before a percent sign. `value` is the number as written, 50 of `50%`."""
     unit: frozenset[tuple[str, int]] = frozenset()
     """Known units and their powers. Empty where there is no unit, or a word that is not known."""
-
-    def equals(self, other: Quantity) -> bool:
-        """Whether both numbers are the same, with a percentage equal to its number and to its hundredth."""
-        if self.value is None or other.value is None:
-            return False
-        if self.percent == other.percent:
-            return self.value == other.value
-        part, whole = (self.value, other.value) if self.percent else (other.value, self.value)
-        return whole in (part, part / 100)
 
 
 def _no_algebra(one: str, other: str, factor: str) -> Judgement:
@@ -340,7 +328,9 @@ def _compare(right: str, answer: str, algebra: Algebra) -> Judgement:
     if wanted.unit and found.unit and wanted.unit != found.unit:
         return Judgement.WRONG
     if wanted.value is not None and found.value is not None:
-        return Judgement.RIGHT if wanted.equals(found) else Judgement.WRONG
+        part, whole = (wanted.value, found.value) if wanted.percent else (found.value, wanted.value)
+        same = part == whole or (wanted.percent != found.percent and part / 100 == whole)
+        return Judgement.RIGHT if same else Judgement.WRONG
     right, answer = wanted.text, found.text
     if _squeezed(right) == _squeezed(answer):
         return Judgement.RIGHT

@@ -24,7 +24,7 @@ from annotated_types import Interval
 
 from heedful.boundary import Seconds, Share
 from heedful.envs.common.actions import format_reply
-from heedful.envs.common.answers import ReadAnswer, answer_fault_line, free_text_rules, read_answer
+from heedful.envs.common.answers import answer_fault_line, free_text_rules, read_answer
 from heedful.envs.common.base import BaseEpisode, Played, SolvableEnvironment
 from heedful.envs.common.demonstrations import listed, phrase, played_through, sentence, template_in, wording
 from heedful.envs.common.knobs import Turns, check_range

@@ -188,7 +188,8 @@ def _answer_of(written: str) -> tuple[str, str]:
     kinds = {"box", "hashes", "sentence"}
     for start, answer, kind in sorted(marks, reverse=True):
         if kind in kinds and answer and (kind == "box" or not _is_prose(answer)):
-            return answer, _CALCULATION.sub("", written if kind == "box" else written[:start]).strip()
+            way = written if kind == "box" else re.sub(r"####[^\n]*\s*\Z", "", written[:start])
+            return answer, _CALCULATION.sub("", way).strip()
         if kind == "sentence":  # an earlier one is no longer what is said in the end
             kinds = {"box"}
     whole = written.strip()

@@ -10,44 +10,50 @@ import re
 import unicodedata
 from collections.abc import Callable
 
-GREEK = dict(
-    zip(
-        "alpha beta gamma delta epsilon zeta eta theta iota kappa lambda mu nu xi pi rho sigma tau phi chi psi "
-        "omega".split(),
-        "αβγδεζηθικλμνξπρστφχψω",
-        strict=True,
-    )
-)
-FUNCTIONS = "arcsin arccos arctan sinh cosh tanh sin cos tan cot sec csc log ln exp".split()
-NUMERALS = "zero one two three four five six seven eight nine ten eleven twelve".split()
+_LETTERS = """alpha beta gamma delta epsilon zeta eta theta iota kappa lambda mu nu xi pi rho sigma tau phi chi psi
+omega"""
+GREEK = dict(zip(_LETTERS.split(), "αβγδεζηθικλμνξπρστφχψω", strict=True))
+_NAMES = "arcsin arccos arctan sinh cosh tanh sin cos tan cot sec csc log ln exp"
+FUNCTIONS = tuple(_NAMES.split())
+NUMERALS = ("zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten", "eleven", "twelve")
 
-_COMMANDS = {
-    **GREEK,
-    **{name.capitalize(): letter.upper() for name, letter in GREEK.items()},
-    **{f"var{name}": letter for name, letter in GREEK.items()},
-    **dict.fromkeys("cdot times ast".split(), "*"),
-    **dict.fromkeys("le leq leqslant".split(), "≤"),
-    **dict.fromkeys("ge geq geqslant".split(), "≥"),
-    **dict.fromkeys("ne neq".split(), "≠"),
-    **dict.fromkeys("emptyset varnothing".split(), "∅"),
-    **dict.fromkeys("dfrac tfrac cfrac".split(), "\\frac"),
-    **dict.fromkeys("left right big Big bigl bigr displaystyle limits".split(), ""),
-    **dict.fromkeys("quad qquad".split(), " "),
-    **dict.fromkeys("lvert rvert vert".split(), "|"),
-    **{"div": "/", "lt": "<", "gt": ">", "infty": "∞", "pm": "±", "in": "∈", "cup": "∪", "cap": "∩", "circ": "°", "degree": "°"},
-    **{"langle": "(", "rangle": ")", "lbrace": "«", "rbrace": "»", "cr": "¶"},
-    **{"equiv": "≡", "angle": "∠", "approx": "≈", "simeq": "≈"},
+_COMMANDS = GREEK | {name.capitalize(): letter.upper() for name, letter in GREEK.items()}
+_COMMANDS |= {f"var{name}": letter for name, letter in GREEK.items()}
+_COMMANDS |= {
+    command: sign
+    for sign, commands in {
+        "*": "cdot times ast",
+        "/": "div",
+        "≤": "le leq leqslant",
+        "≥": "ge geq geqslant",
+        "≠": "ne neq",
+        "∅": "emptyset varnothing",
+        "\\frac": "dfrac tfrac cfrac",
+        "|": "lvert rvert vert",
+        " ": "quad qquad",
+        "": "left right big Big bigl bigr displaystyle limits",
+        "<": "lt",
+        ">": "gt",
+        "∞": "infty",
+        "±": "pm",
+        "∈": "in",
+        "∪": "cup",
+        "∩": "cap",
+        "°": "circ degree",
+        "(": "langle",
+        ")": "rangle",
+        "«": "lbrace",
+        "»": "rbrace",
+        "¶": "cr",
+        "≡": "equiv",
+        "∠": "angle",
+        "≈": "approx simeq",
+    }.items()
+    for command in commands.split()
 }
 _CHARACTERS = str.maketrans(
-    {
-        **dict.fromkeys("−–—﹣‐‑", "-"),
-        **dict.fromkeys("×⋅·∙∗", "*"),
-        **dict.fromkeys("÷∕⁄", "/"),
-        **dict.fromkeys("º˚", "°"),
-        **dict.fromkeys("’′", "'"),
-        **{"⩽": "≤", "⩾": "≥", "∛": "\\sqrt[3]", "√": "\\sqrt", "ϕ": "φ", "µ": "μ", "‖": " "},
-        **{"⌊": "\\lfloor ", "⌋": "\\rfloor ", "⌈": "\\lceil ", "⌉": "\\rceil "},
-    }
+    dict(zip("−–—﹣‐‑×⋅·∙∗÷∕⁄º˚’′⩽⩾ϕµ‖", "------*****///°°''≤≥φμ ", strict=True))
+    | {"∛": "\\sqrt[3]", "√": "\\sqrt", "⌊": "\\lfloor ", "⌋": "\\rfloor ", "⌈": "\\lceil ", "⌉": "\\rceil "}
 )
 
 
@@ -65,11 +71,7 @@ _REWRITES: list[tuple[re.Pattern[str], str | Callable[[re.Match[str]], str]]] = 
         ("[¼-¾⅐-⅞]", _vulgar_fraction),
         ("[⁰¹²³⁴-⁹⁺⁻ⁿ]+", lambda match: f"^{{{_in_ascii(match[0])}}}"),
         ("[₀-₉]+", lambda match: f"_{{{_in_ascii(match[0])}}}"),
-    )
-]
-_REWRITES += [
-    (re.compile(pattern), replacement)
-    for pattern, replacement in (
+        ("(?s).+", lambda match: unicodedata.normalize("NFKC", match[0])),
         (r"\\\\(?:\[[^\]]*\])?", "¶"),
         (r"\\!|\{\}", ""),
         (r"\{,\}", ","),
@@ -77,7 +79,7 @@ _REWRITES += [
         (r"\\([$%])", r"\1"),
         (r"\\\{", "«"),
         (r"\\\}", "»"),
-        (r"\\(?:text|mathrm|mathbf|mathit|mathbb|boldsymbol|operatorname|mbox)[a-z]{0,2} *\{((?:[^{}]|\{[^{}]*\})*)\}", r" ‖\1 "),
+        (r"\\(?:text|math(?:rm|bf|it|bb)|boldsymbol|mbox)[a-z]{0,2} *\{((?:[^{}]|\{[^{}]*\})*)\}", r" ‖\1 "),
         (r"\\frac *\{ *‖([^{}]*)\}\{ *‖([^{}]*)\}", r" ‖\1/\2"),
         (r"\\pmod *\{?(\w+)\}?", r"(mod \1)"),
         (r"\\([A-Za-z]+)", lambda match: _COMMANDS.get(match[1], match[0])),
@@ -115,9 +117,7 @@ def spelled(text: str) -> str:
     if "\\begin" not in text:  # outside a matrix, two backslashes are one that was escaped
         text = re.sub(r"\\\\(?=[A-Za-z])", r"\\", text)
     text = text.translate(_CHARACTERS)
-    for number, (pattern, replacement) in enumerate(_REWRITES):
-        if number == 3:
-            text = unicodedata.normalize("NFKC", text)
+    for pattern, replacement in _REWRITES:
         text = pattern.sub(replacement, text)
     while found := _BRACKETED.search(text):
         end = closing(text, found.end() - 1)

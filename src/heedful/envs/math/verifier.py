@@ -22,7 +22,7 @@ from typing import Any
 
 from heedful.envs.math.answers import Judgement, judge
 from heedful.envs.math.notation import GREEK
-from heedful.guarded import Raised, RaisedElsewhere, guarded_call
+from heedful.guarded import RaisedElsewhere
 from heedful.worker import Answer, NotBegun, Worker, WorkerDied, WorkerTimedOut
 
 START_LIMIT = 60.0
@@ -143,7 +143,11 @@ def equal(right: str, answer: str, factor: str) -> Judgement:
     first = ratios[0] if factor != "one" else sympy.Integer(1)
     if factor == "positive" and not first.is_positive:
         return Judgement.WRONG
-    same = first.is_finite and first != 0 and all(abs(ratio - first) < sympy.Float("1e-40") * abs(first) for ratio in ratios)
+    same = (
+        first.is_finite
+        and first != 0
+        and all(abs(ratio - first) < sympy.Float("1e-40") * abs(first) for ratio in ratios)
+    )
     return Judgement.RIGHT if same else Judgement.WRONG
 
 
@@ -156,9 +160,7 @@ def _read(text: str) -> Any:
         raise ValueError("two numbers side by side, or a sign that the parser skips")
     for pattern, replacement in _REWRITES:
         text = re.sub(pattern, replacement, text)
-    text = re.sub(
-        r"(\d*)\.(\d+)", lambda number: f"(\\frac{{{number[1]}{number[2]}}}{{{10 ** len(number[2])}}})", text
-    )
+    text = re.sub(r"(\d*)\.(\d+)", lambda number: f"(\\frac{{{number[1]}{number[2]}}}{{{10 ** len(number[2])}}})", text)
     for sign, command in _COMMANDS.items():
         text = text.replace(sign, command)
     found = latex2sympy(text, conversion_config=ConversionConfig(lowercase_symbols=False))

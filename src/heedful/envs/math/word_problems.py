@@ -170,7 +170,7 @@ class _Teller:
         match move.operation:
             case "from":
                 step = WorkedStep(number, "-", so_far, number - so_far)
-            case "with first":
+            case "with-first":
                 step = WorkedStep(so_far, "+", number, so_far + number)
             case sign:
                 step = WorkedStep(so_far, sign, number, _apply(so_far, sign, number))
@@ -192,7 +192,7 @@ class _Teller:
                 return [number for number in range(SMALLEST, so_far // SMALLEST + 1) if so_far % number == 0]
             case "from":
                 return range(so_far + 1, largest + 1)
-            case "with first":
+            case "with-first":
                 first = self._steps[0].left
                 return [first] if so_far + first <= largest else []
 
