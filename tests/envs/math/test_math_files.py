@@ -123,7 +123,6 @@ def test_a_right_answer_is_what_is_marked_as_one_and_never_a_word_of_prose(writt
         ({"question": "q\ud800", "answer": "3"}, "question holds half of a surrogate pair"),
         ({"question": "q", "answer": "3\udfff"}, "answer holds half of a surrogate pair"),
         ({"question": "q", "answer": "3", "type": "\ud800"}, "type holds half of a surrogate pair"),
-        ({"question": "q", "answer": "#### " + "x=" * 10**6}, "more than 2,000,000"),
         (
             {"question": "q", "answer": "#### " + "x=" * 10**5 + "5"},
             "the answer in answer has 200,001 characters, more than 500",

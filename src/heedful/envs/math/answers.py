@@ -2,14 +2,7 @@ r"""Compare an answer with the right one: numbers exactly, words as words, struc
 
 Both are first brought to one spelling (`notation`). Every text is judged without raising, floats or `eval`.
 
-| what                                                         | is                                                 |
-|--------------------------------------------------------------|----------------------------------------------------|
-| `42`, `1,234`, `1{,}234`, `1 234`, `.5`, `1.5e3`, `½`        | a number, exact, as are fractions and mixed ones   |
-| `2, 5`, `2 and 5`, `\pm 3`, `\{2, 5\}`                       | several answers, in any order                      |
-| `(1, 2)`, `[0, 1)`, `0 \le x < 1`                            | a tuple, an interval, an inequality that is one    |
-| `\begin{pmatrix}1 & 2\end{pmatrix}`, `[[1, 2]]`              | a matrix                                           |
-| `x = 3`, `f(x) = 3`, `The answer is 3.`, `\boxed{3}`         | 3                                                  |
-| `1101_2`                                                     | itself: bases and indices are compared as text     |
+The kinds of answers are in `docs/built_in.md`, and pairs of each kind in `tests/envs/math/pairs.jsonl`.
 
 A unit may be left out, since a problem states in which unit it asks. Two known units must be the same. `50%` equals
 both 50 and 1/2, since files write the answer to "what percentage" either way. A rounded number is not the number.

@@ -1,7 +1,7 @@
 r"""Math: word problems drawn here, or the problems of a file, answered in free text with several attempts.
 
 A task and its rephrasings are in one split, and the answer is never shown. The judgement of a right answer does not
-depend on its notation: `answers` compares exactly, and math-verify decides the rest in its own process.
+depend on its notation: `answers` compares exactly, and `verifier` decides by algebra in its own process.
 
 The paper's environment is MetaMathQA with rewards 1, 1/2, 1/4, ... for the first, second, third attempt. Deviations:
 the published code compares lower-cased strings and allows one attempt. Here answers are compared as numbers and
@@ -83,9 +83,9 @@ class MathProblems(SolvableEnvironment):
     skip_faulty: bool = False
     """Leave out the rows of a file that have no question or no answer, instead of refusing the file."""
     algebra: bool = True
-    """Problems of a file: let math-verify decide what the exact reader cannot. Without it such an answer is invalid."""
+    """Problems of a file: decide by algebra what the exact reader cannot. Without it such an answer is wrong."""
     patience: Seconds = 5.0
-    """Seconds that math-verify may take for one answer. Then it counts as not verified, which is wrong."""
+    """Seconds that the algebra of one answer may take. Then it counts as not verified, which is wrong."""
     kinds: tuple[str, ...] = KINDS
     """Drawn problems: the stories."""
     least: Annotated[int, Interval(ge=1, le=MOST_STEPS)] = 1
@@ -105,16 +105,20 @@ class MathProblems(SolvableEnvironment):
 
     def check(self) -> None:
         check_range(self.name, "most", self.most, self.least, MOST_STEPS)
-        _check_kinds(self.kinds, self.least)
+        if set(self.kinds) - set(KINDS) or not self.kinds or len(set(self.kinds)) < len(self.kinds):
+            named = ", ".join(self.kinds)
+            raise ValueError(f"math: kinds must be different ones of {', '.join(KINDS)}, but are {named}.")
+        check_range(self.name, "least", self.least, 1, longest_story(self.kinds))
         if self.path:
             check_named(self.path)
 
     @property
     def summary(self) -> str:
+        times = "in one attempt" if self.turns == 1 else f"in {self.turns} attempts"
         if self.path:
-            return f"Solve problems from {self.path}, {_times(self.turns)}."
+            return f"Solve problems from {self.path}, {times}."
         steps = f"{self.least}" if self.least == self.most else f"{self.least} to {self.most}"
-        return f"Solve word problems of {steps} steps with numbers up to {self.largest}, {_times(self.turns)}."
+        return f"Solve word problems of {steps} steps with numbers up to {self.largest}, {times}."
 
     def problem(self, seed: int) -> FiledProblem | WordProblem:
         """The problem that a seed draws.
@@ -177,7 +181,7 @@ class MathProblems(SolvableEnvironment):
         return format_reply([problem.answer], problem.solution)
 
     def judge(self, problem: FiledProblem | WordProblem, answer: str) -> Judgement:
-        """Whether an answer is right. With a file's problem, math-verify is asked where exact reading cannot tell."""
+        """Whether an answer is right. With a file's problem, algebra decides where exact reading cannot tell."""
         found = judge(str(problem.answer), answer)
         if found is Judgement.UNDECIDED and self.path and self.algebra:
             return verify(str(problem.answer), answer, self.patience)
@@ -235,20 +239,6 @@ def _digest(text: str) -> str:
     return hashlib.sha256(f"math\n{text}".encode()).hexdigest()[:16]
 
 
-def _times(turns: int) -> str:
-    return "in one attempt" if turns == 1 else f"in {turns} attempts"
-
-
-def _check_kinds(kinds: tuple[str, ...], least: int) -> None:
-    unknown = [kind for kind in kinds if kind not in KINDS]
-    if unknown or not kinds or len(set(kinds)) < len(kinds):
-        raise ValueError(f"math: kinds must be different ones of {', '.join(KINDS)}, but are {', '.join(kinds)}.")
-    if longest_story(kinds) < least:
-        raise ValueError(
-            f"math: least must be at most {longest_story(kinds)} for the kinds {', '.join(kinds)}, but is {least}."
-        )
-
-
 _SIGNS = {"+": "plus", "-": "minus", "*": "times", "/": "divided by"}
 
 _MOST_IN_WORDS = 2
@@ -263,8 +253,7 @@ def solved_thought(question: str, steps: Sequence[WorkedStep], words: random.Ran
         ("The problem gives", "The numbers in the text are", "I am given", "I read the numbers", "I have the numbers"),
     )
     asked = phrase(
-        words,
-        ("It asks:", "The question is:", "I have to find out:", "The task asks:", "I need to answer:"),
+        words, ("It asks:", "The question is:", "I have to find out:", "The task asks:", "I need to answer:")
     )
     forms = ["{left}{sign}{right}={result}", "{left}{sign}{right} is {result}", "{left}{sign}{right} gives {result}"]
     if len(steps) <= _MOST_IN_WORDS:
@@ -285,11 +274,7 @@ def guess_thought(guess: int, words: random.Random) -> str:
     """An answer that no way leads to."""
     return phrase(
         words,
-        (
-            "I have not worked this problem out",
-            "I do not know how to solve this",
-            "I did not find a way to solve this",
-        ),
+        ("I have not worked this problem out", "I do not know how to solve this", "I did not find a way to solve this"),
         ("and do not want to leave it open.", "but any answer may be tried.", "and still have to say something."),
         ("I guess", "My guess is", "I say", "I try"),
         (f"{guess}.",),

@@ -28,9 +28,6 @@ from heedful.envs.common.rows import JsonLines, ParquetRows, Rows, is_writable
 from heedful.envs.math.answers import BOX, LONGEST_ANSWER, bare, boxed
 from heedful.envs.math.hub_datasets import load_rows
 
-LONGEST_ROW = 2_000_000
-"""Characters of a question together with its worked answer."""
-
 LONGEST_BARE_ANSWER = 100
 """Characters of an `answer` that is taken whole."""
 
@@ -109,8 +106,7 @@ class ProblemFile:
 
     def _read(self, number: int) -> FiledProblem:
         found = read_row(self._rows[self._good[number]])
-        if isinstance(found, str):
-            raise ValueError(f"math: row {self._good[number] + 1} has changed since the file was opened: {found}.")
+        assert isinstance(found, FiledProblem)
         joined = self._joined.get(_digest(found.source))
         return found if joined is None else replace(found, source=f"sources joined as {joined}")
 
@@ -161,8 +157,6 @@ def read_row(row: Mapping[str, Any]) -> FiledProblem | str:
             return f"{name} is empty" if nothing else f"{name} is no text but {text!r:.40}"
         if not is_writable(text):
             return f"{name} holds half of a surrogate pair, which is no text"
-    if sum(map(len, texts)) > LONGEST_ROW:
-        return f"{' and '.join(pair)} have {sum(map(len, texts)):,} characters, more than {LONGEST_ROW:,}"
     question, written = texts
     answer, solution = _answer_of(written)
     if not answer:
@@ -172,13 +166,8 @@ def read_row(row: Mapping[str, Any]) -> FiledProblem | str:
     source, kind = (text if isinstance(text, str) else "" for text in map(row.get, ("original_question", "type")))
     if not is_writable(source + kind):
         return "original_question or type holds half of a surrogate pair, which is no text"
-    return FiledProblem(
-        question.strip(),
-        answer,
-        solution,
-        " ".join((source if source.strip() else question).split()),
-        kind,
-    )
+    source = " ".join((source if source.strip() else question).split())
+    return FiledProblem(question.strip(), answer, solution, source, kind)
 
 
 def _answer_of(written: str) -> tuple[str, str]:

@@ -1,11 +1,8 @@
 """Compare expressions by algebra, in a process that can be killed.
 
 A question is answered in about its time limit. A process that hangs or dies costs one question. It is started when a
-question first needs it: importing sympy takes a second.
-
-The library is latex2sympy2_extended, math-verify's own parser. Its verdicts are not used: over the pairs of
-`tests/envs/math/pairs.jsonl` math-verify accepts a matrix for its transpose and 204 in base 7 for 204 in base 5, and
-refuses a third of the right answers.
+question first needs it: importing sympy takes a second. The library is math-verify's parser, latex2sympy2_extended.
+math-verify's own verdicts are not used: they reject a third of the right answers of `tests/envs/math/pairs.jsonl`.
 """
 
 from __future__ import annotations
@@ -55,7 +52,8 @@ class Verifier:
         """
         question = json.dumps([right, answer]).encode()
         with self._turn:
-            for fresh in (self.worker is None, True):
+            while True:
+                fresh = self.worker is None
                 if self.worker is None:
                     check_installed()
                     self.worker = Worker(load_algebra, loading=START_LIMIT, quiet=True)
@@ -67,13 +65,12 @@ class Verifier:
                     self.worker = None
                     return Judgement.UNDECIDED
                 except NotBegun as dead:  # an idle one was killed
-                    self.worker, reason = None, dead
+                    self.worker = None
                     if fresh:
-                        break
-        raise RuntimeError(
-            f"math: latex2sympy2_extended was expected to load within {START_LIMIT:g} s in a process of its own, but "
-            f"it {reason}."
-        ) from reason
+                        raise RuntimeError(
+                            f"math: latex2sympy2_extended was expected to load within {START_LIMIT:g} s in its process, "
+                            f"but it {dead}."
+                        ) from dead
 
 
 VERIFIER = Verifier()
@@ -120,34 +117,24 @@ def equal(right: str, answer: str, factor: str) -> Judgement:
     import sympy
 
     sides = _read(right), _read(answer)
-    entries = [side.flat() if isinstance(side, sympy.MatrixBase) else [side] for side in sides]
     if len({getattr(side, "shape", ()) for side in sides}) > 1:
         return Judgement.WRONG
-    if not all(isinstance(entry, sympy.Expr) for side in entries for entry in side):
+    pairs = list(zip(*(side if isinstance(side, sympy.MatrixBase) else [side] for side in sides), strict=True))
+    if not all(isinstance(entry, sympy.Expr) for pair in pairs for entry in pair):
         raise ValueError("a statement, not an expression")
-    letters = sorted(set().union(*(entry.free_symbols for side in entries for entry in side)), key=str)
+    letters = sorted(set().union(*(entry.free_symbols for pair in pairs for entry in pair)), key=str)
     ratios = []
-    for first, step in ((13, 6), (-11, -4), (17, -12)):
-        point = {
-            letter: sympy.I if letter.name == "i" else sympy.Rational(first + step * place, 7)
-            for place, letter in enumerate(letters)
-        }
-        for pair in zip(*entries, strict=True):
-            one, other = (side.subs(point) for side in pair)
-            if one == other != sympy.nan:
-                ratios.append(sympy.Integer(1))
-            elif one.is_Rational and other.is_Rational:
-                ratios.append(one / other if other else sympy.zoo)
-            else:
-                ratios.append(one.evalf(DIGITS) / other.evalf(DIGITS))
-    first = ratios[0] if factor != "one" else sympy.Integer(1)
-    if factor == "positive" and not first.is_positive:
+    for start, step in ((13, 6), (-11, -4), (17, -12)):
+        values = [sympy.Rational(start + step * place, 7) for place in range(len(letters))]
+        point = {a: sympy.I if a.name == "i" else value for a, value in zip(letters, values, strict=True)}
+        for one, other in ((left.subs(point), right.subs(point)) for left, right in pairs):
+            ratio = sympy.Integer(1) if one == other != sympy.nan else one / other
+            ratios.append(ratio if ratio.is_Rational else ratio.evalf(DIGITS))
+    wanted = sympy.Integer(1) if factor == "one" else ratios[0]
+    if not wanted.is_finite or wanted == 0 or (factor == "positive" and not wanted.is_positive):
         return Judgement.WRONG
-    same = (
-        first.is_finite
-        and first != 0
-        and all(abs(ratio - first) < sympy.Float("1e-40") * abs(first) for ratio in ratios)
-    )
+    near = sympy.Float("1e-40") * abs(wanted)
+    same = all(ratio == wanted or (not ratio.is_Rational and abs(ratio - wanted) < near) for ratio in ratios)
     return Judgement.RIGHT if same else Judgement.WRONG
 
 

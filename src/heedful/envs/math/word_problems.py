@@ -137,27 +137,22 @@ class _Teller:
         return WordProblem(story.kind, " ".join(self._sentences), tuple(self._steps), source)
 
     def _open(self) -> bool:
+        """The first step. A quotient is drawn as divisor and result, so that it is whole."""
         move = self._rng.choice(self._story.openings)
         sign = move.operation
-        pair = self._opening_pair(sign)
-        if pair is None:
+        highest = self._largest // 2 if sign in "*/" else self._largest
+        if highest < SMALLEST:
             return False
-        left, right = pair
+        left = self._rng.randint(SMALLEST, highest)
+        room = self._room("*" if sign == "/" else sign, left)
+        if not room:
+            return False
+        right = self._rng.choice(room)
+        if sign == "/":
+            left, right = left * right, left
         self._steps.append(WorkedStep(left, sign, right, _apply(left, sign, right)))
         self._say(self._rng.choice(move.wordings), a=left, b=right)
         return True
-
-    def _opening_pair(self, sign: Operation) -> tuple[int, int] | None:
-        """Two numbers for the opening. A quotient is drawn as divisor and result, so that it is whole."""
-        highest = self._largest // 2 if sign in "*/" else self._largest
-        if highest < SMALLEST:
-            return None
-        first = self._rng.randint(SMALLEST, highest)
-        room = self._room("*" if sign == "/" else sign, first)
-        if not room:
-            return None
-        second = self._rng.choice(room)
-        return (first * second, first) if sign == "/" else (first, second)
 
     def _go_on(self, moves: Sequence[Move]) -> bool:
         """One more step: a move that has room for a number, the number, and the sentence."""
