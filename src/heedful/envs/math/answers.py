@@ -349,8 +349,8 @@ def _compare_relations(one: _Shape, other: _Shape, algebra: Algebra) -> Judgemen
         return Judgement.WRONG
     if _squeezed(one.parts[0]) == _squeezed(other.parts[0]):
         return _compare(one.parts[1], other.parts[1], algebra)
-    sides = [f"({left})-({right})" for left, right in (one.parts, other.parts)]
-    return algebra(*sides, "any" if one.signs in "=≠" else "positive")
+    wanted, found = (f"({left})-({right})" for left, right in (one.parts, other.parts))
+    return algebra(wanted, found, "any" if one.signs in "=≠" else "positive")
 
 
 def _compare_shapes(one: _Shape, other: _Shape, algebra: Algebra) -> Judgement:

@@ -68,7 +68,7 @@ class Verifier:
                     self.worker = None
                     if fresh:
                         raise RuntimeError(
-                            f"math: latex2sympy2_extended was expected to load within {START_LIMIT:g} s in its process, "
+                            f"math: latex2sympy2_extended was expected to load in {START_LIMIT:g} s in its process, "
                             f"but it {dead}."
                         ) from dead
 
