@@ -62,7 +62,7 @@ def test_replies_are_those_without_sharing_and_the_beginning_is_read_once(monkey
     calls = [conversations(1, 6, 9, 3), conversations(2, 4, 5)]
     found, tokens = [], []
     for worth in (16, 1000):
-        monkeypatch.setattr(beginning, "_WORTH", worth)
+        monkeypatch.setattr(beginning, "WORTH", worth)
         read: list[int] = []
         sampler = policy(read)
         found.append([reply for call in calls for reply in sampler.respond(call)])

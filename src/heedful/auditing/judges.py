@@ -37,7 +37,7 @@ def model_judge(source: str, settings: AuditSettings, tags: ThoughtTags, seed: i
     import torch
 
     from heedful.models.forward.attention import refuse_unless_plain_causal
-    from heedful.models.load import open_eyes, pick_device, read_model, read_own_tokenizer
+    from heedful.models.load import pick_device, read_model, read_own_tokenizer, read_vision
     from heedful.models.vision import vision_of
     from heedful.scorers.hf import HFScorer
     from heedful.scorers.judge import judge_name
@@ -50,7 +50,7 @@ def model_judge(source: str, settings: AuditSettings, tags: ThoughtTags, seed: i
     read = read_own_tokenizer(source, _REMEDY)
     moved: Any = model
     moved.to(pick_device(settings.device))
-    open_eyes(model, read.tokenizer, source, _REMEDY)
+    read_vision(model, read.tokenizer, source, _REMEDY)
     name = judge_name(str(Path(source).resolve()) if Path(source).exists() else source)
 
     def make_scorer(name: str) -> HFScorer:

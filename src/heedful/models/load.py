@@ -66,7 +66,7 @@ def load_model(
         )
     cast(torch.nn.Module, model).to(device)
     quicken(model)
-    open_eyes(model, tokenizer, name, remedy, vision)
+    read_vision(model, tokenizer, name, remedy, vision)
     return model, tokenizer
 
 
@@ -131,7 +131,7 @@ def read_own_tokenizer(source: str | Path, remedy: str) -> TokenizerRead:
     return _read(load, source, "a tokenizer", remedy)
 
 
-def open_eyes(
+def read_vision(
     model: PreTrainedModel,
     tokenizer: PreTrainedTokenizerBase,
     source: str | Path,

@@ -234,22 +234,18 @@ class HFPolicy:
         layers = 1 if self.obstacle else self.model.config.get_text_config(decoder=True).num_hidden_layers
         known = () if self.obstacle else self._beginning.of(distinct)
         if known:
-            batch = self._after(known, layers).select(
-                torch.zeros(len(distinct), dtype=torch.long, device=self.device), max(map(len, distinct)) - len(known)
-            )
+            begun = self._beginning.batch
+            if begun is None:  # computed once per policy
+                begun = self._beginning.batch = KVBatch.empty(1, layers, len(known), self.device)
+                self._forward(begun, *left_padded([known], self.device))
+            all_alike_B = torch.zeros(len(distinct), dtype=torch.long, device=self.device)
+            batch = begun.select(all_alike_B, max(map(len, distinct)) - len(known))
         else:
             batch = KVBatch.empty(len(distinct), layers, max(map(len, distinct)), self.device)
         logits_BV = self._forward(batch, *left_padded([context[len(known) :] for context in distinct], self.device))
         number = {context: index for index, context in enumerate(distinct)}
         rows_B = torch.tensor([number[row.context] for row in rows], device=self.device)
         return batch.select(rows_B, room), logits_BV[rows_B]
-
-    def _after(self, known: tuple[int, ...], layers: int) -> KVBatch:
-        """The KV cache of one row that holds the common beginning `known`. Computed once per policy."""
-        if self._beginning.batch is None:
-            self._beginning.batch = KVBatch.empty(1, layers, len(known), self.device)
-            self._forward(self._beginning.batch, *left_padded([known], self.device))
-        return self._beginning.batch
 
     def _forward(self, batch: KVBatch, ids_BT: Tensor, filled_BT: Tensor) -> Tensor:
         """Append columns to the batch and return the logits of the last one, `[B, V]`, in float32 or wider."""

@@ -11,16 +11,8 @@ from dataclasses import dataclass
 
 import torch
 
-from heedful.models.forward.shared_prompts import common_beginning
+from heedful.models.forward.shared_prompts import SAVED, WORTH, common_beginning
 from heedful.policies.kv import KVBatch, merge
-
-_WORTH = 16
-"""Shorter beginnings are read with their contexts."""
-_SAVED = 1 / 3
-"""The least share of the tokens of a call that a beginning has to save. Other calls read whole contexts.
-
-Small models have short prompts, so most of their calls stay on one path.
-"""
 
 Ids = tuple[int, ...]
 
@@ -115,10 +107,10 @@ class Beginning:
         total = sum(map(len, contexts))
         length = len(self.ids)
         fits = all(len(context) > length and context[:length] == self.ids for context in contexts)
-        if length and fits and len(contexts) * length >= _SAVED * total:
+        if length and fits and len(contexts) * length >= SAVED * total:
             return self.ids
         common = min(common_beginning(contexts), min(map(len, contexts)) - 1)
-        if common < _WORTH or (len(contexts) - 1) * common < _SAVED * total:
+        if common < WORTH or (len(contexts) - 1) * common < SAVED * total:
             return ()
         self.ids, self.batch = contexts[0][:common], None
         return self.ids

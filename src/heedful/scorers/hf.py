@@ -104,7 +104,17 @@ class HFScorer:
             passed = (method for method in tried if not self._obstacle_to(method))
             self._method = next(passed, None)
         if self._method is None:
-            raise ValueError(_refusal(self._asked, self._obstacle_to(tried[-1]), type(self._model).__name__))
+            found = f"found that {self._obstacle_to(tried[-1])} ({type(self._model).__name__})"
+            if self._asked in ("auto", "plain"):
+                raise ValueError(
+                    f"HFScorer expected a causal language model, {found}: its scores would not be probabilities of "
+                    "thoughts. Score with another model."
+                )
+            read = "from the KV cache of a prompt" if self._asked == "cached" else "in packs"
+            raise ValueError(
+                f"HFScorer expected a model that can be read {read} for method={self._asked!r}, {found}: pass "
+                "method='auto', which falls back to a slower method."
+            )
         return self._method
 
     def _obstacle_to(self, method: Method) -> str:
@@ -214,17 +224,3 @@ class HFScorer:
         else:
             after = reads_in_packs(thoughts, self._budget(method), share=method == "trie")
         return sum(map(len, prompts)) + len(prompts) * after
-
-
-def _refusal(asked: Method, obstacle: str, model: str) -> str:
-    """The sentence about a method that was asked for and does not give the model's own log-probabilities."""
-    if asked in ("auto", "plain"):
-        return (
-            f"HFScorer expected a causal language model, found that {obstacle} ({model}): its scores would not be "
-            "probabilities of thoughts. Score with another model."
-        )
-    read = "in packs" if asked != "cached" else "from the KV cache of a prompt"
-    return (
-        f"HFScorer expected a model that can be read {read} for method={asked!r}, found that {obstacle} ({model}): "
-        "pass method='auto', which falls back to a slower method."
-    )

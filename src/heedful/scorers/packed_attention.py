@@ -161,12 +161,12 @@ def _own(
     out_PTHD = query.new_empty(prompts, tokens, heads, width)
     total_PTH = query.new_empty(prompts, tokens, heads, dtype=torch.promote_types(query.dtype, torch.float32))
     for group in groups:
-        assert group.queries is not None and group.keys is not None  # noqa: PT018 - for the type checker
-        assert group.real is not None and group.places is not None  # noqa: PT018
-        chosen = [flat[0].index_select(1, group.queries), *(states.index_select(1, group.keys) for states in flat[1:])]
+        indices = cast(Any, (group.queries, group.keys, group.keys))
+        chosen = [states.index_select(1, index) for states, index in zip(flat, indices, strict=True)]
         out, total = _attend_group(chosen, group, prompts, repeats, scale)
-        out_PTHD[:, group.places] = out.reshape(prompts, -1, heads, width)[:, group.real]
-        total_PTH[:, group.places] = total.reshape(prompts, -1, heads)[:, group.real]
+        places, real = cast(Any, (group.places, group.real))
+        out_PTHD[:, places] = out.reshape(prompts, -1, heads, width)[:, real]
+        total_PTH[:, places] = total.reshape(prompts, -1, heads)[:, real]
     return out_PTHD, total_PTH
 
 

@@ -20,7 +20,7 @@ from heedful.envs.common.tagged import in_tags
 from heedful.models.cache import cache_root, keep
 from heedful.models.chat.render import Renderer
 from heedful.models.chat.replies import Tags
-from heedful.models.load import open_eyes, read_model, read_tokenizer
+from heedful.models.load import read_model, read_tokenizer, read_vision
 from heedful.models.vision import vision_of
 from heedful.models.writing import making_a_model, write_pretrained
 from heedful.protocols import Demonstrates, Environment
@@ -98,7 +98,7 @@ def load_seedling(
                 keep(path, lambda folder: write_pretrained(folder, *grown))
     remedy = f"Delete the folder {path} to grow the seedling again."
     model, tokenizer = read_model(path, torch.float32, remedy), read_tokenizer(path, remedy)
-    open_eyes(model, tokenizer, path, remedy)
+    read_vision(model, tokenizer, path, remedy)
     return model, tokenizer, path
 
 

@@ -59,7 +59,10 @@ def find_turn_ends(
     ids = tuple(encode(glue))
     atomic = {*special_ids, *stop_ids}
     length = 0
-    while length < len(ids) and ids[length] in atomic and _begins(glue, decode(ids[: length + 1])):
+    while length < len(ids) and ids[length] in atomic:
+        begun = decode(ids[: length + 1])
+        if not (begun.strip() and glue.startswith(begun)):
+            break
         length += 1
     if not length:
         raise ValueError(
@@ -73,10 +76,6 @@ def find_turn_ends(
     # Where each message ends with the token, it follows the question, too.
     opens_next = before.endswith(header) and text not in after
     return TurnEnds(text, ids[:length], opens_next, frozenset(stop_ids) | {ids[0]})
-
-
-def _begins(glue: str, text: str) -> bool:
-    return bool(text.strip()) and glue.startswith(text)
 
 
 def named_stop_ids(generation: Any) -> list[int]:

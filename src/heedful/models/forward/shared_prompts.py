@@ -19,12 +19,12 @@ import numpy as np
 
 from heedful.types import TrainingSample
 
-_WORTH = 16
-"""Shorter prompts are computed with their rows: a second pass would cost more than it saves."""
+WORTH = 16
+"""Shorter prompts and beginnings are computed with their rows: a second pass would cost more than it saves."""
 PASS = 100
 """What a forward and backward pass costs beside its tokens, in tokens, on a CPU."""
-_SAVED = 1 / 3
-"""The least share of the tokens that a common beginning has to save, for `cheapest_plans` to use it."""
+SAVED = 1 / 3
+"""The least share of the tokens that a common beginning has to save. So small models stay on one path."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +83,7 @@ def cheapest_plans(
         return plans
     shared = plan_by_beginning(samples, most_tokens)
     cost, shared_cost = (sum(plan.cost for plan in found) for found in (plans, shared))
-    return shared if shared_cost <= (1 - _SAVED) * cost else plans
+    return shared if shared_cost <= (1 - SAVED) * cost else plans
 
 
 def plan_micro_batches(
@@ -105,11 +105,11 @@ def plan_by_beginning(samples: Sequence[TrainingSample], most_tokens: int, per_p
     """
     by_start: dict[tuple[int, ...], list[int]] = {}
     for place, sample in enumerate(samples):
-        by_start.setdefault(_prompt(sample)[:_WORTH], []).append(place)
+        by_start.setdefault(_prompt(sample)[:WORTH], []).append(place)
     alone: list[int] = []
     plans: list[Plan] = []
     for start, places in by_start.items():
-        if len(start) < _WORTH or len(places) < 2:
+        if len(start) < WORTH or len(places) < 2:
             alone += places
             continue
         length = common_beginning([_prompt(samples[place]) for place in places])
@@ -126,7 +126,7 @@ def _behind(
     by_prompt: dict[tuple[int, ...], list[int]] = {}
     for place in places:
         by_prompt.setdefault(_prompt(samples[place]), []).append(place)
-    shared = {ids: members for ids, members in by_prompt.items() if len(ids) - beginning >= _WORTH and len(members) > 1}
+    shared = {ids: members for ids, members in by_prompt.items() if len(ids) - beginning >= WORTH and len(members) > 1}
     plans: list[Plan] = []
     for length in sorted({len(ids) for ids in shared}):
         groups = [members for ids, members in shared.items() if len(ids) == length]

@@ -54,8 +54,10 @@ class Pictures:
     def put(self, image: Image) -> Picture:
         """Remember a picture. Raises ValueError for a file that cannot be read."""
         if image not in self._by_image:
-            picture = self._new(image)
-            self._by_image[image] = self._by_id[picture.own] = picture
+            pixels = decoded(image.png)
+            own, (ids, grid) = picture_id(pixels_hash(pixels)), self._layout(pixels)
+            picture = Picture(image, own, tuple(own if id == PLACE else id for id in ids), grid)
+            self._by_image[image] = self._by_id[own] = picture
             self._bytes += len(image.png)
         self._by_image.move_to_end(image)
         while len(self._by_image) > MOST_PICTURES or (self._bytes > MOST_BYTES and len(self._by_image) > 1):
@@ -73,9 +75,3 @@ class Pictures:
                 "was not given with its prompt. Read the rollouts with their pictures."
             )
         return self._by_id[own]
-
-    def _new(self, image: Image) -> Picture:
-        pixels = decoded(image.png)
-        own = picture_id(pixels_hash(pixels))
-        ids, grid = self._layout(pixels)
-        return Picture(image, own, tuple(own if id == PLACE else id for id in ids), grid)

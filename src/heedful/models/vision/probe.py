@@ -9,7 +9,6 @@ from __future__ import annotations
 import inspect
 import io
 import random
-from collections.abc import Iterator
 from typing import Any, cast
 
 import torch
@@ -35,7 +34,14 @@ def refuse_unless_exact(model: PreTrainedModel, vision: Vision) -> None:
     with evaluating(model), torch.no_grad():
         row, cut, own_TV = _own(model, vision)
         texts = [place for place, id in enumerate(row) if id >= 0]
-        for way, found_TV in _ours(model, row, cut):
+        ids_1T, cache = torch.tensor([row], device=model.device), DynamicCache()
+        whole = model(input_ids=ids_1T, use_cache=False).logits
+        parts = [
+            model(input_ids=part, past_key_values=cache, use_cache=True).logits
+            for part in (ids_1T[:, :cut], ids_1T[:, cut:])
+        ]
+        for way, logits_1TV in (("read whole", whole), ("read in two pieces", torch.cat(parts, dim=1))):
+            found_TV = _logprobs(logits_1TV)
             error = float((found_TV[texts] - own_TV[texts]).abs().max())
             allowed = ALLOWED * torch.finfo(model.dtype).eps / torch.finfo(torch.float32).eps
             if not error <= allowed:
@@ -44,17 +50,6 @@ def refuse_unless_exact(model: PreTrainedModel, vision: Vision) -> None:
                     f"{error:.2g} nats from those of its own forward pass, {way} ({type(model).__name__}). Use another "
                     "model, or an observation in text."
                 )
-
-
-def _ours(model: PreTrainedModel, row: list[int], cut: int) -> Iterator[tuple[str, Tensor]]:
-    ids_1T = torch.tensor([row], device=model.device)
-    yield "read whole", _logprobs(model(input_ids=ids_1T, use_cache=False).logits)
-    cache = DynamicCache()
-    parts = [
-        model(input_ids=part, past_key_values=cache, use_cache=True).logits
-        for part in (ids_1T[:, :cut], ids_1T[:, cut:])
-    ]
-    yield "read in two pieces", _logprobs(torch.cat(parts, dim=1))
 
 
 def _own(model: PreTrainedModel, vision: Vision) -> tuple[list[int], int, Tensor]:

@@ -65,16 +65,8 @@ class PictureProcessor:
             )
         return Made(values, (int(rows), int(columns)))
 
-    def grid(self, made: Made) -> tuple[int, int] | None:
-        """Rows and columns of the features of a picture. `None`: the model has positions in one axis."""
-        if "image_grid_thw" not in made.values:
-            return None
-        _, rows, columns = made.values["image_grid_thw"][0].tolist()
-        merged = int(self.processor.merge_size)
-        return rows // merged, columns // merged
-
     def layout(self, made: Made, features: int) -> Layout:
-        """The ids of one picture with this many features, with `PLACE` where a feature stands."""
+        """The ids of one picture with this many features, and its grid where positions have three axes."""
         one = self.placeholder_text
         if self._family == "internvl":
             begin, end = (getattr(self._tokenizer, f"{name}_image_token", None) for name in ("start", "end"))
@@ -84,7 +76,12 @@ class PictureProcessor:
         else:
             text = one * features
         ids = self._tokenizer(text, add_special_tokens=False).input_ids
-        return tuple(PLACE if id == self.placeholder else id for id in ids), self.grid(made)
+        grid = None
+        if "image_grid_thw" in made.values:
+            _, rows, columns = made.values["image_grid_thw"][0].tolist()
+            merged = int(self.processor.merge_size)
+            grid = rows // merged, columns // merged
+        return tuple(PLACE if id == self.placeholder else id for id in ids), grid
 
 
 def _tiles(one: str, rows: int, columns: int, features: int) -> str:

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING
 
 from heedful.policies.servers import Client, Drawn, Server, Vllm
 from heedful.policies.servers.dialects import Tree
-from heedful.policies.servers.examination import WORKER
 from heedful.policies.vllm.policy import refuse_unknown_ids
 from heedful.seeds import stream
 
@@ -87,14 +86,3 @@ def probes_of(model: PreTrainedModel, window: int) -> Probes:
     own_BT = logprobs_BTV[:, :-1].gather(-1, ids_BT[:, 1:, None])[..., 0]
     rows = (tuple(row) for row in ids_BT.tolist())
     return Probes(tuple(rows), tuple(tuple(row) for row in own_BT.tolist()), logits_BTV[:, -1].clone())
-
-
-def complaint(server: Server, error: float, tolerance: float) -> str:
-    """The sentence about a server that failed the probes."""
-    return (
-        f"The server at {server.url} does not hold the learner's weights: on {len(TEMPERATURES)} probes its "
-        f"log-probabilities differ by up to {error:.2g} nats from the learner's, and --sampler.tolerance is "
-        f"{tolerance:g}. Likely causes: it serves another model; its dtype is another one (--dtype); it reports "
-        "log-probabilities without the temperature (start it with --logprobs-mode processed_logprobs); on a CPU, a "
-        f"tied output layer that keeps its old weights (start it with --worker-extension-cls {WORKER})."
-    )

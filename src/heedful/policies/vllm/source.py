@@ -20,7 +20,7 @@ from heedful.policies.sampling import Sampling
 from heedful.policies.servers import Client, Limits, Server, ServerUnreachable, check_urls, read_key
 from heedful.policies.servers import Vllm as VllmDialect
 from heedful.policies.servers.dialects import WEIGHT_INFO, Call, given
-from heedful.policies.servers.examination import ServerFacts, examine, refuse_unfit
+from heedful.policies.servers.examination import WORKER, ServerFacts, examine, refuse_unfit
 from heedful.policies.source import OpenPolicySource, Weights
 from heedful.policies.vllm.policy import Served, ServerPolicy
 from heedful.policies.vllm.weights_out import AdaptersOut, BroadcastOut, FolderOut, WeightsOut
@@ -188,7 +188,7 @@ class OpenVllm:
 
     def _push(self, server: Server) -> None:
         """Bring the weights to one server, twice if need be, and measure them there."""
-        from heedful.policies.vllm.probes import WrongWeights, complaint
+        from heedful.policies.vllm.probes import TEMPERATURES, WrongWeights
 
         for attempt in (1, 2):
             try:
@@ -203,7 +203,14 @@ class OpenVllm:
         error = self._probes.error(self._client, server, self._model)
         self._errors[server.url] = error
         if not error <= self._config.tolerance:
-            raise WrongWeights(complaint(server, error, self._config.tolerance))
+            raise WrongWeights(
+                f"The server at {server.url} does not hold the learner's weights: on {len(TEMPERATURES)} probes its "
+                f"log-probabilities differ by up to {error:.2g} nats from the learner's, and --sampler.tolerance is "
+                f"{self._config.tolerance:g}. Likely causes: it serves another model; its dtype is another one "
+                "(--dtype); it reports log-probabilities without the temperature (start it with --logprobs-mode "
+                "processed_logprobs); on a CPU, a tied output layer that keeps its old weights (start it with "
+                f"--worker-extension-cls {WORKER})."
+            )
 
     def _restore(self, server: Server) -> None:
         """Give one server the weights of this version again."""
