@@ -130,8 +130,8 @@ class FakeServer(ThreadingHTTPServer):
         """Name -> window, in place of the models that are there."""
         self.names: list[str] = []
         """The names of models in its answers, in turn. Empty: the one that was asked for."""
-        self.refuses: dict[str, str] = {}
-        """Field of a chat request -> the sentence with which it is refused (status 400)."""
+        self.refuses: dict[str, Any] = {}
+        """Field of a chat request -> the sentence, or the whole answer, with which it is refused (status 400)."""
         self.tokens: list[int] | None = None
         """The answer of /tokenize, which is not there without."""
         self.info: dict[str, Any] = {
@@ -382,7 +382,8 @@ class _Handler(BaseHTTPRequestHandler):
     def _chat(self, body: Any) -> tuple[int, Any]:
         """A script, of a text or a choice: `brain.text(messages)` if there is one, else the last message, shouted."""
         for name in filter(body.__contains__, self.server.refuses):
-            return 400, {"error": {"message": self.server.refuses[name]}}
+            said = self.server.refuses[name]
+            return 400, said if isinstance(said, dict) else {"error": {"message": said}}
         write = getattr(self.server.brain, "text", lambda messages: messages[-1]["content"].upper())
         text = write(body["messages"])
         choice = text if isinstance(text, dict) else {"message": {"content": text}, "finish_reason": "stop"}

@@ -150,6 +150,8 @@ def test_a_refusal_of_the_model_is_what_it_said() -> None:
         ("Argument not supported on this model: frequencyPenalty", "frequency_penalty", {}),
         ('Invalid JSON payload received. Unknown name "seed": Cannot find field.', "seed", {}),
         ("`top_p` must be > 0.0 and < 1.0", "top_p", {}),
+        ({"error": {"message": "Unsupported parameter", "param": "seed"}}, "seed", {}),
+        ({"detail": [{"type": "extra_forbidden", "loc": ["body", "top_p"], "msg": "Extra inputs"}]}, "top_p", {}),
         (
             "Unsupported parameter: 'max_tokens' is not supported. Use 'max_completion_tokens' instead.",
             "max_tokens",
@@ -159,7 +161,7 @@ def test_a_refusal_of_the_model_is_what_it_said() -> None:
     ],
 )
 def test_a_field_that_the_server_refuses_is_left_out_from_then_on_and_said(
-    refused: str, field: str, instead: dict[str, Any]
+    refused: Any, field: str, instead: dict[str, Any]
 ) -> None:
     told: list[str] = []
     with policy_of("Up", note=told.append) as (policy, server):

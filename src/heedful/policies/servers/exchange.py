@@ -27,7 +27,10 @@ error of the server."""
 
 _OF_NO_ANSWER: dict[str, Kind] = {"absent": "away", "broken": "away", "slow": "slow", "large": "garbled"}
 _AWAY = (502, 503, 504)
-_TOO_LONG = ("context length", "context_length", "max_model_len", "too many tokens")
+_TOO_LONG = (
+    *("context length", "context_length", "context size", "max_model_len"),
+    *("maximum number of tokens", "prompt is too long", "too many tokens"),
+)
 """Words of servers that refuse a conversation because it fills the model's window."""
 _DEAD = ("enginecore", "enginedead", "engine is dead")
 """Words of vLLM's answers after its engine has died."""
@@ -100,7 +103,9 @@ def _said(answer: bytes) -> str:
     with contextlib.suppress(ValueError):
         tree = parse_json(answer)
         found = tree.get("error") or tree.get("detail") or tree.get("message") if isinstance(tree, dict) else None
+        field = found.get("param") if isinstance(found, dict) else None
         text = str(found.get("message", found) if isinstance(found, dict) else found or text)
+        text += f" ({field})" if field and str(field) not in text else ""
     return text
 
 
