@@ -21,11 +21,10 @@ from functools import partial
 from pathlib import Path
 from typing import NoReturn
 
-from lockbox import program, seccomp, walls
+from lockbox import program, walls
 from lockbox.messages import Request
 
-MODULES = seccomp.words_of(
-    """
+MODULES = """
     abc argparse array ast asyncio base64 binascii bisect bz2 calendar cmath cmd codecs collections collections.abc
     colorsys concurrent.futures concurrent.futures.thread contextlib copy copyreg cProfile csv ctypes dataclasses
     datetime decimal difflib dis doctest email encodings.ascii encodings.cp1252 encodings.idna encodings.latin_1
@@ -36,15 +35,14 @@ MODULES = seccomp.words_of(
     socket stat statistics string struct sysconfig tempfile textwrap threading time timeit token tokenize traceback
     types typing unicodedata unittest unittest.mock urllib.parse uuid warnings weakref xml.etree.ElementTree zlib
     zoneinfo __future__ _pydecimal _strptime
-    """
-)
+"""
 """What a program can import, and the modules that its sandbox offers. No file can be opened to load another one."""
 
 
 def main() -> None:
     """Take the socket, the level, modules and a prelude from the command line. Serve until the socket closes."""
     connection, level, prelude = socket.socket(fileno=int(sys.argv[1])), sys.argv[2], sys.argv[4]
-    for name in (*MODULES, *json.loads(sys.argv[3])):
+    for name in (*MODULES.split(), *json.loads(sys.argv[3])):
         with suppress(ImportError):  # this machine lacks it
             _load(name)
     path = list(sys.path)

@@ -10,7 +10,7 @@ import os
 import struct
 from contextlib import suppress
 
-from lockbox.seccomp import CALLS, call
+from lockbox.seccomp import ATTACKS, CALLS, call
 
 _NEW_USER, _NEW_MOUNTS, _NEW_HOST_NAME, _NEW_IPC = 0x10000000, 0x00020000, 0x04000000, 0x08000000
 _NEW_PIDS, _NEW_NETWORK = 0x20000000, 0x40000000
@@ -41,7 +41,7 @@ def enter_namespaces() -> None:
     target = b"/proc"  # any folder will do, and this one is there
     call("mount", b"none", target, b"tmpfs", _NO_SETUID | _NO_DEVICES | _NO_PROGRAMS, b"size=4k,nr_inodes=2,mode=555")
     os.chdir(target)
-    call("syscall", CALLS["pivot_root"], b".", b".")
+    call("syscall", ATTACKS["pivot_root"], b".", b".")
     call("umount2", b".", _DETACH)
     os.chdir("/")
     call("mount", None, b"/", None, _AGAIN | _READ_ONLY | _NO_SETUID | _NO_DEVICES | _NO_PROGRAMS, None)

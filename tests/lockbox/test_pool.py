@@ -7,8 +7,6 @@ import gc
 import json
 import os
 import signal
-import subprocess
-import sys
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -242,18 +240,6 @@ def test_off_must_be_asked_for_and_keeps_the_limits() -> None:
     with Sandbox("off", LIMITS) as sandbox:
         assert sandbox.run("import os\nprint(len(os.listdir('/')) > 0)").stdout == b"True\n"
         assert sandbox.run("x = bytearray(1 << 40)").ending == "error"
-
-
-def test_the_command_runs_a_file_and_passes_its_status_on(tmp_path: Path) -> None:
-    program = tmp_path / "program.py"
-    program.write_text("import sys\nprint(input() * 2)\nsys.exit(3)")
-    command = [sys.executable, "-m", "lockbox", str(program), "--level", "strict", "--wall", "60"]
-    done = subprocess.run(command, input=b"ab", capture_output=True, check=False)
-    assert (done.returncode, done.stdout) == (3, b"abab\n")
-    assert done.stderr.startswith(b"ended (level strict): ")
-    missing = subprocess.run([*command[:3], str(tmp_path / "none.py")], input=b"", capture_output=True, check=False)
-    assert missing.returncode == 2
-    assert b"Traceback" not in missing.stderr
 
 
 def test_an_exit_status_that_no_system_holds_is_255(sandbox: Sandbox) -> None:

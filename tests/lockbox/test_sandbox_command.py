@@ -1,6 +1,7 @@
-"""`python -m lockbox`: what a program prints reaches a terminal without its control characters."""
+"""`python -m lockbox`: status and output of the program; a terminal gets no control characters."""
 
 import io
+import subprocess
 import sys
 from pathlib import Path
 
@@ -30,3 +31,12 @@ def test_a_limit_or_a_file_that_is_none_ends_in_a_sentence(
     monkeypatch.setattr(sys, "argv", ["lockbox", str(tmp_path / "none.py"), *flags.split()])
     assert main() == 2
     assert capsys.readouterr().err.startswith("lockbox: ")
+
+
+def test_the_command_runs_a_file_and_passes_its_status_on(tmp_path: Path) -> None:
+    program = tmp_path / "program.py"
+    program.write_text("import sys\nprint(input() * 2)\nsys.exit(3)")
+    command = [sys.executable, "-m", "lockbox", str(program), "--level", "strict", "--wall", "60"]
+    done = subprocess.run(command, input=b"ab", capture_output=True, check=False)
+    assert (done.returncode, done.stdout) == (3, b"abab\n")
+    assert done.stderr.startswith(b"ended (level strict): ")

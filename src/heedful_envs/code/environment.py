@@ -38,7 +38,7 @@ from heedful.types import Ending, Task, Tool
 from heedful_envs.code.files import check_named, open_problems
 from heedful_envs.code.grading import Grade, grade, known_grade, shown
 from heedful_envs.code.problems import NAMES, DrawnProblem, Problem, digits, draw, expression
-from heedful_envs.code.programs import OFFERED, PRELUDE, read_program
+from heedful_envs.code.programs import PRELUDE, Package, read_program
 from heedful_envs.code.thoughts import searched, tried
 from lockbox import Limits, Sandbox, Wanted, opened
 
@@ -104,9 +104,8 @@ class Code(ToolEnvironment):
     sandbox: Annotated[Wanted | Literal["off"], TakesWallAway("off", "sandbox=off")] = "auto"
     """How programs are locked in: `auto` takes all that this machine grants. `off` runs them as you, with all your
     rights: for programs that you have read."""
-    modules: tuple[str, ...] = ("numpy", "sortedcontainers")
-    """Packages that programs and tests may import where this machine has them: numpy, scipy, sortedcontainers,
-    networkx, sympy, more_itertools. The standard library needs no name."""
+    modules: tuple[Package, ...] = ("numpy", "sortedcontainers")
+    """Packages that programs and tests may import where this machine has them, beside the standard library."""
     operations: tuple[str, ...] = NAMES
     """Drawn problems: the list operations."""
     steps: Annotated[int, Interval(ge=1, le=3)] = 2
@@ -128,8 +127,6 @@ class Code(ToolEnvironment):
     def check(self) -> None:
         if not self.seconds <= self.wall < float("inf"):
             raise ValueError(f"code: wall must be at least the {self.seconds} seconds of CPU time, but is {self.wall}.")
-        if not set(self.modules) <= set(OFFERED):
-            raise ValueError(f"code: modules must be of {', '.join(OFFERED)}, but are {', '.join(self.modules)}.")
         unknown = [name for name in self.operations if name not in NAMES]
         if unknown or len(set(self.operations)) < len(self.operations) or len(self.operations) < 2:
             raise ValueError(f"code: operations must be two or more different ones of {', '.join(NAMES)}.")

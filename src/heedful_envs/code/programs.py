@@ -6,6 +6,7 @@ import re
 import textwrap
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import Literal
 
 from heedful.envs.common import ReadAnswer, read_answer
 from heedful.types import Tool
@@ -14,8 +15,7 @@ from heedful_envs.code.problems import Problem
 LONGEST_PROGRAM = 20_000
 """Characters of an answer."""
 
-OFFERED = ("numpy", "scipy", "sortedcontainers", "networkx", "sympy", "more_itertools")
-"""Packages that a program may be offered."""
+Package = Literal["numpy", "scipy", "sortedcontainers", "networkx", "sympy", "more_itertools"]
 
 PRELUDE = """
 from typing import *; from string import *; from re import *; from datetime import *; from copy import *

@@ -8,7 +8,7 @@ import random
 import pytest
 
 from heedful_envs.code.environment import Code, clean
-from heedful_envs.code.problems import NAMES, OPERATIONS, apply, digits, expression
+from heedful_envs.code.problems import NAMES, OPERATIONS, apply, expression
 from lockbox import SandboxError
 
 BRIEF = Code(instructions="brief", sandbox="strict", wall=60.0)
@@ -91,7 +91,3 @@ def test_a_sandbox_that_fails_is_no_verdict_on_the_program(monkeypatch: pytest.M
 def test_what_a_program_says_reaches_the_agent_short_and_clean() -> None:
     assert clean("a\x1b[2J\u202eb\n c") == "a?[2J?b c"
     assert len(clean("x" * 10_000)) == 203
-
-
-def test_digits_are_one_word() -> None:
-    assert (digits([1, 0]), digits([])) == ("10", "-")

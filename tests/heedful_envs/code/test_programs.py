@@ -97,8 +97,6 @@ def test_a_program_that_needs_a_module_which_is_not_here_is_told_so(tmp_path: Pa
     assert step.observation.text.startswith(
         "Your program failed: it imports no_such, which programs cannot import here.\n"
     )
-    with pytest.raises(ValueError, match="modules must be of numpy, scipy"):
-        Code(modules=("os_and_more",))
 
 
 PLUS = """import numpy as np
