@@ -83,7 +83,7 @@ def run(locked: bool, prelude: CodeType, memory: int, request: Request, descript
 
 def _furnish(memory: int) -> None:
     """What programs of contests expect: streams, also by their names, their sizes, a deep stack and long numbers."""
-    real_open, real_fstat, real_size = io.open, os.fstat, threading.stack_size
+    real_open, real_descriptor, real_size = io.open, os.open, threading.stack_size
     sys.stdin = real_open(STDIN, encoding="utf-8", errors="replace", closefd=False)
     sys.stdout = real_open(STDOUT, "w", encoding="utf-8", errors="replace", closefd=False)
     sys.stderr = real_open(STDERR, "w", 1, "utf-8", "backslashreplace", closefd=False)
@@ -92,14 +92,20 @@ def _furnish(memory: int) -> None:
     sys.set_int_max_str_digits(0)
     builtins.exit = builtins.quit = sys.exit  # type: ignore[assignment]
     # The C library asks for the size of a descriptor by a call that could also ask for that of any file.
-    sizes = {each: os.fstat(each) for each in (STDIN, STDOUT, STDERR)}
+    sizes = {each: os.fstat(number) for name, number in _STREAMS.items() for each in (name, number)}
+
+    def sized(real: Callable[..., Any]) -> Callable[..., Any]:
+        return lambda file, *rest, **named: sizes[file] if file in sizes else real(file, *rest, **named)
 
     def opened(file: Any, *rest: Any, **named: Any) -> Any:
         place = _STREAMS.get(str(file))
         return real_open(file if place is None else os.dup(place), *rest, **named)
 
+    def descriptor(path: Any, *rest: Any, **named: Any) -> int:
+        return os.dup(_STREAMS[path]) if path in _STREAMS else real_descriptor(path, *rest, **named)
+
     builtins.open = io.open = opened
-    os.fstat = lambda fd: sizes[fd] if fd in sizes else real_fstat(fd)
+    os.open, os.stat, os.fstat = descriptor, sized(os.stat), sized(os.fstat)
     threading.stack_size = lambda size=0: real_size(min(size, memory // 4))
     hard = resource.getrlimit(resource.RLIMIT_STACK)[1]
     resource.setrlimit(resource.RLIMIT_STACK, (memory if hard < 0 else min(memory, hard), hard))
@@ -149,6 +155,7 @@ def _finish(mode: Callable[[str, dict[str, Any]], None], entry: str, prelude: Co
             module = ModuleType("__main__" if mode is _script else "solution")
             sys.modules[module.__name__] = module
             names = module.__dict__
+            names["__file__"] = PROGRAM
             exec(prelude, names)
             names.pop(entry, None)  # it must be the program's own
             mode(entry, names)

@@ -16,6 +16,9 @@ SCRIPTS = {
     "pathlib": f"from pathlib import Path\nd = Path('/dev/stdin').read_text().split()\n{READ}",
     "output by name": "n = input()\nprint(sum(map(int, input().split())), file=open('/dev/stdout', 'w'))",
     "os.read with fstat": "import io, os\ninput = io.BytesIO(os.read(0, os.fstat(0).st_size)).readline\nn = int(input())\nprint(sum(map(int, input().split())))",
+    "os.open by name": f"import os\nd = os.read(os.open('/dev/stdin', os.O_RDONLY), 10**6).split()\n{READ}",
+    "os.stat of descriptor 0": f"import os\nd = os.read(0, os.stat(0).st_size).split()\n{READ}",
+    "the folder of its file": f"import os\nos.path.dirname(os.path.abspath(__file__))\n{SUM}",
     "fast input and output": (
         "import os, sys\nfrom io import BytesIO, IOBase\nclass FastIO(IOBase):\n    newlines = 0\n"
         "    def __init__(self, file):\n        self._fd = file.fileno()\n        self.buffer = BytesIO()\n"
