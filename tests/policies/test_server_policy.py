@@ -229,24 +229,36 @@ def test_a_server_that_ignores_the_temperature_is_caught_by_measurement(loaded: 
             pass
 
 
+def info(**model_config: str) -> dict[str, Any]:
+    return {"info": {"model_config": {"dtype": "torch.float32"} | model_config}}
+
+
 @pytest.mark.parametrize(
-    ("field", "value", "sentence"),
-    [("dtype", "torch.bfloat16", "--dtype float32"), ("logprobs_mode", "raw_logprobs", "--logprobs-mode processed")],
+    ("started", "sync", "sentence"),
+    [
+        (info(dtype="torch.bfloat16"), "folder", "--dtype float32"),
+        (info(logprobs_mode="raw_logprobs"), "folder", "--logprobs-mode processed"),
+        ({"dev": False}, "folder", "VLLM_SERVER_DEV_MODE=1"),
+        ({}, "broadcast", "--weight-transfer-config"),
+        ({"listed": {}}, "folder", "window of at least 8 tokens, found no model"),
+        ({"listed": {"policy": 1}}, "folder", "window of at least 8 tokens, found one of 1"),
+    ],
 )
-def test_a_server_that_was_started_otherwise_is_refused_with_the_flag(
-    loaded: Any, field: str, value: str, sentence: str
+def test_a_server_that_was_started_otherwise_is_refused_with_what_it_lacks(
+    loaded: Any, started: dict[str, Any], sync: str, sentence: str
 ) -> None:
     with served(loaded) as [server]:
-        server.info["model_config"][field] = value
-        with pytest.raises(ValueError, match=sentence), opened([server], loaded[0]):
+        vars(server).update(started)
+        with pytest.raises(ValueError, match=sentence), opened([server], loaded[0], sync=sync):
             pass
 
 
-def test_a_server_without_endpoints_for_weights_is_refused_with_the_variable(loaded: Any) -> None:
+@pytest.mark.parametrize("window", [-4, True])
+def test_a_window_that_is_no_size_counts_as_not_told(loaded: Any, window: Any) -> None:
     with served(loaded) as [server]:
-        server.dev = False
-        with pytest.raises(ValueError, match="VLLM_SERVER_DEV_MODE=1"), opened([server], loaded[0]):
-            pass
+        server.listed = {"policy": window}
+        with opened([server], loaded[0]) as source:
+            assert source.metrics
 
 
 def test_a_push_that_fails_is_repeated_whole_once(loaded: Any) -> None:
@@ -353,12 +365,6 @@ def test_adapters_have_a_name_per_version_and_are_loaded_again_when_they_are_los
         pass
 
 
-def test_a_broadcast_needs_a_server_that_was_started_for_it(loaded: Any) -> None:
-    refused = pytest.raises(ValueError, match="--weight-transfer-config")
-    with served(loaded) as [server], refused, opened([server], loaded[0], sync="broadcast"):
-        pass
-
-
 def test_an_interrupt_waits_for_no_answer(loaded: Any) -> None:
     def interrupt(number: int, frame: Any) -> None:
         raise KeyboardInterrupt
@@ -383,22 +389,6 @@ def test_an_interrupt_waits_for_no_answer(loaded: Any) -> None:
         signal.signal(signal.SIGALRM, earlier)
     assert time.monotonic() - began < 2 * PATIENCE
     assert comes(lambda: not any(thread.name.startswith("request") for thread in threading.enumerate()))
-
-
-@pytest.mark.parametrize(
-    ("listed", "sentence"),
-    [({}, "found no model"), ({"policy": 1}, "found one of 1"), ({"policy": -4}, ""), ({"policy": True}, "")],
-)
-def test_a_server_without_a_model_or_a_window_is_refused(loaded: Any, listed: dict[str, int], sentence: str) -> None:
-    """A window that is no size counts as not told."""
-    with served(loaded) as [server]:
-        server.listed = listed
-        if not sentence:
-            with opened([server], loaded[0]) as source:
-                assert source.metrics
-            return
-        with pytest.raises(ValueError, match=f"window of at least 8 tokens, {sentence}"), opened([server], loaded[0]):
-            pass
 
 
 @pytest.mark.parametrize("pushed", [False, True])
