@@ -28,7 +28,9 @@ try: from sortedcontainers import SortedDict, SortedList, SortedSet
 except ImportError: pass
 sys.setrecursionlimit(50000)
 """
-"""What the judges of LiveCodeBench and LeetCode import before a program. Its names are never the answer's own.
+"""What the judges of LiveCodeBench and LeetCode import before a program.
+
+The function that a problem asks for is removed again (`lockbox.program`), since it must be the program's own.
 
 Deviation: `typing` comes first, so that `Counter` is the class and not its annotation."""
 
