@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -12,9 +13,12 @@ pytest.importorskip("PIL", reason="pictures are drawn with Pillow: install heedf
 from heedful import cli
 from heedful.cli.episode.episodes import half_blocks, show_pictures, write_pictures
 from heedful.console import SafeConsole
-from heedful.envs.frozen_lake.picture import ICE, lake_picture
+from heedful.envs.common.pictures import draw_board
+from heedful.envs.frozen_lake.picture import ICE, PALETTE
 from heedful.envs.transport.images import png_size
 from heedful.types import Image
+
+lake_picture = partial(draw_board, PALETTE)
 
 PLAY = ["play", "frozen_lake", "--by", "solver", "--env.observation", "image", "--env.cell", "8"]
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import builtins
 import hashlib
 import io
+from functools import partial
 from itertools import combinations
 from typing import Any
 
@@ -15,10 +16,11 @@ pytest.importorskip("PIL", reason="pictures are drawn with Pillow: install heedf
 
 from PIL import Image as pillow
 
+from heedful.envs.common.pictures import draw_board
 from heedful.envs.frozen_lake.environment import FrozenLake
-from heedful.envs.frozen_lake.picture import lake_picture
+from heedful.envs.frozen_lake.picture import PALETTE as LAKE
 from heedful.envs.sokoban.environment import Sokoban
-from heedful.envs.sokoban.picture import room_picture
+from heedful.envs.sokoban.picture import PALETTE as ROOM
 from heedful.pixels import need_pillow
 from heedful.types import Image
 
@@ -43,6 +45,7 @@ PIXELS = {
 }
 """SHA-256 of the pixels at 28 per cell, first 12 digits."""
 
+lake_picture, room_picture = partial(draw_board, LAKE), partial(draw_board, ROOM)
 DRAWN = {"lake": (lake_picture, "_OGPVX"), "room": (room_picture, "_#OX*PS")}
 
 

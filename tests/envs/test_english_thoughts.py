@@ -24,7 +24,6 @@ from heedful.envs.frozen_lake import FrozenLake
 from heedful.envs.math import MathProblems
 from heedful.envs.toys.bandit import Bandit
 from heedful.envs.toys.chain import Chain
-from heedful.types import Ending
 
 TASKS = 200
 ENGLISH: list[Any] = [
@@ -225,18 +224,6 @@ def test_an_imperfect_english_thought_tells_the_state_truly_and_the_random_plan(
 
 
 @every_english_one
-def test_an_english_demonstration_solves_its_task_in_valid_replies(env: Any) -> None:
-    rng = random.Random(0)
-    for task in map(env.task, range(TASKS)):
-        episode = env.episode()
-        pairs = env.demonstrate(task, rng)
-        assert episode.start(task, 0).text == pairs[0][0]
-        steps = [episode.step(reply) for _, reply in pairs]
-        assert all(step.valid for step in steps)
-        assert steps[-1].ending is Ending.SOLVED
-
-
-@every_english_one
 def test_answers_are_the_same_in_english_and_terse(env: Any) -> None:
     mixed = dataclasses.replace(env, imperfect=0.3, template=0.3)
     here, there = random.Random(5), random.Random(5)
@@ -250,11 +237,10 @@ def test_answers_are_the_same_in_english_and_terse(env: Any) -> None:
 
 
 @every_english_one
-def test_english_thoughts_of_one_task_are_varied_and_follow_from_the_generator(env: Any) -> None:
+def test_english_thoughts_of_one_task_are_varied(env: Any) -> None:
     task = env.task(1)
     thoughts = [thought_of(env.demonstrate(task, random.Random(seed))[0][1]) for seed in range(300)]
     assert len(set(thoughts)) >= 50
-    assert env.demonstrate(task, random.Random(9)) == env.demonstrate(task, random.Random(9))
 
 
 @every_english_one

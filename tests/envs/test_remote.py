@@ -62,9 +62,14 @@ def lake() -> Iterator[EnvironmentServer]:
         yield server
 
 
-@pytest.mark.parametrize("workers", [0, 2])
 @pytest.mark.parametrize(
-    "env", [FrozenLake(slip=0.4, turns=4), Sokoban(size=6, turns=3), Bandit(turns=3)], ids=lambda env: env.name
+    ("env", "workers"),
+    [
+        (FrozenLake(slip=0.4, turns=4), 0),
+        (FrozenLake(slip=0.4, turns=4), 2),
+        (Sokoban(turns=3), 0),
+        (Bandit(turns=3), 0),
+    ],
 )
 def test_the_episodes_are_the_same_here_and_there(env: Any, workers: int) -> None:
     def play(played: Any) -> list[Group]:
@@ -107,7 +112,7 @@ def test_what_the_served_environment_lacks_is_not_offered() -> None:
 def test_the_baselines_are_those_of_the_served_environment() -> None:
     env = Bandit()
     with serving(env) as server:
-        assert measure_baselines(remote(server), "val", 20, 64) == measure_baselines(env, "val", 20, 64)
+        assert measure_baselines(remote(server), "val", 10, 8) == measure_baselines(env, "val", 10, 8)
 
 
 def test_players_of_free_text_answer_from_there() -> None:

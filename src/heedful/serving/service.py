@@ -37,7 +37,7 @@ class Service:
 
     def __init__(self, env: Environment, sessions: Sessions) -> None:
         self._env = env
-        self._sessions = sessions
+        self.sessions = sessions
         self.description = _description(env)
 
     def answer(self, method: str, path: str, body: Tree) -> tuple[int, Tree]:
@@ -54,12 +54,6 @@ class Service:
             return 201 if route == "POST /sessions" else 200, handle(self, body, name)
         except WireError as error:
             raise Refusal(400, str(error)) from error
-
-    def _health(self, body: Mapping[str, Tree], name: str) -> Tree:
-        return {"status": "ok", "sessions": self._sessions.open}
-
-    def _describe(self, body: Mapping[str, Tree], name: str) -> Tree:
-        return self.description
 
     def _tasks(self, body: Mapping[str, Tree], name: str) -> Tree:
         seeds = _field(body, "seeds", list) if "seeds" in body else [_seed(body)]
@@ -78,7 +72,7 @@ class Service:
                 "with other ones. Restart the client too.",
             )
         for old in _field(body, "close", list, []):
-            self._sessions.close(str(old))
+            self.sessions.close(str(old))
         member, key = _field(body, "member", int, 0), _field(body, "key", str, "")
         if member < 0 or len(key) > 100:
             raise Refusal(400, 'Expected "member" of at least 0 and "key" as a text of at most 100 characters.')
@@ -87,14 +81,7 @@ class Service:
         else:
             seed = _seed(body)
             task = self._foreign(lambda: task_of_seed(self._env, seed))
-        return self._sessions.start(task, member, key)
-
-    def _step(self, body: Mapping[str, Tree], name: str) -> Tree:
-        turn = _field(body, "turn", int) if "turn" in body else None
-        return self._sessions.step(name, _field(body, "response", str), turn)
-
-    def _close(self, body: Mapping[str, Tree], name: str) -> Tree:
-        return {"closed": self._sessions.close(name)}
+        return self.sessions.start(task, member, key)
 
     def _demonstrate(self, body: Mapping[str, Tree], name: str) -> Tree:
         env = self._offering("demonstrate")
@@ -130,12 +117,14 @@ class Service:
 
 
 _ROUTES: dict[str, Callable[[Service, Mapping[str, Tree], str], Tree]] = {
-    "GET /health": Service._health,
-    "GET /environment": Service._describe,
+    "GET /health": lambda service, body, name: {"status": "ok", "sessions": service.sessions.open},
+    "GET /environment": lambda service, body, name: service.description,
     "POST /tasks": Service._tasks,
     "POST /sessions": Service._start,
-    "POST /sessions/ID/step": Service._step,
-    "DELETE /sessions/ID": Service._close,
+    "POST /sessions/ID/step": lambda service, body, name: service.sessions.step(
+        name, _field(body, "response", str), _field(body, "turn", int) if "turn" in body else None
+    ),
+    "DELETE /sessions/ID": lambda service, body, name: {"closed": service.sessions.close(name)},
     "POST /demonstrate": Service._demonstrate,
     "POST /random-answer": Service._random_answer,
     "POST /blind-answers": Service._blind_answers,

@@ -15,6 +15,7 @@ from heedful.models.chat.replies import Tags
 from heedful.protocols import Demonstrates, ListsActions
 
 ENV = Echo(turns=2)
+SMALL = ("--env.decoys", "2")
 BOXED = Tags(answer_open="\\boxed{", answer_close="}")
 
 
@@ -47,8 +48,8 @@ def test_a_model_is_asked_for_the_tags_of_the_command_line(
 ) -> None:
     pytest.importorskip("torch")
     monkeypatch.setenv("HEEDFUL_CACHE", str(tmp_path))
-    tags = ["--tags.answer-open", "<box>", "--tags.answer-close", "</box>", "--references", "0"]
-    command = ["play", "echo", "--by", "seedling", "--seedling.steps", "150", "--env.turns", "1", *tags]
+    tags = ["--tags.answer-open", "<box>", "--tags.answer-close", "</box>", "--references", "0", *SMALL]
+    command = ["play", "echo", "--by", "seedling", "--seedling.steps", "110", "--env.turns", "1", *tags]
     assert cli.run([*command, "--env.instructions", "full", "--sampling.greedy"]) == 0
     said = "".join(capsys.readouterr().out.split())
     assert "<think>yourreasoning</think><box>A</box>" in said

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import random
 from abc import abstractmethod
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Annotated, Any, ClassVar, Literal, TypeVar
 
 from annotated_types import Interval
@@ -18,6 +18,7 @@ from heedful.envs.common.base import BaseEpisode, Played, SolvableEnvironment, r
 from heedful.envs.common.contract import MOST_PER_TURN
 from heedful.envs.common.demonstrations import choose_plan, played_through, template_in, wording
 from heedful.envs.common.knobs import Turns
+from heedful.envs.common.pictures import Palette, draw_board
 from heedful.envs.transport.images import LARGEST_SIDE
 from heedful.pixels import need_pillow
 from heedful.types import Ending, Image, Task
@@ -42,8 +43,7 @@ class BoardEnvironment(SolvableEnvironment):
     """What errors call the actions."""
     tries_at_construction: ClassVar[int] = 1_000
     """Start states that are drawn before a configuration counts as one without tasks."""
-    picture: ClassVar[Callable[[str, int], Image]]
-    """(grid, pixels of a side of a cell) -> picture."""
+    palette: ClassVar[Palette]
     legend: ClassVar[str]
     grid_words: ClassVar[str]
     """What the symbols of the grid mean."""
@@ -229,7 +229,7 @@ class BoardEpisode(BaseEpisode[Board]):
         )
 
     def images(self) -> tuple[Image, ...]:
-        return (self.env.picture(self.grid(), self.env.cell),) if self.env.has_picture else ()
+        return (draw_board(self.env.palette, self.grid(), self.env.cell),) if self.env.has_picture else ()
 
     def show(self) -> str:
         """The end of every observation: the limits and the state."""

@@ -306,4 +306,4 @@ def is_finite(value: object) -> bool:
 
 
 def _is_share(value: object) -> bool:
-    return isinstance(value, Real) and 0.0 <= value <= 1.0
+    return isinstance(value, Real) and 0 <= float(value) <= 1

@@ -19,8 +19,9 @@ from annotated_types import Interval
 from heedful.boundary import Share
 from heedful.envs.common.board import TRIES, BoardEnvironment, BoardEpisode
 from heedful.envs.common.demonstrations import listed
+from heedful.envs.common.pictures import Palette
 from heedful.envs.frozen_lake.maps import ACTIONS, Lake, best_success, draw_lake, neighbours, slipped
-from heedful.envs.frozen_lake.picture import LEGEND, lake_picture
+from heedful.envs.frozen_lake.picture import LEGEND, PALETTE
 from heedful.types import Ending, Task
 
 _LARGEST = 50
@@ -39,7 +40,7 @@ class FrozenLake(BoardEnvironment):
     english: ClassVar[bool] = True
     actions: ClassVar[tuple[str, ...]] = ACTIONS
     tries_at_construction: ClassVar[int] = 2_000
-    picture = staticmethod(lake_picture)
+    palette: ClassVar[Palette] = PALETTE
     legend: ClassVar[str] = LEGEND
     grid_words: ClassVar[str] = "P is you, _ is ice, O is a hole and G is the goal"
     place_words: ClassVar[str] = "P is you, G is the goal"

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from functools import partial
-
-from heedful.envs.common.pictures import Colour, Palette, Shapes, draw_board
+from heedful.envs.common.pictures import Colour, Palette, Shapes
 
 ICE: Colour = (221, 236, 244)
 """The colour of most pixels."""
@@ -45,6 +43,3 @@ _CROSS: Shapes = (
 )
 
 PALETTE = Palette(ICE, {"_": _ICE, "O": _HOLE, "G": _GOAL, "P": _FIGURE, "V": _ARMS_UP, "X": _CROSS})
-
-lake_picture = partial(draw_board, PALETTE)
-"""The picture of a grid of the lake. `cell`: pixels of a side of one cell."""

@@ -16,8 +16,9 @@ from heedful.boundary import Count, Share
 from heedful.envs.common.board import TRIES, BoardEnvironment, BoardEpisode
 from heedful.envs.common.demonstrations import PLAN_SHOWN
 from heedful.envs.common.knobs import check_range
+from heedful.envs.common.pictures import Palette
 from heedful.envs.sokoban.levels import ACTIONS, Cells, Level, Room, draw_level
-from heedful.envs.sokoban.picture import LEGEND, room_picture
+from heedful.envs.sokoban.picture import LEGEND, PALETTE
 from heedful.types import Ending, Task
 
 _LARGEST = 32
@@ -38,7 +39,7 @@ class Sokoban(BoardEnvironment):
     name: ClassVar[str] = "sokoban"
     actions: ClassVar[tuple[str, ...]] = ACTIONS
     move_word: ClassVar[str] = "actions"
-    picture = staticmethod(room_picture)
+    palette: ClassVar[Palette] = PALETTE
     legend: ClassVar[str] = LEGEND
     grid_words: ClassVar[str] = (
         "# is a wall, _ is floor, P is you, X is a box, O is a target, * is a box on a target and S is you on a target"

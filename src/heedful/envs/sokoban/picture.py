@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from functools import partial
-
-from heedful.envs.common.pictures import Colour, Palette, Shapes, draw_board
+from heedful.envs.common.pictures import Colour, Palette, Shapes
 
 FLOOR: Colour = (238, 230, 212)
 """The colour of most pixels inside the walls."""
@@ -64,6 +62,3 @@ PALETTE = Palette(
         "S": _FLOOR + _ring(FLOOR, _TARGET, 0.06) + _SMALL_FIGURE,
     },
 )
-
-room_picture = partial(draw_board, PALETTE)
-"""The picture of a grid of the room. `cell`: pixels of a side of one cell."""

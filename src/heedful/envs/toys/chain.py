@@ -112,8 +112,11 @@ class Chain(SolvableEnvironment):
         links = []
         for _ in range(self.turns):
             operations = tuple(rng.choices(self.operations, k=rng.randint(self.least, self.most)))
-            links.append(Link(start, operations, _walk(start, operations, self.modulus)))
-            start = links[-1].states[-1]
+            states = [start]
+            for operation in operations:
+                states.append(_apply(operation, states[-1], self.modulus))
+            links.append(Link(start, operations, tuple(states[1:])))
+            start = states[-1]
         return tuple(links)
 
     def row(self, link: Link) -> str:
@@ -124,8 +127,9 @@ class Chain(SolvableEnvironment):
     def task(self, seed: int) -> Task:
         start_state = "\n".join([f"mod {self.modulus}", *map(self.row, self.links(seed))])
         task = task_of(self.name, start_state, seed)
-        blind = task.split == "train" and _share_of(task.id) < self.unrewarded
-        return replace(task, tags=(UNREWARDED,)) if blind else task
+        # A number in [0, 1) from the id, apart from the one that decides the split.
+        share = int.from_bytes(hashlib.sha256(f"unrewarded {task.id}".encode()).digest()[:7], "big") / 2**56
+        return replace(task, tags=(UNREWARDED,)) if task.split == "train" and share < self.unrewarded else task
 
     def episode(self) -> ChainEpisode:
         return ChainEpisode(self)
@@ -227,18 +231,6 @@ def _apply(operation: str, state: int, modulus: int) -> int:
     if operation[0] == "*":
         return state * number % modulus
     return (state + (number if operation[0] == "+" else -number)) % modulus
-
-
-def _walk(start: int, operations: Sequence[str], modulus: int) -> tuple[int, ...]:
-    states = [start]
-    for operation in operations:
-        states.append(_apply(operation, states[-1], modulus))
-    return tuple(states[1:])
-
-
-def _share_of(task_id: str) -> float:
-    """A number in [0, 1) from a task's id, apart from the one that decides its split."""
-    return int.from_bytes(hashlib.sha256(f"unrewarded {task_id}".encode()).digest()[:7], "big") / 2**56
 
 
 def _check_operations(operations: tuple[str, ...], modulus: int) -> None:
