@@ -270,15 +270,6 @@ def test_the_bytes_that_a_step_writes_do_not_grow_with_the_number_of_files(
     assert largest[100] == largest[10]
 
 
-def test_a_copy_of_a_file_is_called_no_new_evidence(tmp_path: Path) -> None:
-    for name in ("a.jsonl", "b.jsonl", "c.jsonl"):
-        logs.write_lines(tmp_path / "log" / name, logs.plain_rows(2 if name == "c.jsonl" else 1))
-    out = run_audit(tmp_path / "log", tmp_path / "out", Witness())
-    said = [sentence for sentence in json.loads((out / "audit.json").read_text())["found"] if "bytes" in sentence]
-    assert len(said) == 1
-    assert "the same bytes: b.jsonl repeats a.jsonl. If they are copies" in said[0]
-
-
 def test_a_folder_that_is_moved_during_an_audit_is_a_sentence_and_goes_on_under_its_new_name(tmp_path: Path) -> None:
     log = logs.verl_log(tmp_path / "dumps", range(3))
     out, moved = tmp_path / "out", tmp_path / "moved"

@@ -341,17 +341,6 @@ def test_a_stray_row_with_a_step_costs_no_row_without_one(
     assert "Few rows name a step" in said
 
 
-def test_a_step_of_infinity_is_named_with_its_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    audited(logs.write_lines(tmp_path / "1.jsonl", logs.verl_rows(1)), capsys)
-    metrics = tmp_path / "audited" / "metrics.jsonl"
-    metrics.write_text(
-        metrics.read_text().replace('"step":1,', '"step":Infinity,').replace('"step": 1,', '"step": Infinity,')
-    )
-    assert cli.run(["report", str(tmp_path / "audited")]) == 2
-    said = capsys.readouterr().err
-    assert "Expected a JSON object with `step` and `metrics` on line 1 of" in said
-
-
 # Tags that were lost, and evaluations ---------------------------------------------------------------------------------
 
 

@@ -14,7 +14,7 @@ pytest.importorskip("torch")
 
 from audit_watching import read
 
-from heedful.auditing.judges import model_judge
+from heedful.auditing.scoring import model_judge
 from heedful.auditing.settings import AuditSettings
 from heedful.diagnostics.cross_scores.thoughts import ThoughtTags
 from heedful.measuring.diagnostician import Diagnostician

@@ -9,11 +9,10 @@ import pytest
 from audit_watching import Witness, by_step, read
 
 from heedful.auditing import AuditSettings, measure_log, open_log
-from heedful.auditing.judges import model_judge
 from heedful.auditing.logs.conversations import text_turn
 from heedful.auditing.measure import sampled_groups
 from heedful.auditing.readers.reader import prompt_task, text_trajectory
-from heedful.auditing.scoring import ModelJudge
+from heedful.auditing.scoring import ModelJudge, model_judge
 from heedful.diagnostics.cross_scores.thoughts import ThoughtTags
 from heedful.seeds import stream
 from heedful.storage import RunFolder

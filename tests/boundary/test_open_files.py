@@ -12,8 +12,7 @@ from types import FrameType
 import pytest
 
 from heedful import cli
-from heedful.auditing.logs.files import is_parquet
-from heedful.auditing.logs.parquet import open_parquet
+from heedful.auditing.logs.files import is_parquet, open_parquet
 from heedful.boundary import parse
 from heedful.boundary.jsontext import read_json
 from heedful.boundary.open_files import open_file, refuse_pipes

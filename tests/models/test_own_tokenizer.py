@@ -18,7 +18,7 @@ from hypothesis import strategies as st  # noqa: E402
 from tokenizers import AddedToken, Tokenizer, decoders, models, normalizers, pre_tokenizers  # noqa: E402
 
 from heedful.auditing import AuditSettings  # noqa: E402
-from heedful.auditing.judges import model_judge  # noqa: E402
+from heedful.auditing.scoring import model_judge  # noqa: E402
 from heedful.diagnostics.cross_scores.thoughts import ThoughtTags  # noqa: E402
 from heedful.models.load import (  # noqa: E402
     load_model,

@@ -4,12 +4,10 @@ The log is only read. What it does not say is reported as missing or as assumed,
 with a reader (`heedful.auditing.readers.reader`) and an entry point `heedful.log_readers`.
 """
 
-from heedful.auditing.entry import Audit, audit
-from heedful.auditing.logs.records import Faults, Knowledge, Location, LoggedEpisode, Misfit, unknown_of
-from heedful.auditing.logs.values import Fields
-from heedful.auditing.readers.reader import Hints, Reader, RowReader
+from heedful.auditing.logs.records import Faults, Fields, Knowledge, Location, LoggedEpisode, Misfit, unknown_of
+from heedful.auditing.readers.reader import Hints, RowReader
 from heedful.auditing.recognised import open_log
-from heedful.auditing.run import measure_log
+from heedful.auditing.run import Audit, audit, measure_log
 from heedful.auditing.settings import AuditSettings
 
 __all__ = [
@@ -22,7 +20,6 @@ __all__ = [
     "Location",
     "LoggedEpisode",
     "Misfit",
-    "Reader",
     "RowReader",
     "audit",
     "measure_log",

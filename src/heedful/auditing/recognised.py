@@ -12,9 +12,8 @@ from pathlib import Path
 from typing import Any
 
 from heedful.auditing.logs.files import LogFiles, find_files, is_parquet, rows_of
-from heedful.auditing.logs.records import Faults, Row
-from heedful.auditing.logs.values import is_missing, truth_of
-from heedful.auditing.readers import FORMATS, Hints, Reader, recognise
+from heedful.auditing.logs.records import Faults, Row, is_missing, truth_of
+from heedful.auditing.readers import FORMATS, Hints, RowReader, recognise
 from heedful.auditing.settings import AuditSettings, OwnRun, refuse_unreadable_runs
 from heedful.boundary import listed
 from heedful.diagnostics.cross_scores.thoughts import ThoughtTags
@@ -41,7 +40,7 @@ class RecognisedLog:
     source: Path
     files: LogFiles
     format: str
-    reader: Reader
+    reader: RowReader
     own: OwnRun | None
     on: str
     tags: ThoughtTags

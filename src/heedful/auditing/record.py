@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, replace
 from itertools import count
 from pathlib import Path
@@ -133,22 +133,6 @@ class Fingerprints:
             if (found.st_size, found.st_mtime_ns) != (size, time):
                 phrases.append(f"{name_of(file)} ({size:,} bytes at the start, {found.st_size:,} at the end)")
         return phrases
-
-    def sentences(self, changed: Sequence[str]) -> Iterator[str]:
-        """What is said of files that hold the bytes of an earlier one, and of `changed` ones."""
-        first: dict[str, str] = {}
-        earlier = [(file["name"], first.setdefault(file["sha256"], file["name"])) for file in self.listed]
-        repeated = [f"{name} repeats {before}" for name, before in earlier if name != before]
-        if repeated:
-            yield (
-                f"Files hold the same bytes: {listed(repeated)}. If they are copies, their rows are no new evidence, "
-                "and the judge of words knows their thoughts: audit the log without them."
-            )
-        if changed:
-            yield (
-                f"The log changed while it was read: {listed(changed)}. These numbers are of no whole log. Audit it "
-                "again with another --out when its trainer has ended."
-            )
 
 
 def new_folder(root: Path, source: Path) -> Path:

@@ -7,46 +7,65 @@ could be read is an error, not an empty page.
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Protocol
+
+from rich.console import Console
 
 from heedful.auditing.conclusion import conclusion
-from heedful.auditing.judges import judge_of
 from heedful.auditing.logs.files import rows_of
 from heedful.auditing.logs.records import Faults, Location, LoggedEpisode, Tell
 from heedful.auditing.measure import measure_step, spread_unknown
 from heedful.auditing.noticed import Noticed
 from heedful.auditing.readers.verifiers import TRACELESS
-from heedful.auditing.recognised import RecognisedLog, counted
+from heedful.auditing.recognised import RecognisedLog, counted, open_log
 from heedful.auditing.record import PROGRESS, RECORD, AuditRecord, Fingerprints, new_folder, resume
-from heedful.auditing.scoring import ModelJudge
+from heedful.auditing.scoring import ModelJudge, judge_of
 from heedful.auditing.settings import AuditSettings
 from heedful.auditing.steps import LoggedStep, StepStream, joined
+from heedful.boundary import listed, trusting
+from heedful.console import SafeConsole
 from heedful.diagnostics.alarms.watch import Alarm, Alarms
 from heedful.report import write_report
-from heedful.storage import RunFolder, advising, held, read_metrics, write_whole
+from heedful.report.record import stored_sentences
+from heedful.storage import RunFolder, StepMetrics, advising, held, read_metrics, write_whole
 from heedful.storage.trackers import JsonlTracker
 from heedful.types import Metric
 
+PAUSE = 5.0
+"""Seconds between lines."""
 
-class Watcher(Protocol):
-    """Shows an audit to a person while it goes on."""
+
+@dataclass(slots=True)
+class AuditProgress:
+    """A line now and then that says how far an audit is."""
+
+    console: Console
+    size: int = 1
+    told: float = 0.0
 
     def begin(self, size: int) -> None:
-        """Reading begins; `size` bytes in all."""
-        ...
+        self.size = max(1, size)
 
     def step(self, step: LoggedStep, metrics: Sequence[Metric]) -> None:
-        """A step was measured; `step.read` says how far into the log it is."""
-        ...
+        if time.monotonic() - self.told >= PAUSE:
+            self.told = time.monotonic()
+            value = next((metric.value for metric in metrics if metric.name == "reward/mean"), None)
+            reward = f"{value:.3f}" if isinstance(value, int | float) else "-"
+            self.console.print(
+                f"step {step.number}: {step.episodes} episodes of {len(step.groups)} groups, reward {reward}, "
+                f"{min(100, round(100 * step.read / self.size))}% of the log read"
+            )
 
-    def note(self, sentence: str) -> None: ...
+    def note(self, sentence: str) -> None:
+        self.console.print(sentence)
 
 
 def measure_log(
-    log: RecognisedLog, settings: AuditSettings, out: Path | None, watch: Watcher, take_over: bool = False
+    log: RecognisedLog, settings: AuditSettings, out: Path | None, watch: AuditProgress, take_over: bool = False
 ) -> Path:
     """Measure a log and write `metrics.jsonl`, `audit.json`, `verdict.json` and `report.html`. Returns their folder.
 
@@ -78,7 +97,12 @@ def measure_log(
             record.steps, record.episodes, record.groups = noticed.steps, noticed.episodes, noticed.groups
             record.count(faults)
             changed = prints.changed()
-            found = [*noticed.found(log, settings, faults, stream.interleaved), *prints.sentences(changed)]
+            found = [*noticed.found(log, settings, faults, stream.interleaved)]
+            if changed:
+                found.append(
+                    f"The log changed while it was read: {listed(changed)}. These numbers are of no whole log. Audit "
+                    "it again with another --out when its trainer has ended."
+                )
             assumed = [*noticed.assumed(log), *(judge.assumed() if judge is not None else ())]
             for sentence in (*found, *(f"assumed: {sentence}" for sentence in assumed)):
                 watch.note(sentence)
@@ -102,7 +126,7 @@ def _measure(
     run: RunFolder,
     record: AuditRecord,
     judge: ModelJudge | None,
-    watch: Watcher,
+    watch: AuditProgress,
     faults: Faults,
     noticed: Noticed,
 ) -> tuple[StepStream, str]:
@@ -194,3 +218,58 @@ def _write_verdict(run: RunFolder, record: AuditRecord, lost: str) -> None:
     read += [f"Assumed: {sentence}" for sentence in record.assumed]
     tree = {"sentences": conclusion(read_metrics(run.metrics), lost), "read": read, "regime": "", "figures": {}}
     write_whole(run.verdict, json.dumps(tree, ensure_ascii=False, indent=1) + "\n")
+
+
+@dataclass(frozen=True, slots=True)
+class Audit:
+    """An audit and its folder."""
+
+    path: Path
+
+    @property
+    def report(self) -> Path:
+        """The page."""
+        return RunFolder(self.path).report
+
+    @property
+    def verdict(self) -> tuple[str, ...]:
+        """The sentences that head the page."""
+        return stored_sentences(RunFolder(self.path).verdict)
+
+    def metrics(self) -> list[StepMetrics]:
+        """All metrics, one entry per measured step of the log."""
+        return read_metrics(RunFolder(self.path).metrics)
+
+
+def audit(
+    log: Path | str,
+    *,
+    model: Path | str | None = None,
+    out: Path | str | None = None,
+    settings: AuditSettings | None = None,
+    trust: Iterable[str] = (),
+    show: bool = True,
+    take_over: bool = False,
+) -> Audit:
+    """Measure what a trainer logged: heedful, TRL, verl, verifiers, RAGEN, or plain JSON lines.
+
+    Args:
+        log: a file or a folder of rollouts; it is only read.
+        model: a causal model (folder or Hugging Face name) that scores the thoughts; without one, what needs no model
+            is measured.
+        out: the audit's folder; by default `audits/<name>-<n>`. In the folder of an interrupted audit of the same log
+            the audit continues.
+        settings: everything else that can be set.
+        trust: models (a folder or a Hugging Face name) that may run code of their own. No log names code.
+        show: print the progress.
+        take_over: take over the folder from a process on another host that has ended.
+
+    Raises ValueError, a sentence, where nothing can be read, or `out` holds another audit.
+    """
+    chosen = settings or AuditSettings()
+    if model is not None:
+        chosen = replace(chosen, model=str(model))
+    progress = AuditProgress(SafeConsole(soft_wrap=True, quiet=not show))
+    with trusting(trust):
+        folder = None if out is None else Path(out)
+        return Audit(measure_log(open_log(Path(log), chosen), chosen, folder, progress, take_over))

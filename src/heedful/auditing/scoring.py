@@ -1,4 +1,5 @@
-"""Scores of logged thoughts by a model, after turning text into ids where the log has none.
+"""The model that reads a log, in this process or on a server, and its scores of logged thoughts. Text becomes ids where
+the log has none.
 
 Promise: logged ids are used only by a model that reads them as the same text. What a model cannot score leaves a
 reason in place of numbers, and the rest of the log goes on.
@@ -8,12 +9,15 @@ from __future__ import annotations
 
 import math
 from bisect import bisect_left
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from heedful.auditing.settings import AuditSettings
 from heedful.diagnostics.actions.exchanged import Exchange
 from heedful.diagnostics.actions.grounding import grounding
 from heedful.diagnostics.cross_scores.picture_ids import shows_pictures
@@ -25,6 +29,7 @@ from heedful.measuring.scope_reader import NO_SCORES, ScopeReader, ScoredThought
 from heedful.measuring.swapped import grounding_metrics
 from heedful.measuring.thought_scores import FirstTurns, ThoughtScores
 from heedful.protocols import WindowExceeded
+from heedful.storage import check_model
 from heedful.storage.rollouts import pictures_of
 from heedful.types import CrossScores, Group, Metric, Prompt, Reply, Span, Trajectory, Turn
 
@@ -37,6 +42,8 @@ if TYPE_CHECKING:
 Ids = tuple[int, ...]
 Messages = Sequence[Mapping[str, str]]
 
+_REMEDY = "Give --model a folder with config.json, weights and tokenizer files, a .gguf file, or a Hugging Face name."
+_TOKENIZER_REMEDY = "Give --tokenizer the folder or the Hugging Face name of the served model."
 IMPROBABLE = 2.5
 """Bits per character (byte of UTF-8) above which a text is no text of this model.
 
@@ -279,3 +286,72 @@ class _Texts:
 
 def _first_turns(groups: Sequence[Group]) -> list[Turn]:
     return [member.turns[0] for group in groups for member in group.trajectories if member.turns]
+
+
+@contextmanager
+def judge_of(settings: AuditSettings, tags: ThoughtTags, seed: int) -> Iterator[ModelJudge | None]:
+    """The model that the settings name, or `None` where they name none.
+
+    Raises ValueError, a sentence, if there is no such model or it cannot be scored exactly, and ServerUnreachable or
+    ServerRefused if a server gives no answer.
+    """
+    if settings.model is not None:
+        yield model_judge(settings.model, settings, tags, seed)
+    elif settings.server is not None:
+        with _served_judge(settings.server, str(settings.model_name), settings, tags, seed) as judge:
+            yield judge
+    else:
+        yield None
+
+
+def model_judge(source: str, settings: AuditSettings, tags: ThoughtTags, seed: int) -> ModelJudge:
+    """A model in this process. `source`: its folder, or a Hugging Face name. Raises ValueError, a sentence."""
+    import torch
+
+    from heedful.models.forward.attention import refuse_unless_plain_causal
+    from heedful.models.load import pick_device, read_model, read_own_tokenizer, read_vision
+    from heedful.models.vision import vision_of
+    from heedful.scorers.hf import HFScorer
+    from heedful.scorers.judge import judge_name
+
+    check_model(source)
+    if settings.threads is not None:
+        torch.set_num_threads(settings.threads)
+    model = read_model(source, {"float32": torch.float32, "bfloat16": torch.bfloat16}[settings.dtype], _REMEDY)
+    refuse_unless_plain_causal(model)
+    read = read_own_tokenizer(source, _REMEDY)
+    moved: Any = model
+    moved.to(pick_device(settings.device))
+    read_vision(model, read.tokenizer, source, _REMEDY)
+    name = judge_name(str(Path(source).resolve()) if Path(source).exists() else source)
+
+    def make_scorer(name: str) -> HFScorer:
+        return HFScorer(model, name=name, max_tokens=settings.max_tokens)
+
+    return ModelJudge(make_scorer, read.tokenizer, name, tags, seed, vision=vision_of(model), note=read.note)
+
+
+@contextmanager
+def _served_judge(url: str, model: str, settings: AuditSettings, tags: ThoughtTags, seed: int) -> Iterator[ModelJudge]:
+    """A model on a server."""
+    from heedful.models.load import read_own_tokenizer
+    from heedful.policies.servers import Client, Limits, read_key
+    from heedful.policies.servers.examination import base_of, check_tokenizer, examine, refuse_unknown
+    from heedful.scorers.judge import judge_name
+    from heedful.scorers.server import ServerScorer
+
+    client = Client([base_of(url)], Limits(settings.connections), key=read_key(settings.api_key_env))
+    try:
+        facts = examine(client, client.servers[0])
+        refuse_unknown(facts, model)
+        source = str(settings.tokenizer)
+        read = read_own_tokenizer(source, _TOKENIZER_REMEDY)
+        tokenizer: Any = read.tokenizer
+        check_tokenizer(client, model, lambda text: tokenizer(text, add_special_tokens=False).input_ids, source)
+
+        def make_scorer(name: str) -> ServerScorer:
+            return ServerScorer(client, model, facts, name=name)
+
+        yield ModelJudge(make_scorer, tokenizer, judge_name(model), tags, seed, note=read.note)
+    finally:
+        client.close()

@@ -11,8 +11,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from heedful.auditing.logs.records import Faults, LoggedEpisode
-from heedful.auditing.logs.values import digest
+from heedful.auditing.logs.records import Faults, LoggedEpisode, digest
 from heedful.diagnostics.statistics.group_statistics import is_constant
 from heedful.types import Group, Trajectory, Verdict
 

@@ -58,9 +58,8 @@ def main(argv: list[str]) -> int:
     line = CommandLine(AuditWords, argv, "heedful audit")
     words, settings = line.words, line.settings(AuditSettings, AuditSettings())
 
-    from heedful.auditing.entry import AuditProgress
     from heedful.auditing.recognised import open_log
-    from heedful.auditing.run import measure_log
+    from heedful.auditing.run import AuditProgress, measure_log
 
     console = SafeConsole(soft_wrap=True)
     log = open_log(Path(words.log), settings)
@@ -69,8 +68,7 @@ def main(argv: list[str]) -> int:
         console.print(sentence)
     for sentence in log.reader.knowledge.assumed:
         console.print(f"assumed: {sentence}")
-    with AuditProgress(console) as progress:
-        folder = measure_log(log, settings, words.out, progress, words.take_over)
+    folder = measure_log(log, settings, words.out, AuditProgress(console), words.take_over)
     _conclude(console, folder)
     return 0
 

@@ -8,11 +8,11 @@ as their JSON.
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from heedful.auditing.logs.records import Misfit
-from heedful.auditing.logs.values import digest, shown, text_of
+from heedful.auditing.logs.records import Misfit, digest, shown, text_of
 from heedful.diagnostics.cross_scores.thoughts import ThoughtTags
 from heedful.types import Prompt, Reply, Span, Turn
 
@@ -20,6 +20,7 @@ Messages = tuple[Mapping[str, str], ...]
 
 UNREAD_PARTS = "Pictures and other parts of messages that are no text are not read: they are told apart, and no more."
 """Assumed of logs that hold such parts."""
+_UNREAD = re.compile(r'"type": "(input_)?(image|video|audio|file)')
 THOUGHTS = ("reasoning_content", "reasoning", "thinking", "reasoning_details")
 """Where servers and trainers put a thought beside the content of its message, the first one that is there: as text, or
 as a list of parts."""
@@ -80,7 +81,7 @@ def with_thought(content: str, held: Mapping[str, Any], what: str, tags: Thought
 
 def unread_parts(value: object) -> tuple[str, ...]:
     """The sentence about parts that are no text, if a message in `value` holds one."""
-    return (UNREAD_PARTS,) if _unread(value) else ()
+    return (UNREAD_PARTS,) if _UNREAD.search(json.dumps(value, default=str)) else ()
 
 
 def _message(entry: object, what: str, tags: ThoughtTags) -> Mapping[str, str]:
@@ -130,18 +131,6 @@ def _texts(part: Mapping[str, Any]) -> Iterator[str]:
         if any(texts):
             yield from texts
             return
-
-
-def _unread(value: object) -> bool:
-    if isinstance(value, list):
-        return any(map(_unread, value))
-    if not isinstance(value, dict):
-        return False
-    parts = _parts(value.get("content"))
-    read = (
-        isinstance(part.get("text"), str) or (_is_thought(part.get("type")) and any(_texts(part))) for part in parts
-    )
-    return not all(read) or any(map(_unread, value.values()))
 
 
 def _described(value: object) -> str:

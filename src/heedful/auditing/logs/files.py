@@ -7,18 +7,25 @@ that is no log is refused with a sentence. A file that could run code is only re
 from __future__ import annotations
 
 import itertools
+import os
 import re
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass
+from decimal import Decimal
 from io import BufferedReader
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
-from heedful.auditing.logs.parquet import open_parquet, parquet_rows
-from heedful.auditing.logs.records import Faults, Location, Row, Tell
+from heedful.auditing.logs.records import Faults, Location, Row, Tell, shortened
 from heedful.boundary.jsontext import parse_json
-from heedful.boundary.open_files import open_file
+from heedful.boundary.open_files import open_file, refuse_pipes
 from heedful.boundary.system_errors import sentence_of
 
+if TYPE_CHECKING:
+    import pyarrow
+    import pyarrow.parquet
+
+BATCH_ROWS = 64
 SUFFIXES = (".jsonl", ".ndjson", ".json", ".parquet")
 LONGEST_LINE = 64 * 2**20
 """Bytes. A longer line is left out unread."""
@@ -145,7 +152,7 @@ def rows_of(
     nothing elsewhere. `None` = all, without the values that cannot be read.
     """
     if is_parquet(file):
-        return parquet_rows(file, faults, tell, columns)
+        return _parquet_rows(file, faults, tell, columns)
     return _json_lines(open_file(file), file, faults, tell)
 
 
@@ -192,3 +199,69 @@ def _natural(path: Path) -> tuple[tuple[int, int | str], ...]:
     """Sorts 9.jsonl before 10.jsonl, and step_9/ before step_10/."""
     parts = re.split(r"(\d+)", path.as_posix())
     return tuple((0, int(part)) if part.isdecimal() else (1, part) for part in parts if part)
+
+
+def open_parquet(file: Path) -> pyarrow.parquet.ParquetFile:
+    """Open a file without reading its rows. Raises ValueError for one that is cut off or damaged."""
+    import pyarrow
+    import pyarrow.parquet
+
+    refuse_pipes(file)
+    try:
+        # pyarrow takes the name of a path for a URI: for `hdfs:a.parquet` it loads libraries. An opened file has none.
+        opened = pyarrow.parquet.ParquetFile(pyarrow.OSFile(os.fsencode(file)), buffer_size=2**20, pre_buffer=False)
+        _ = opened.schema_arrow.names  # which may be no text
+        return opened
+    except (pyarrow.ArrowException, OSError, UnicodeDecodeError) as error:
+        raise ValueError(
+            f"Expected a whole parquet file at {file}, found one that is cut off or damaged: {shortened(str(error))}. "
+            "Restore it, or move it out of the folder."
+        ) from error
+
+
+def _parquet_rows(
+    file: Path, faults: Faults, tell: Tell, columns: Collection[str] | None = None
+) -> Iterator[tuple[Location, Row]]:
+    """The rows of a file. `columns`: those that are used; `None` = all that a log can use.
+
+    Of a row group that cannot be read the rest is left out.
+    """
+    import pyarrow
+
+    with open_parquet(file) as table:
+        size, metadata = file.stat().st_size, table.metadata
+        kinds = {field.name: field.type for field in table.schema_arrow}
+        for name in set(columns or ()) & set(kinds):
+            # Without a used column the file's rows would pass for rows that never had it.
+            if _is_useless(kinds[name]) or table.schema_arrow.names.count(name) > 1:
+                faults.add(Location(file, 0), f"one column of numbers or text as `{name}`", f"{kinds[name]}")
+                return
+        names = [name for name, kind in kinds.items() if not _is_useless(kind) and (not columns or name in columns)]
+        number, total = 0, max(1, metadata.num_rows)
+        for group in range(table.num_row_groups):
+            end = number + metadata.row_group(group).num_rows
+            try:
+                for batch in table.iter_batches(BATCH_ROWS, row_groups=[group], columns=names):
+                    tell(size * (number + len(batch)) // total - size * number // total)
+                    for row in batch.to_pylist():
+                        number += 1
+                        yield Location(file, number), {name: _without_decimals(value) for name, value in row.items()}
+            except (pyarrow.ArrowException, OSError, ValueError) as error:
+                faults.add(Location(file, number + 1), "rows that can be read", f"damage: {shortened(str(error))}")
+            number = end
+
+
+def _is_useless(kind: pyarrow.DataType) -> bool:
+    """Dates and times are of no use to an audit, and Python holds fewer of them than parquet does."""
+    import pyarrow.types
+
+    return bool(pyarrow.types.is_temporal(kind) or pyarrow.types.is_binary(kind))
+
+
+def _without_decimals(value: Any) -> Any:
+    """Decimals, as data bases write them, as numbers: whole ones exactly, since they may be keys."""
+    if isinstance(value, Decimal):
+        return int(value) if value == value.to_integral_value() else float(value)
+    if isinstance(value, dict):
+        return {name: _without_decimals(each) for name, each in value.items()}
+    return [_without_decimals(each) for each in value] if isinstance(value, list | tuple) else value

@@ -10,11 +10,10 @@ from collections.abc import Sequence
 
 from heedful.auditing.logs.conversations import text_turn
 from heedful.auditing.logs.records import Faults, Knowledge, Location, LoggedEpisode, Misfit, Row, unknown_of
-from heedful.auditing.readers.numbered import NumberedCompletions
 from heedful.auditing.readers.own import OwnRows
 from heedful.auditing.readers.ragen import RagenTrajectories
-from heedful.auditing.readers.reader import Hints, Reader, RowReader, prompt_task, text_trajectory
-from heedful.auditing.readers.trl import TrlCompletions
+from heedful.auditing.readers.reader import Hints, RowReader, prompt_task, text_trajectory
+from heedful.auditing.readers.trl import NumberedCompletions, TrlCompletions
 from heedful.auditing.readers.verifiers import VerifiersResults, VerifiersTraces
 from heedful.auditing.readers.verl import VerlRollouts
 from heedful.boundary.registry import Registry
@@ -48,7 +47,6 @@ __all__ = [
     "Location",
     "LoggedEpisode",
     "Misfit",
-    "Reader",
     "Row",
     "RowReader",
     "prompt_task",

@@ -8,37 +8,24 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from hashlib import blake2b
-from typing import Any, ClassVar, Self
+from typing import Any, Self
 
+from heedful.auditing.logs import records
 from heedful.auditing.logs.conversations import THOUGHTS, text_turn, with_thought
 from heedful.auditing.logs.records import (
-    NO_REWARD,
     Episodes,
     Faults,
+    Fields,
     Knowledge,
     LocatedRows,
     Location,
     LoggedEpisode,
     Misfit,
     Row,
-    unknown_of,
 )
-from heedful.auditing.logs.values import Fields, number, shown, text_of
-from heedful.auditing.readers.reader import (
-    SCORED_ONLY,
-    Hints,
-    Located,
-    choose_group,
-    choose_success,
-    columns_of,
-    consecutive,
-    prompt_task,
-    require,
-    step_of,
-    stepped,
-)
+from heedful.auditing.readers.reader import SCORED_ONLY, Hints, Located, RowReader, Sample, consecutive, prompt_task
 from heedful.boundary import listed
 from heedful.envs.transport.images import image_fault
 from heedful.pixels import damage
@@ -62,21 +49,10 @@ _HELD = {
 
 
 @dataclass(frozen=True, slots=True)
-class OwnRows:
-    """Rows of the rollout format, one per turn."""
+class OwnRows(RowReader):
+    """Rows of the rollout format, one per turn. Log-probabilities, half of such a file, are not read."""
 
-    SUMS: ClassVar[bool] = False
-
-    hints: Hints
-    success: str | None
-    group: str
-    knowledge: Knowledge
-
-    @property
-    def columns(self) -> frozenset[str]:
-        """The columns that are read. Log-probabilities, half of such a file, are not."""
-        read = (frozenset(COLUMNS) - {"logprobs", "effect"}) | {IMAGES, PICTURES, self.group, *THOUGHTS}
-        return read | ({self.success} if self.success else set())
+    FIELDS = (frozenset(COLUMNS) - {"logprobs", "effect"}) | {IMAGES, PICTURES, *THOUGHTS}
 
     @staticmethod
     def fits(row: Row) -> bool:
@@ -84,26 +60,21 @@ class OwnRows:
 
     @classmethod
     def begin(cls, sample: Sequence[Row], hints: Hints) -> Self:
-        rows = [row for row in sample if cls.fits(row)]
-        columns = columns_of(rows)
+        rows = Sample(row for row in sample if cls.fits(row))
+        columns = rows.columns
         there = {name for name, values in columns.items() if values}
-        require([hints.success] if hints.success else [], columns, "success")
-        success = hints.success or next((name for name in ("outcome", "success") if name in there), None)
-        success = success or choose_success(columns, hints)
-        grouped = {"group", "task_id"} & there
-        group = "group" if grouped else choose_group(rows, "new_prompt_text") or "group"
-        ids = {"new_prompt_ids", "reply_ids", *_SPANS} <= there
-        has_steps, _ = stepped(rows)
-        unknown = unknown_of(success=success is not None, turns=True, ids=ids, valid="valid" in there)
+        chosen = rows.success(hints)
+        success = hints.success or next((name for name in ("outcome", "success") if name in there), chosen)
+        group = "group" if {"group", "task_id"} & there else rows.group("new_prompt_text")
+        ids, no_steps = {"new_prompt_ids", "reply_ids", *_SPANS} <= there, rows.without_steps
+        unknown = records.unknown_of(success=success is not None, turns=True, ids=ids, valid="valid" in there)
         # Rows of ours name their components, also where there are none. In others a step may lack the reward.
-        unknown |= {} if "components" in columns else {"reward/mean": NO_REWARD}
+        unknown |= {} if "components" in columns else {"reward/mean": records.NO_REWARD}
         held = [words for words, column in _HELD.items() if column in there]
         assumed = {
             "The rows name no step: each file is one step, the number in its name, or 0.": "step" not in there,
-            "Few rows name a step: the others are of the step of their file.": "step" in there and not has_steps,
-            "The rows name no group: episodes with the same first prompt in one step are one group.": not (
-                grouped or group in there
-            ),
+            "Few rows name a step: the others are of the step of their file.": "step" in there and bool(no_steps),
+            "The rows name no group: episodes with the same first prompt in one step are one group.": not group,
             "The rows name no turn: each row is an episode of one turn.": "turn" not in there,
             "The rows hold no token ids: prompts and replies are known as text alone.": not ids,
         }
@@ -113,21 +84,15 @@ class OwnRows:
             unknown,
             own=ids,
             temperature="temperature" in there,
-            stepped=has_steps,
+            stepped=not no_steps,
             rewarded="reward" in there,
         )
-        return cls(hints, success, group, known)
+        return cls(hints, known, success, group=group)
 
     def episodes(self, rows: LocatedRows, faults: Faults) -> Episodes:
         pictures = _Pictures()
         ended: dict[bytes, object] = {}
-
-        def met() -> LocatedRows:
-            for place, row in rows:
-                pictures.add(row)
-                yield place, row
-
-        for held, lost in consecutive(met(), faults, _begins_another):
+        for held, lost in consecutive(pictures.met(rows), faults, _begins_another):
             place, head = held[0]
             _refuse_scattered(place, head, ended)
             ended[_identity(head)] = held[-1][1].get("turn")
@@ -148,69 +113,68 @@ class OwnRows:
             raise Misfit("the turns of one episode, 1 and on, in order", f"turns {numbers}")
         turns = () if numbers == [0] else tuple(_turn(row, self.hints, pictures.of(row)) for row in rows)
         if head.get("task_id") is None:
-            task = prompt_task(text_of(head["new_prompt_text"] or "", "new_prompt_text"))
+            task = prompt_task(records.text_of(head["new_prompt_text"] or "", "new_prompt_text"))
         else:
             name = head.text("task_id")
             environment = environment_in(name) or str(head.get("environment") or "")
             tags = tuple(map(str, head.listed("task_tags")))
-            task = Task(name, head.whole("task_seed", 0), str(head.get("split") or "train"), tags, environment)
+            task = Task(name, head.whole("task_seed"), str(head.get("split") or "train"), tags, environment)
         # Rows of ours repeat how the episode ended. Others may know it in the last turn only.
         last = rows[-1]
         temperature, weight = head.number("temperature"), head.number("weight")
         trajectory = Trajectory(
             task,
-            head.whole("member", 0),
+            head.whole("member"),
             turns,
             _ENDINGS.get(str(last.get("ending")), Ending.OUT_OF_TURNS),
-            self._outcome(last, turns),
+            self._success(last, turns),
             last.outcome("progress"),
-            head.whole("policy_version", 0),
+            head.whole("policy_version"),
             self.hints.temperature if temperature is None else temperature,
             str(last.get("error") or ""),
         )
-        group = head.key(self.group) or head.key("task_id") or task.id
+        group = (head.key(self.group) if self.group else None) or head.key("task_id") or task.id
         verdict = None if weight is None else Verdict(weight, str(head.get("reason")), head.number("spread"))
-        step = step_of(head, place.file, self.knowledge.stepped)
-        return LoggedEpisode(place, step, group, task, trajectory, verdict=verdict)
+        return LoggedEpisode(place, self.step(head, place), group, task, trajectory, verdict=verdict)
 
-    def _outcome(self, last: Fields, turns: Sequence[Turn]) -> float | None:
-        """Success. Where a row of ours has none, the episode broke. In others only success is unknown then."""
-        value = last.get(self.success) if self.success else None
-        outcome = last.outcome(self.success) if self.success else None
+    def _success(self, last: Fields, turns: Sequence[Turn]) -> float | None:
+        """Where a row of ours has no success, the episode broke. In others only success is unknown then."""
+        value, outcome = last.get(self.success or ""), self.outcome(last)
         if outcome is not None or (value is None and self.success and self.knowledge.own):
             return outcome
         scored = isinstance(value, float) or any(turn.rewards for turn in turns)
         return SCORED_ONLY if scored else None
 
 
+@dataclass(slots=True)
 class _Pictures:
     """The pictures of one file that were met so far. A file holds each once, in the first row that names it."""
 
-    def __init__(self) -> None:
-        self._known: dict[str, Image] = {}
-        self._faults: dict[str, str] = {}
+    known: dict[str, Image] = field(default_factory=dict)
+    faults: dict[str, str] = field(default_factory=dict)
 
-    def add(self, row: Row) -> None:
-        """Remember the pictures of a row. What is no picture is told of by the rows that name it."""
-        stored = row.get(PICTURES)
-        for held in stored if isinstance(stored, list) else ():
-            values: Any = held if isinstance(held, dict) else {}
-            image = Image(values.get("png"), values.get("width"), values.get("height"), values.get("alt") or "")
-            fault, named = image_fault(image) or damage(image.png), values.get("digest")
-            if not fault and image.digest == named:
-                self._known[image.digest] = image
-            elif isinstance(named, str):
-                self._faults[named] = fault or "another picture than it names"
+    def met(self, rows: LocatedRows) -> LocatedRows:
+        """The rows, their pictures remembered. What is no picture is told of by the rows that name it."""
+        for place, row in rows:
+            stored = row.get(PICTURES)
+            for held in stored if isinstance(stored, list) else ():
+                values: Any = held if isinstance(held, dict) else {}
+                image = Image(values.get("png"), values.get("width"), values.get("height"), values.get("alt") or "")
+                fault, named = image_fault(image) or damage(image.png), values.get("digest")
+                if not fault and image.digest == named:
+                    self.known[image.digest] = image
+                elif isinstance(named, str):
+                    self.faults[named] = fault or "another picture than it names"
+            yield place, row
 
     def of(self, row: Fields) -> tuple[Image, ...]:
         """The pictures that a row names. Raises Misfit for one that was not met."""
         digests = list(map(str, row.listed(IMAGES)))
         for digest in digests:
-            if digest not in self._known:
-                fault = self._faults.get(digest)
-                found = f"for {digest} {fault}" if fault else f"none for {digest}"
+            if digest not in self.known:
+                found = f"for {digest} {self.faults[digest]}" if digest in self.faults else f"none for {digest}"
                 raise Misfit(f"each picture that `{IMAGES}` names in `{PICTURES}`, there or earlier", found)
-        return tuple(self._known[digest] for digest in digests)
+        return tuple(self.known[digest] for digest in digests)
 
 
 def _begins_another(row: Row, previous: Row) -> bool:
@@ -244,22 +208,19 @@ def _turn(row: Fields, hints: Hints, images: tuple[Image, ...]) -> Turn:
             raise Misfit("token ids beside the pictures of a prompt", "text alone")
         said = with_thought(said, row, "a thought", hints.tags)
         return Turn(text_turn(prompt, said, hints.tags).reply, rewards, actions, valid, "", state)
-    ids, entropies = _ids(row, "reply_ids"), row.listed("entropies")
+    ids, prompt_ids = _ids(row, "reply_ids"), _ids(row, "new_prompt_ids", _LEAST_ID if images else 0)
     thought, answer = (Span(row.whole(f"{of}_start"), row.whole(f"{of}_end")) for of in ("thought", "answer"))
     if not 0 <= thought.start <= thought.end <= len(ids):
         raise Misfit(f"a thought within the {len(ids)} tokens of the reply", f"{thought.start} to {thought.end}")
-    if not all(type(value) in (int, float) for value in entropies):
-        raise Misfit("numbers in `entropies`", shown(entropies[:5]))
-    prompt_ids = _ids(row, "new_prompt_ids", _LEAST_ID if images else 0)
-    history = row.whole("history", 0)
+    history, entropies = row.whole("history"), row.listed("entropies")
     if not 0 <= history <= len(prompt_ids):
         raise Misfit(f"a history within the {len(prompt_ids)} tokens of the prompt", str(history))
     reply = Reply(
         Prompt(prompt, prompt_ids, row.truth("restarts"), history, images),
         ids,
         said,
-        (),  # Log-probabilities are half of such a row's size and no metric reads them.
-        tuple(_or_nan(number(value, "entropies")) for value in entropies),
+        (),
+        tuple(_number(value, "entropies") for value in entropies),
         thought,
         answer,
         row.truth("closed"),
@@ -276,18 +237,20 @@ def _rewards(row: Fields) -> dict[str, float]:
     try:
         named = dict(components)
     except (TypeError, ValueError) as error:
-        raise Misfit("named numbers as `components`", shown(components)) from error
-    if not all(type(value) in (int, float) for value in named.values()):
-        raise Misfit("named numbers as `components`", shown(named))
-    return {str(name): _or_nan(number(value, name)) for name, value in named.items()}
+        raise Misfit("named numbers as `components`", records.shown(components)) from error
+    return {str(name): _number(value, name) for name, value in named.items()}
 
 
-def _or_nan(value: float | None) -> float:
-    return math.nan if value is None else value
+def _number(value: object, what: str) -> float:
+    """A number that is there; it may be NaN."""
+    if type(value) not in (int, float):
+        raise Misfit(f"a number as `{what}`", records.shown(value))
+    found = records.number(value, what)
+    return math.nan if found is None else found
 
 
 def _ids(row: Fields, name: str, least: int = 0) -> tuple[int, ...]:
     values = row.listed(name)
     if not all(type(value) is int and least <= value < _LARGEST_ID for value in values):
-        raise Misfit(f"token ids from {least} to {_LARGEST_ID - 1} in `{name}`", shown(values[:5]))
+        raise Misfit(f"token ids from {least} to {_LARGEST_ID - 1} in `{name}`", records.shown(values[:5]))
     return tuple(values)

@@ -13,17 +13,8 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, Self
 
 from heedful.auditing.logs.conversations import messages_of, turns_of
-from heedful.auditing.logs.records import Faults, Knowledge, Location, LoggedEpisode, Misfit, Row, unknown_of
-from heedful.auditing.logs.values import Fields
-from heedful.auditing.readers.reader import (
-    Hints,
-    RowReader,
-    columns_of,
-    known_rewards,
-    prompt_task,
-    require,
-    step_of_file,
-)
+from heedful.auditing.logs.records import Faults, Fields, Knowledge, Location, LoggedEpisode, Misfit, Row, unknown_of
+from heedful.auditing.readers.reader import Hints, RowReader, Sample, known_rewards, prompt_task, step_of_file
 from heedful.boundary import listed
 
 
@@ -40,8 +31,8 @@ class RagenTrajectories(RowReader):
 
     @classmethod
     def begin(cls, sample: Sequence[Row], hints: Hints) -> Self:
-        metadata = [row["metadata"] for row in sample if cls.fits(row)]
-        require([hints.success] if hints.success else [], columns_of(metadata), "success")
+        metadata = Sample(row["metadata"] for row in sample if cls.fits(row))
+        metadata.require([hints.success], "success")
         keys = {_success_key(of, hints) for of in metadata} - {None}
         found = [f"Success is read from metadata: {', '.join(sorted(map(str, keys)))}."] if keys else []
         assumed = (

@@ -1,7 +1,7 @@
 """What a reader of a format is, and what readers share.
 
-To add a format, write a class that follows `Reader`, most easily on top of `RowReader`: `fits`, `begin` and `of_row`. A
-package offers it through the entry point `heedful.log_readers`.
+To add a format, write a class on top of `RowReader`: `fits`, `begin` and `of_row`. A package offers it through the
+entry point `heedful.log_readers`.
 
 Promise: a row that does not fit is reported, and costs only itself (or the episode that it is a part of).
 """
@@ -11,12 +11,12 @@ from __future__ import annotations
 import json
 import math
 import re
-from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, ClassVar, Protocol, Self
+from typing import Any, ClassVar, Self
 
+from heedful.auditing.logs import records
 from heedful.auditing.logs.conversations import (
     THOUGHTS,
     Messages,
@@ -26,8 +26,17 @@ from heedful.auditing.logs.conversations import (
     turns_of,
     with_thought,
 )
-from heedful.auditing.logs.records import Episodes, Faults, Knowledge, LocatedRows, Location, LoggedEpisode, Misfit, Row
-from heedful.auditing.logs.values import Fields, digest, is_missing, step_number, text_of, truth_of
+from heedful.auditing.logs.records import (
+    Episodes,
+    Faults,
+    Fields,
+    Knowledge,
+    LocatedRows,
+    Location,
+    LoggedEpisode,
+    Misfit,
+    Row,
+)
 from heedful.boundary import listed
 from heedful.diagnostics.cross_scores.thoughts import ThoughtTags
 from heedful.types import Ending, Task, Trajectory, Turn
@@ -69,40 +78,72 @@ class Hints:
     """Reward column -> its weight in the reward, where the run says so."""
 
 
-class Reader(Protocol):
-    """One format. A reader is made from rows that show every column of the log with every kind of value in it."""
-
-    SUMS: ClassVar[bool]
-    """Whether the reward is a sum of columns that the user may name."""
-
-    @staticmethod
-    def fits(row: Row) -> bool:
-        """Whether this row is of the format."""
-        ...
-
-    @classmethod
-    def begin(cls, sample: Sequence[Row], hints: Hints) -> Self:
-        """Read the log of these rows. Raises ValueError where a hint names what is not there."""
-        ...
+class Sample(list[Row]):
+    """Rows that show every column of a log with every kind of value in it."""
 
     @property
-    def knowledge(self) -> Knowledge: ...
+    def columns(self) -> dict[str, list[object]]:
+        """Column -> its values in these rows, missing ones left out; in order of first appearance."""
+        found: dict[str, list[object]] = {}
+        for row in self:
+            for name, value in row.items():
+                found.setdefault(name, [])
+                if not records.is_missing(value):
+                    found[name].append(value)
+        return found
+
+    def require(self, wanted: Iterable[str | None], flag: str) -> None:
+        """Raise ValueError, a sentence, where a column that a flag names is not there."""
+        there = self.columns
+        missing = [name for name in wanted if name and name not in there]
+        if missing:
+            raise ValueError(
+                f"Expected --{flag} to name columns of the log, found no {listed(missing)}. "
+                f"Its columns are {listed(there)}."
+            )
+
+    def success(self, hints: Hints) -> str | None:
+        """The column of success. Raises ValueError if the one that was named is not there."""
+        self.require([hints.success], "success")
+        held = {name: [records.truth_of(value) for value in self.columns.get(name, ())] for name in SUCCESS_NAMES}
+        return hints.success or next((name for name in held if scalar(held[name]) and {*held[name]} <= {0, 1}), None)
+
+    def group(self, prompt: str) -> str | None:
+        """The column that names groups, by custom: rows of one step share its values.
+
+        A column that differs where prompts repeat names rows. `id` may be anything, so each must have one prompt, too.
+        """
+        for name in GROUP_NAMES:
+            named = [row for row in self if not records.is_missing(row.get(name))]
+            pairs = {repr((row.get("step"), row[name], row.get(prompt))) for row in named}
+            groups, prompts = (len({repr((row.get("step"), row.get(by))) for row in named}) for by in (name, prompt))
+            if groups < len(named) and (name != "id" or len(pairs) == groups):
+                return name
+            if named and prompts == len(named) and name != "id":
+                return name
+        return None
 
     @property
-    def columns(self) -> frozenset[str]:
-        """The columns that are read. Others may hold anything."""
-        ...
+    def without_steps(self) -> list[str]:
+        """What is assumed where less than half of the rows name a step: these are then of the step of their file."""
+        named = sum(row.get("step") is not None for row in self)
+        return [] if 2 * named >= max(1, len(self)) else [FEW_STEPS if named else NO_STEP]
 
-    def episodes(self, rows: LocatedRows, faults: Faults) -> Episodes:
-        """The episodes of one file, in order."""
-        ...
+
+def scalar(values: Sequence[object]) -> bool:
+    """Numbers and truth values and nothing else, at least one."""
+    return bool(values) and all(isinstance(value, bool | int | float) for value in values)
 
 
 @dataclass(frozen=True, slots=True)
-class RowReader(ABC):
-    """A reader that reads each row by itself. A format adds `fits`, `begin` and `of_row`."""
+class RowReader:
+    """One format. A reader is made from rows that show every column of the log with every kind of value in it.
+
+    A format adds `fits`, `begin` and, where each row is read by itself, `of_row`; else `episodes`.
+    """
 
     SUMS: ClassVar[bool] = False
+    """Whether the reward is a sum of columns that the user may name."""
     FIELDS: ClassVar[frozenset[str]]
     """The columns of the format that are read."""
 
@@ -114,6 +155,20 @@ class RowReader(ABC):
     """The columns whose sum is the reward."""
     group: str | None = None
     """The column that names groups; `None` where the text of the prompt has to do."""
+
+    @staticmethod
+    def fits(row: Row) -> bool:
+        """Whether this row is of the format."""
+        raise NotImplementedError
+
+    @classmethod
+    def begin(cls, sample: Sequence[Row], hints: Hints) -> Self:
+        """Read the log of these rows. Raises ValueError where a hint names what is not there."""
+        raise NotImplementedError
+
+    def of_row(self, place: Location, row: Fields, faults: Faults) -> Iterable[LoggedEpisode]:
+        """The episodes of one row; `faults` counts a row that is set aside. Raises `Misfit`."""
+        raise NotImplementedError
 
     @property
     def columns(self) -> frozenset[str]:
@@ -130,10 +185,6 @@ class RowReader(ABC):
             else:
                 yield from found
 
-    @abstractmethod
-    def of_row(self, place: Location, row: Fields, faults: Faults) -> Iterable[LoggedEpisode]:
-        """The episodes of one row; `faults` counts a row that is set aside. Raises `Misfit`."""
-
     def outcome(self, row: Fields) -> float | None:
         """Success as the row has it; `None` where it is missing."""
         return row.outcome(self.success) if self.success else None
@@ -142,10 +193,19 @@ class RowReader(ABC):
         """The rewards of a row, as `known_rewards`."""
         return known_rewards({name: row.number(name) for name in self.rewards})
 
+    def step(self, row: Row, place: Location) -> int:
+        """The row's own step, else that of its file. Where rows name steps, one without is no row of step 0, but files
+        of an older trainer may have it in their names instead."""
+        if row.get("step") is not None:
+            return records.step_number(row["step"], "step")
+        if self.knowledge.stepped and ("step" in row or not re.search(r"\d", place.file.stem)):
+            raise Misfit("a whole number as `step`, as the first rows have it", "nothing")
+        return step_of_file(place.file)
+
     def prompt(self, value: Any) -> tuple[str, Messages]:
         """A prompt as text and, where it was logged so, as messages."""
         if isinstance(value, str):
-            return text_of(value, "prompt"), ()
+            return records.text_of(value, "prompt"), ()
         messages = messages_of(value, "prompt", self.hints.tags)
         return text_of_messages(messages), messages
 
@@ -168,7 +228,7 @@ class RowReader(ABC):
         named = row.key(self.group) if self.group else None
         if named is not None:
             return named, ""
-        truth = next((row[name] for name in TRUTH_NAMES if not is_missing(row.get(name))), "")
+        truth = next((row[name] for name in TRUTH_NAMES if not records.is_missing(row.get(name))), "")
         return prompt_task(prompt).id, truth if isinstance(truth, str) else json.dumps(truth, default=str)
 
     def trajectory(
@@ -215,25 +275,7 @@ def consecutive(
 def step_of_file(file: Path) -> int:
     """The last number in a file's name, else that of the folder of its step; 0 where there is none."""
     numbers = re.findall(r"\d+", file.stem) or re.findall(r"step_(\d+)/", file.as_posix())
-    return step_number(int(numbers[-1]), "the last number of the file's name") if numbers else 0
-
-
-def step_of(row: Row, file: Path, stepped: bool) -> int:
-    """The row's own step, else that of its file. `stepped`: the rows of the log name steps.
-
-    There a row without one is no row of step 0. Files of an older trainer may have it in their names instead.
-    """
-    if row.get("step") is not None:
-        return step_number(row["step"], "step")
-    if stepped and ("step" in row or not re.search(r"\d", file.stem)):
-        raise Misfit("a whole number as `step`, as the first rows have it", "nothing")
-    return step_of_file(file)
-
-
-def stepped(rows: Sequence[Row]) -> tuple[bool, list[str]]:
-    """Whether the rows name steps, at least half of them, and what is assumed where they do not."""
-    named = sum(row.get("step") is not None for row in rows)
-    return 2 * named >= max(1, len(rows)), [] if 2 * named >= max(1, len(rows)) else [FEW_STEPS if named else NO_STEP]
+    return records.step_number(int(numbers[-1]), "the last number of the file's name") if numbers else 0
 
 
 def known_rewards(values: Mapping[str, float | None]) -> dict[str, float]:
@@ -244,7 +286,7 @@ def known_rewards(values: Mapping[str, float | None]) -> dict[str, float]:
 
 def prompt_task(*texts: str) -> Task:
     """A task known by its prompt alone."""
-    return Task(f"prompt-{digest(*texts)}", 0, "train")
+    return Task(f"prompt-{records.digest(*texts)}", 0, "train")
 
 
 def text_trajectory(
@@ -253,56 +295,3 @@ def text_trajectory(
     """An episode that was logged as text. `outcome` `None` = the log does not know success."""
     known = SCORED_ONLY if outcome is None else outcome
     return Trajectory(task, 0, turns, Ending.OUT_OF_TURNS, known if scored else None, temperature=temperature)
-
-
-def columns_of(sample: Sequence[Row]) -> dict[str, list[object]]:
-    """Column -> its values in these rows, missing ones left out; in order of first appearance."""
-    found: dict[str, list[object]] = {}
-    for row in sample:
-        for name, value in row.items():
-            found.setdefault(name, [])
-            if not is_missing(value):
-                found[name].append(value)
-    return found
-
-
-def choose_success(columns: dict[str, list[object]], hints: Hints) -> str | None:
-    """The column of success. Raises ValueError if the one that was named is not there."""
-    if hints.success is not None:
-        require([hints.success], columns, "success")
-        return hints.success
-    held = {name: [truth_of(value) for value in columns.get(name, ())] for name in SUCCESS_NAMES}
-    return next((name for name, values in held.items() if scalar(values) and {*values} <= {0, 1}), None)
-
-
-def choose_group(rows: Sequence[Row], prompt: str) -> str | None:
-    """The column that names groups, by custom: rows of one step share its values.
-
-    A column that differs where prompts repeat names rows. `id` may be anything, so each must have one prompt, too.
-    """
-    for name in GROUP_NAMES:
-        prompts: dict[str, set[str]] = {}
-        named = [row for row in rows if not is_missing(row.get(name))]
-        for row in named:
-            prompts.setdefault(repr((row.get("step"), row[name])), set()).add(repr(row.get(prompt)))
-        repeats = len(prompts) < len(named)
-        texts = len({repr((row.get("step"), row.get(prompt))) for row in named})
-        one_each = all(len(of) == 1 for of in prompts.values())
-        if named and (repeats or (name != "id" and texts == len(named))) and (name != "id" or one_each):
-            return name
-    return None
-
-
-def require(wanted: Iterable[str], columns: Iterable[str], flag: str) -> None:
-    there = list(columns)
-    missing = [name for name in wanted if name not in there]
-    if missing:
-        raise ValueError(
-            f"Expected --{flag} to name columns of the log, found no {listed(missing)}. "
-            f"Its columns are {listed(there)}."
-        )
-
-
-def scalar(values: Sequence[object]) -> bool:
-    """Numbers and truth values and nothing else, at least one."""
-    return bool(values) and all(isinstance(value, bool | int | float) for value in values)

@@ -13,22 +13,11 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Self
 
-from heedful.auditing.logs.conversations import Messages, messages_of, turns_of, unread_parts
-from heedful.auditing.logs.records import Faults, Knowledge, Location, LoggedEpisode, Misfit, Row, unknown_of
-from heedful.auditing.logs.values import Fields, digest, fitting, number, shown
-from heedful.auditing.readers.reader import (
-    NO_STEP,
-    Hints,
-    RowReader,
-    choose_success,
-    columns_of,
-    known_rewards,
-    prompt_task,
-    step_of_file,
-)
+from heedful.auditing.logs import records
+from heedful.auditing.logs.conversations import messages_of, turns_of, unread_parts
+from heedful.auditing.logs.records import Faults, Fields, Knowledge, Location, LoggedEpisode, Misfit, Row
+from heedful.auditing.readers.reader import NO_STEP, Hints, RowReader, Sample, known_rewards, prompt_task, step_of_file
 from heedful.boundary import listed
-from heedful.diagnostics.cross_scores.thoughts import ThoughtTags
-from heedful.types import Turn
 
 TRACELESS = "of episodes that failed without a trace"
 
@@ -50,16 +39,16 @@ class VerifiersTraces(RowReader):
     def begin(cls, sample: Sequence[Row], hints: Hints) -> Self:
         rows = [row for row in sample if cls.fits(row)]
         traces = [trace for row in rows for trace in row.get("traces", [row]) if isinstance(trace, dict)]
-        success = choose_success(columns_of(fitting(_named_scores, traces)), hints)
+        success = Sample(records.fitting(_named_scores, traces)).success(hints)
         found = [f"Success is read from {success}."] if success else []
         assumed = [
             "A group is what the log calls one, else the episodes of one task.",
             "Prompts are rendered with the chat template of --model, which need not be the one in training.",
         ]
-        assumed += [] if any(step is not None for step in fitting(_work_step, rows)) else [NO_STEP]
+        assumed += [] if any(step is not None for step in records.fitting(_work_step, rows)) else [NO_STEP]
         assumed += unread_parts(traces)
-        temperature = any(found is not None for found in fitting(_temperature, traces))
-        unknown = unknown_of(success=success is not None, turns=True)
+        temperature = any(found is not None for found in records.fitting(_temperature, traces))
+        unknown = records.unknown_of(success=success is not None, turns=True)
         return cls(hints, Knowledge(tuple(found), tuple(assumed), unknown, temperature=temperature), success)
 
     def of_row(self, place: Location, row: Fields, faults: Faults) -> Iterable[LoggedEpisode]:
@@ -82,7 +71,10 @@ class VerifiersTraces(RowReader):
         messages = messages_of([node.get("message") for node in path], "nodes", tags) if path else ()
         rewards = known_rewards({name: _reward(entry) for name, entry in trace.inner("rewards").items()})
         group = _group(row, trace)
-        task, turns = prompt_task(group, agent), _sampled_turns(messages, path, first, tags)
+        # An assistant's message that no model sampled is context.
+        roles = ("assistant" if node.get("sampled") else "context" for node in path)
+        said = tuple({**message, "role": role} for message, role in zip(messages, roles, strict=True))
+        task, (_, turns) = prompt_task(group, agent), turns_of(said, tags)
         trajectory = self.trajectory(task, turns, rewards, self.outcome(_named_scores(trace)), _temperature(trace))
         return LoggedEpisode(place, step, f"{group} {agent}", task, trajectory, messages[:first])
 
@@ -102,11 +94,11 @@ class VerifiersResults(RowReader):
     @classmethod
     def begin(cls, sample: Sequence[Row], hints: Hints) -> Self:
         rows = [row for row in sample if cls.fits(row)]
-        success = choose_success(columns_of(fitting(_flat_scores, rows)), hints)
+        success = Sample(records.fitting(_flat_scores, rows)).success(hints)
         found = [f"Success is read from {success}."] if success else []
         parts = unread_parts([[row["prompt"], row["completion"]] for row in rows])
         assumed = (NO_STEP, "Rollouts of one example_id are one group.", *parts)
-        unknown = unknown_of(success=success is not None, turns=True)
+        unknown = records.unknown_of(success=success is not None, turns=True)
         return cls(hints, Knowledge(tuple(found), assumed, unknown), success)
 
     def of_row(self, place: Location, row: Fields, faults: Faults) -> Iterable[LoggedEpisode]:
@@ -130,28 +122,18 @@ def _last_branch(nodes: Sequence[Fields]) -> list[Fields]:
     place: Any = leaves[-1] if leaves else "a circle" if nodes else None
     while place is not None:
         if not isinstance(place, int) or not 0 <= place < len(nodes) or len(path) == len(nodes):
-            raise Misfit("`parent` to name an earlier node", shown(place))
+            raise Misfit("`parent` to name an earlier node", records.shown(place))
         path.append(nodes[place])
         place = parents[place]
     return path[::-1]
-
-
-def _sampled_turns(messages: Messages, path: Sequence[Row], first: int, tags: ThoughtTags) -> tuple[Turn, ...]:
-    """One turn per sampled message; an assistant's message that no model sampled is context."""
-    if first >= len(messages):
-        return ()
-    if first == 0:
-        raise Misfit("a prompt before the first sampled message", "a sampled message first")
-    roles = ("assistant" if node.get("sampled") else "context" for node in path)
-    return turns_of(tuple({**message, "role": role} for message, role in zip(messages, roles, strict=True)), tags)[1]
 
 
 def _reward(entry: Any) -> float | None:
     if isinstance(entry, dict):
         named = Fields({"weight": 1.0, **entry})
         score, weight = named.number("score"), named.number("weight")
-        return None if score is None or weight is None else number(score * weight, "score times weight")
-    return number(entry, "rewards")
+        return None if score is None or weight is None else records.number(score * weight, "score times weight")
+    return records.number(entry, "rewards")
 
 
 def _named_scores(trace: Fields) -> Fields:
@@ -180,4 +162,4 @@ def _group(row: Fields, trace: Fields) -> str:
         return group
     task = trace.inner("task") or row.inner("task")
     named = task.get("key") or task.get("hash")
-    return str(named) if named else digest(repr(dict(task)))
+    return str(named) if named else records.digest(repr(dict(task)))

@@ -14,19 +14,19 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import ClassVar, Self
 
+from heedful.auditing.logs import records
 from heedful.auditing.logs.conversations import text_turn, with_thought
 from heedful.auditing.logs.records import (
     Episodes,
     Faults,
+    Fields,
     Knowledge,
     LocatedRows,
     Location,
     LoggedEpisode,
     Misfit,
     Row,
-    unknown_of,
 )
-from heedful.auditing.logs.values import Fields, shown, text_of
 from heedful.auditing.readers.reader import (
     ONE_REPLY,
     READ_BESIDE,
@@ -34,14 +34,9 @@ from heedful.auditing.readers.reader import (
     Hints,
     Located,
     RowReader,
-    choose_group,
-    choose_success,
-    columns_of,
+    Sample,
     consecutive,
     prompt_task,
-    require,
-    step_of,
-    stepped,
 )
 from heedful.boundary import listed
 
@@ -67,20 +62,18 @@ class VerlRollouts(RowReader):
 
     @classmethod
     def begin(cls, sample: Sequence[Row], hints: Hints) -> Self:
-        rows = [row for row in sample if cls.fits(row)]
-        columns = columns_of(rows)
-        require(hints.rewards, columns, "rewards")
-        rewards, success = hints.rewards or ("score",), choose_success(columns, hints)
+        rows = Sample(row for row in sample if cls.fits(row))
+        rows.require(hints.rewards, "rewards")
+        rewards, success, no_steps = hints.rewards or ("score",), rows.success(hints), rows.without_steps
         keyed = any(_matched(row) is not None for row in rows)
-        group = None if keyed else choose_group(rows, "input")
+        group = None if keyed else rows.group("input")
         found = [f"Reward: {listed(rewards)}."] + ([f"Success is read from {success}."] if success else [])
         found += ["Groups, members and the parts of an episode are those of the column uid."] if keyed else []
         found += [f"Groups are those of the column {group}."] if group else []
         grouped = ["Samples with the same input in one step are one group: the log has no group number."]
-        has_steps, no_steps = stepped(rows)
         assumed = (*(grouped if not keyed and not group else ()), *no_steps, ONE_REPLY, TEXT_ALONE)
-        unknown = unknown_of(success=success is not None, turns=False)
-        knowledge = Knowledge(tuple(found), assumed, unknown, stepped=has_steps)
+        unknown = records.unknown_of(success=success is not None, turns=False)
+        knowledge = Knowledge(tuple(found), assumed, unknown, stepped=not no_steps)
         return cls(hints, knowledge, success, rewards, group, keyed)
 
     def episodes(self, rows: LocatedRows, faults: Faults) -> Episodes:
@@ -95,7 +88,8 @@ class VerlRollouts(RowReader):
             for place, row in rows:
                 found = _matched(row)
                 if found is None:
-                    faults.add(place, "prompt_session_part as `uid`, as the first rows have it", shown(row.get("uid")))
+                    given = records.shown(row.get("uid"))
+                    faults.add(place, "prompt_session_part as `uid`, as the first rows have it", given)
                 elif found[1].startswith(_PADDING):
                     faults.aside[_FILLING] += 1
                 else:
@@ -108,7 +102,8 @@ class VerlRollouts(RowReader):
             parts = [_key(row)[2] for _, row in held]
             try:
                 if parts != list(range(len(parts))) or (lost and len(parts) > 1):
-                    found = f"parts {parts} of {shown(held[0][1]['uid'])}" + (" and a line left out" if lost else "")
+                    torn = " and a line left out" if lost else ""
+                    found = f"parts {parts} of {records.shown(held[0][1]['uid'])}{torn}"
                     raise Misfit("all parts of an episode, 0 and on, in order", found)
                 yield self._episode(held)
             except Misfit as misfit:
@@ -131,8 +126,7 @@ class VerlRollouts(RowReader):
         else:
             (group, truth), member = self.by_text(head, head.text("input")), 0
         trajectory = replace(self.trajectory(task, tuple(turns), given, outcome), member=member)
-        step = step_of(head, place.file, self.knowledge.stepped)
-        return LoggedEpisode(place, step, group, task, trajectory, truth=truth)
+        return LoggedEpisode(place, self.step(head, place), group, task, trajectory, truth=truth)
 
 
 def _matched(row: Row) -> re.Match[str] | None:
@@ -143,4 +137,4 @@ def _key(row: Row) -> tuple[str, int, int]:
     """One draw of a prompt, the member of its group, the part of the episode."""
     found = _matched(row)
     assert found is not None  # rows without a key were left out
-    return text_of(found[1], "uid"), int(found[2]), int(found[3])
+    return records.text_of(found[1], "uid"), int(found[2]), int(found[3])
