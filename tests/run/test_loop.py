@@ -220,6 +220,7 @@ def test_a_fork_goes_on_from_an_earlier_checkpoint_and_leaves_its_run_as_it_is(
     assert without_time(changed.path) == without_time(run)
     with pytest.raises(ValueError, match="Expected an empty or new folder"):
         resume(run, checkpoint=2, out=other, show=False)
+    assert cli.run(["train", "echo", "--checkpoint", "2"]) == 2  # of no run
 
 
 def test_knobs_typed_beside_a_resume_or_a_fork_leave_the_reference_and_the_seedling_as_they_were(
