@@ -54,12 +54,12 @@ class Checkpoint:
         return dict(read_json(path)) if path.exists() else None
 
     def began(self) -> TrainConfig | None:
-        """The configuration with which the run began, which settings typed beside a resume do not change.
+        """The configuration that decided the model before the first step: settings typed beside a resume do not.
 
-        Older versions did not write it: there it is that of the checkpoint, `None` in those without one.
+        In checkpoints of older versions that of the checkpoint, or `None`.
         """
-        tree = self.state().get("began") or self.settings()
-        return None if tree is None else from_written(tree)
+        settings = self.settings()
+        return None if settings is None else from_written({**settings, **self.state().get("began", {})})
 
     def learner_state(self) -> dict[str, Any]:
         """The optimizer's state."""

@@ -47,6 +47,9 @@ from heedful.training.lora import Adapters
 from heedful.training.ranks.sharding import Sharded
 from heedful.training.ranks.world import World
 
+_OF_THE_BEGINNING = ("env", "seedling", "warm_start", "context", "tags", "template_options", "vision", "threads")
+"""Settings that decide the model before the first step."""
+
 
 @dataclass(slots=True)
 class Parts:
@@ -88,7 +91,7 @@ class Parts:
             "tasks": self.tasks.cursor,
             "memory": None if self.selection.memory is None else self.selection.memory.state(),
             "diagnostics": self.diagnostician.state(),
-            "began": to_json(self.began),
+            "began": {name: value for name, value in to_json(self.began).items() if name in _OF_THE_BEGINNING},
             "scores": {str(version): score for version, score in self.scores.items()},
         }
 
