@@ -26,6 +26,10 @@ if TYPE_CHECKING:
     import pyarrow.parquet
 
 BATCH_ROWS = 64
+LEAST_BUDGET = 64 * 2**20
+"""Bytes that the rows of any parquet file may take."""
+MOST_EXPANSION = 1000
+"""Bytes of rows for each byte of the file. Real logs, with each prompt repeated for its group, stay below 200."""
 SUFFIXES = (".jsonl", ".ndjson", ".json", ".parquet")
 LONGEST_LINE = 64 * 2**20
 """Bytes. A longer line is left out unread."""
@@ -237,6 +241,11 @@ def _parquet_rows(
                 faults.add(Location(file, 0), f"one column of numbers or text as `{name}`", f"{kinds[name]}")
                 return
         names = [name for name, kind in kinds.items() if not _is_useless(kind) and (not columns or name in columns)]
+        unpacked = sum(metadata.row_group(group).total_byte_size for group in range(metadata.num_row_groups))
+        if unpacked > max(LEAST_BUDGET, MOST_EXPANSION * size):
+            expected = f"rows of at most {MOST_EXPANSION} times the {size:,} bytes of the file"
+            faults.add(Location(file, 0), expected, "more")
+            return
         number, total = 0, max(1, metadata.num_rows)
         for group in range(table.num_row_groups):
             end = number + metadata.row_group(group).num_rows
