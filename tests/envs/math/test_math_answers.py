@@ -13,8 +13,7 @@ from typing import Any
 import pytest
 
 from heedful.envs.math.answers import LONGEST_ANSWER, Judgement, bare, judge, last_boxed, read_quantity
-from heedful.envs.math.verifier import verify
-from patience import PATIENCE
+from heedful.envs.math.verifier import equal
 
 PAIRS: list[dict[str, Any]] = [
     json.loads(line) for line in Path(__file__).with_name("pairs.jsonl").read_text(encoding="utf-8").splitlines()
@@ -27,8 +26,16 @@ KINDS = {
 @pytest.mark.parametrize("kind", KINDS)
 def test_an_answer_is_judged_by_what_it_says_and_not_by_its_notation(kind: str) -> None:
     pytest.importorskip("latex2sympy2_extended", reason='pip install "heedful[math]"')
-    judged = [(row, verify(row["gold"], row["answer"], PATIENCE) is Judgement.RIGHT) for row in KINDS[kind]]
-    assert [(row["gold"], row["answer"]) for row, right in judged if right != row["right"]] == []
+    judged = [(row, judged_with_algebra(row["gold"], row["answer"])) for row in KINDS[kind]]
+    assert [row for row, found in judged if (found is Judgement.RIGHT) != row["right"]] == []
+
+
+def judged_with_algebra(right: str, answer: str) -> Judgement:
+    """As in the verifier's process, where whatever the parser raises leaves the question open."""
+    try:
+        return judge(right, answer, equal)
+    except Exception:
+        return Judgement.UNDECIDED
 
 
 def test_what_is_decided_without_algebra_is_decided_rightly() -> None:

@@ -8,7 +8,6 @@ import json
 import random
 import sys
 import tracemalloc
-from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -20,11 +19,10 @@ from heedful.envs.checking.check import Effort, check
 from heedful.envs.common import rows as file_rows
 from heedful.envs.common.actions import format_reply
 from heedful.envs.common.rows import JsonLines
-from heedful.envs.math import files
 from heedful.envs.math import verifier as math_verifier
 from heedful.envs.math.answers import Judgement
 from heedful.envs.math.environment import MathProblems
-from heedful.envs.math.files import open_problems, read_row
+from heedful.envs.math.files import FiledProblem, open_problems, read_row
 from heedful.envs.math.hub_datasets import load_rows
 from heedful.run.evaluation.held_out import measure_baselines
 from heedful.types import Ending, Step
@@ -63,21 +61,12 @@ def answered(env: MathProblems, seed: int, *answers: str) -> list[Step]:
     return [episode.step(format_reply([answer], "hm")) for answer in answers]
 
 
-def test_a_metamath_row_gives_question_answer_way_source_and_kind() -> None:
-    problem = read_row(METAMATH)
-    assert not isinstance(problem, str)
-    assert problem.question == METAMATH["query"]
-    assert problem.answer == "13"
-    assert problem.solution == "She keeps 16 - 3 = 13 eggs."
-    assert problem.source == METAMATH["original_question"]
-    assert problem.kind == "GSM_Rephrased"
-
-
-def test_a_gsm_row_gives_the_answer_behind_the_hashes_and_the_way_without_its_calculator_marks() -> None:
-    problem = read_row(GSM)
-    assert not isinstance(problem, str)
-    assert (problem.answer, problem.source, problem.kind) == ("72", GSM["question"], "")
-    assert problem.solution == "48/2 = 24\n24 + 48 = 72"
+def test_a_row_gives_question_answer_way_source_and_kind() -> None:
+    assert read_row(METAMATH) == FiledProblem(
+        METAMATH["query"], "13", "She keeps 16 - 3 = 13 eggs.", METAMATH["original_question"], "GSM_Rephrased"
+    )
+    way = "48/2 = 24\n24 + 48 = 72"  # without the marks of the calculator
+    assert read_row(GSM) == FiledProblem(GSM["question"], "72", way, GSM["question"], "")
 
 
 @pytest.mark.parametrize(
@@ -111,10 +100,7 @@ def test_a_right_answer_is_what_is_marked_as_one_and_never_a_word_of_prose(writt
 @pytest.mark.parametrize(
     ("row", "words"),
     [
-        (
-            {"prompt": "q", "completion": "a"},
-            "expected the columns query and response, or question and answer, but there",
-        ),
+        ({"prompt": "q", "completion": "a"}, "expected the columns query and response, or question and answer"),
         ({"query": "", "response": "The answer is: 3"}, "query is empty"),
         ({"query": None, "response": "The answer is: 3"}, "query is empty"),
         ({"query": "q", "response": 3}, "response is no text but 3"),
@@ -123,10 +109,7 @@ def test_a_right_answer_is_what_is_marked_as_one_and_never_a_word_of_prose(writt
         ({"question": "q\ud800", "answer": "3"}, "question holds half of a surrogate pair"),
         ({"question": "q", "answer": "3\udfff"}, "answer holds half of a surrogate pair"),
         ({"question": "q", "answer": "3", "type": "\ud800"}, "type holds half of a surrogate pair"),
-        (
-            {"question": "q", "answer": "#### " + "x=" * 10**5 + "5"},
-            "the answer in answer has 200,001 characters, more than 500",
-        ),
+        ({"question": "q", "answer": "#### " + "x=" * 10**5 + "5"}, "has 200,001 characters, more than 500"),
     ],
 )
 def test_a_row_that_lacks_something_says_what(row: dict[str, Any], words: str) -> None:
@@ -146,7 +129,7 @@ def test_faulty_rows_are_named_by_number_and_can_be_left_out(tmp_path: Path) -> 
     with pytest.raises(ValueError, match="found none in 7 rows"):
         MathProblems(path=nothing, skip_faulty=True).task(0)
     empty = written(tmp_path / "empty.jsonl", [])
-    with pytest.raises(ValueError, match="found no row at all"):
+    with pytest.raises(ValueError, match="found none in 0 rows"):
         MathProblems(path=empty).task(0)
 
 
@@ -215,24 +198,6 @@ def test_sources_that_ask_the_same_question_are_one(tmp_path: Path) -> None:
         assert len(chain) == 1
         found = {question: next(iter(split)) for question, split in splits.items()}
         assert found["Way 0: what is 0 and 1?"] == found["Way 1: what is 3 and 1?"]
-
-
-def test_a_long_chain_of_joined_sources_takes_steps_in_proportion_to_its_length() -> None:
-    class Counted(dict[int, int]):
-        steps = 0
-
-        def get(self, key: int, default: Any = None) -> Any:
-            Counted.steps += 1
-            return super().get(key, default)
-
-    chain = sorted(map(str, range(500)), key=files._digest, reverse=True)
-    sources = files._Sources()
-    sources._above = Counted()
-    for number, pair in enumerate(pairwise(chain)):
-        for source in pair:  # both ask the same question
-            sources.note(files.FiledProblem(f"What is {number}?", "4", "", source, ""))
-    assert set(sources.joined().values()) == {files._digest(chain[-1])}
-    assert Counted.steps < 20 * len(chain)  # without short cuts more than 100 times its length
 
 
 def test_parquet_and_json_lines_give_the_same_tasks(tmp_path: Path) -> None:
@@ -385,14 +350,8 @@ def test_a_file_is_demonstrated_by_its_own_solutions_and_has_baselines(tmp_path:
 def test_a_number_of_any_length_in_a_question_leaves_the_random_player_an_answer(tmp_path: Path) -> None:
     question = f"What is {'9' * 5000} + {'8' * 4000} + 3 - 2?"
     env = MathProblems(path=written(tmp_path / "rows.jsonl", [{"question": question, "answer": "5"}]), algebra=False)
-    assert {env.random_answer(env.task(0), random.Random(seed)) for seed in range(99)} <= {
-        "5",
-        "1",
-        "-1",
-        "6",
-        "3/2",
-        "2/3",
-    }
+    players = {env.random_answer(env.task(0), random.Random(seed)) for seed in range(99)}
+    assert players <= {"5", "1", "-1", "6", "3/2", "2/3"}
 
 
 def test_no_observation_shows_the_answer_of_a_file(tmp_path: Path) -> None:

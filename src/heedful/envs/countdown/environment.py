@@ -195,7 +195,8 @@ class CountdownEpisode(BaseEpisode[Countdown]):
         answer = read_answer(response, LONGEST)
         read = self._read(answer.text) if not answer.fault else ReadExpression(fault=answer.fault, kind=answer.kind)
         fits = not read.fault and self._fits(read)
-        solved = fits and read.value == self.problem.target
+        target = self.problem.target
+        solved = fits and read.value == target
         self._right_numbers |= fits
         over = solved or not self.turns_left
         partial = env.partial if over and not solved and self._right_numbers else 0.0
@@ -208,7 +209,9 @@ class CountdownEpisode(BaseEpisode[Countdown]):
             actions=() if read.fault else (read.text,),
             note=answer_fault_line(answer, env.brief) if answer.fault else self._remark(read, fits),
             shown="" if over else self._show(),
-            effect=self._effect(read, fits),
+            effect=f"nothing for {target}; {read.fault}"
+            if read.fault
+            else f"{read.text} = {read.value} for {target}{'' if fits else '; wrong numbers'}",
             state=f"{self.problem.line}, attempt {self.turn}",
         )
 
@@ -228,18 +231,13 @@ class CountdownEpisode(BaseEpisode[Countdown]):
     def _remark(self, read: ReadExpression, fits: bool) -> str:
         """What the next observation says about an answer that did not solve the task."""
         brief = self.env.brief
-        if read.fault or read.value is None:
+        if read.fault:
             return f"invalid {read.kind}\n" if brief else f"Your last answer was invalid: {read.fault}.\n"
         if brief:
             return f"{read.text}={read.value}{'' if fits else ' wrong numbers'}\n"
         rule = "exactly once" if self.env.use == "all" else "once at most"
         why = "" if fits else f" It must use {', '.join(map(str, self.problem.numbers))} and nothing else, each {rule}."
         return f"Your last answer {read.text} has the value {read.value}.{why}\n"
-
-    def _effect(self, read: ReadExpression, fits: bool) -> str:
-        if read.value is None:
-            return f"nothing for {self.problem.target}; {read.fault}"
-        return f"{read.text} = {read.value} for {self.problem.target}{'' if fits else '; wrong numbers'}"
 
     def _show(self) -> str:
         numbers = ", ".join(map(str, self.problem.numbers))

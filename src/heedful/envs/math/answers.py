@@ -104,12 +104,8 @@ class Quantity:
     """Known units and their powers. Empty where there is no unit, or a word that is not known."""
 
 
-def _no_algebra(one: str, other: str, factor: str) -> Judgement:
-    return Judgement.UNDECIDED
-
-
 @lru_cache(maxsize=8192)
-def judge(right: str, answer: str, algebra: Algebra = _no_algebra) -> Judgement:
+def judge(right: str, answer: str, algebra: Algebra = lambda *_: Judgement.UNDECIDED) -> Judgement:
     """Whether `answer` is right, where `right` is the right one. `algebra` decides what takes algebra."""
     if len(answer) > LONGEST_ANSWER:
         return Judgement.WRONG
@@ -356,7 +352,9 @@ def _compare_relations(one: _Shape, other: _Shape, algebra: Algebra) -> Judgemen
 def _compare_shapes(one: _Shape, other: _Shape, algebra: Algebra) -> Judgement:
     kinds = {one.kind, other.kind}
     if kinds <= {"one", "matrix"} and "one" in kinds:
-        return algebra(_written(one), _written(other), "one")
+        begin, end = "\\begin{pmatrix}", "\\end{pmatrix}"
+        texts = (begin + "¶".join(s.parts) + end if s.kind == "matrix" else s.parts[0] for s in (one, other))
+        return algebra(next(texts), next(texts), "one")
     if len(one.parts) != len(other.parts) or "relation" in kinds:
         return Judgement.WRONG
     pairs = list(zip(one.parts, other.parts, strict=True))
@@ -388,12 +386,6 @@ def _together(judged: Iterable[Judgement]) -> Judgement:
     """Wrong where any part is wrong, right where all are right."""
     each = set(judged)
     return next((one for one in (Judgement.WRONG, Judgement.UNDECIDED) if one in each), Judgement.RIGHT)
-
-
-def _written(shape: _Shape) -> str:
-    if shape.kind == "one":
-        return shape.parts[0]
-    return "\\begin{pmatrix}" + "¶".join(shape.parts) + "\\end{pmatrix}"
 
 
 def _squeezed(text: str) -> str:

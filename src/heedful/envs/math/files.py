@@ -85,16 +85,16 @@ class ProblemFile:
             if len(faults) < _ROWS_NAMED:
                 place = f"line {rows.line(number)}" if isinstance(rows, JsonLines) else f"row {number + 1}"
                 faults.append(f"{place}: {found}")
-        if faults and (not skip_faulty or not self._good):
-            more = f" and {faulty - len(faults)} more" if faulty > len(faults) else ""
+        more = f" and {faulty - len(faults)} more" if faulty > len(faults) else ""
+        if not self._good:
+            raise ValueError(
+                f"math: expected problems in {name}, found none in {faulty} rows: {'; '.join(faults)}{more}."
+            )
+        if faults and not skip_faulty:
             raise ValueError(
                 f"math: expected a question and an answer in every row of {name}, found {'; '.join(faults)}{more}. "
                 "Mend them, or leave such rows out with --env.skip-faulty true."
-                if self._good
-                else f"math: expected problems in {name}, found none in {faulty} rows: {'; '.join(faults)}{more}."
             )
-        if not self._good:
-            raise ValueError(f"math: expected problems in {name}, found no row at all.")
         self._joined = sources.joined()
         self._problem = lru_cache(maxsize=_PROBLEMS_HELD)(self._read)
 
@@ -132,12 +132,9 @@ class _Sources:
         return {source: self._root(source) for source in self._above}
 
     def _root(self, source: int) -> int:
-        found = source
-        while self._above.get(found, found) != found:
-            found = self._above[found]
-        while source != found:  # the next look-up is short
-            self._above[source], source = found, self._above[source]
-        return found
+        while (above := self._above.get(source, source)) != source:
+            source = above
+        return source
 
 
 def _digest(text: str) -> int:

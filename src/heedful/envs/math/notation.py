@@ -61,14 +61,10 @@ def _in_ascii(run: str) -> str:
     return unicodedata.normalize("NFKC", run).replace("\N{MINUS SIGN}", "-").replace("\N{FRACTION SLASH}", "/")
 
 
-def _vulgar_fraction(match: re.Match[str]) -> str:
-    return "\\frac{{{}}}{{{}}}".format(*_in_ascii(match[0]).split("/"))
-
-
 _REWRITES: list[tuple[re.Pattern[str], str | Callable[[re.Match[str]], str]]] = [
     (re.compile(pattern), replacement)
     for pattern, replacement in (
-        ("[¼-¾⅐-⅞]", _vulgar_fraction),
+        ("[¼-¾⅐-⅞]", lambda match: "\\frac{{{}}}{{{}}}".format(*_in_ascii(match[0]).split("/"))),
         ("[⁰¹²³⁴-⁹⁺⁻ⁿ]+", lambda match: f"^{{{_in_ascii(match[0])}}}"),
         ("[₀-₉]+", lambda match: f"_{{{_in_ascii(match[0])}}}"),
         ("(?s).+", lambda match: unicodedata.normalize("NFKC", match[0])),
