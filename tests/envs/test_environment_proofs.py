@@ -43,7 +43,7 @@ ENVIRONMENTS: list[Any] = [
     MathProblems(instructions="brief"),
     MathProblems(least=2, most=5, largest=30, turns=2),
     Countdown(),
-    Countdown(turns=3, use="some", least_numbers=4, most_numbers=5, least_operations=2, largest=25, lowest_target=1),
+    Countdown(turns=3, use="some", least_numbers=4, most_numbers=5, largest=25, lowest_target=1),
     preset("countdown").env,
     Sudoku(instructions="brief"),
     Sudoku(size=6, least_empties=8, most_empties=20, turns=5, tell="wrong"),

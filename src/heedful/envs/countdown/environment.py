@@ -77,9 +77,7 @@ class Countdown(SolvableEnvironment):
     """Largest result of a step of the solutions that tasks are drawn with, and of demonstrations. An answer may exceed
     it."""
     use: Use = "all"
-    """`all`: an answer must use each number exactly once. `some`: each once at most."""
-    least_operations: int = 2
-    """No answer of fewer operations reaches the target. Where all numbers are used their count decides that."""
+    """`all`: an answer must use each number exactly once. `some`: each once at most, and no number is the target."""
     turns: Turns = 1
     """Attempts. The answer to a failed attempt is its value."""
     partial: Annotated[float, Interval(ge=0, lt=1)] = 0.1
@@ -98,7 +96,6 @@ class Countdown(SolvableEnvironment):
         check_range(self.name, "largest", self.largest, self.smallest, 10**MOST_DIGITS - 1)
         check_range(self.name, "highest_target", self.highest_target, self.lowest_target, 10**MOST_DIGITS - 1)
         check_range(self.name, "largest_step", self.largest_step, self.lowest_target)
-        check_range(self.name, "least_operations", self.least_operations, 1, self.least_numbers - 1)
         if not self.operations or len(set(self.operations) & set(OPERATIONS)) != len(self.operations):
             raise ValueError(
                 f"countdown: operations must be one or more different ones of {' '.join(OPERATIONS)}, but are "
