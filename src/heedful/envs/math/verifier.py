@@ -2,7 +2,7 @@
 
 A question is answered in about its time limit. A process that hangs or dies costs one question. It is started when a
 question first needs it: importing sympy takes a second. The library is math-verify's parser, latex2sympy2_extended.
-math-verify's own verdicts are not used: they reject a third of the right answers of `tests/envs/math/pairs.jsonl`.
+math-verify's own verdicts are not used: of the pairs in `tests/envs/math/pairs.jsonl` they get one in four wrong.
 """
 
 from __future__ import annotations
