@@ -1,14 +1,14 @@
 """What the trainer, the supervisor and the programs send each other. Nothing here executes what it reads.
 
 Values between two programs are plain data in JSON, with tags for what JSON lacks (tuples, sets, dictionaries with any
-keys, bytes, infinite numbers). A message is read with limits, and by content only: no pickle, no `repr`.
+keys, bytes, ranges, infinite numbers). A message is read with limits, and by content only: no pickle, no `repr`.
 """
 
 from __future__ import annotations
 
 import json
 import math
-from collections import Counter, OrderedDict, defaultdict
+from collections import Counter, deque
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Literal
@@ -33,6 +33,8 @@ _LONG = 10_000
 _DEEPEST = 200
 """Nested containers in one value."""
 
+_PLAIN = (bool, str, int, float, list, tuple, dict, set, frozenset, complex, bytes, bytearray, range, deque)
+
 _MOST_ALIKE = 1000
 """Different items of one hash in one set or dictionary. Each is compared with all before it."""
 
@@ -55,15 +57,15 @@ class Request:
 
 
 def to_plain(value: Any, depth: int = 0) -> Any:
-    """A value as JSON data with tags. No method of a program's class is called: only exact builtin types are read.
+    """A value as JSON data with tags. Raises NotPlain.
 
-    And the dictionaries of `collections`, which equal those of their items, and numbers of numpy. Raises NotPlain.
+    A value of a subclass (a named tuple, a counter, a member of an IntEnum) is read as what its builtin type holds,
+    past the methods of its class. A number of numpy is a number.
     """
-    kind = type(value)
-    if kind.__module__ == "numpy" and hasattr(value, "item") and not getattr(value, "ndim", 1):
+    if type(value).__module__ == "numpy" and hasattr(value, "item") and not getattr(value, "ndim", 1):
         value = value.item()
-        kind = type(value)
-    if value is None or kind in (bool, str) or (kind is int and value.bit_length() < _LONG):
+    kind = type(value) if type(value) in _PLAIN else next((each for each in _PLAIN if isinstance(value, each)), None)
+    if value is None or kind in (bool, str) or (kind is int and int.bit_length(value) < _LONG):
         return value
     if kind is int:
         return {"int": hex(value)}
@@ -72,16 +74,18 @@ def to_plain(value: Any, depth: int = 0) -> Any:
     if depth > _DEEPEST:
         raise NotPlain(f"a value with more than {_DEEPEST} nested containers")
     if kind is list:
-        return [to_plain(each, depth + 1) for each in value]
-    if kind in (tuple, set, frozenset):
-        return {kind.__name__: [to_plain(each, depth + 1) for each in value]}
-    if kind in (dict, Counter, OrderedDict, defaultdict):
+        return [to_plain(each, depth + 1) for each in list.__iter__(value)]
+    if kind in (tuple, set, frozenset, deque):
+        return {kind.__name__: [to_plain(each, depth + 1) for each in kind.__iter__(value)]}
+    if kind is range:
+        return {"range": [to_plain(each) for each in (value.start, value.stop, value.step)]}
+    if kind is dict:
         return {"dict": [[to_plain(each, depth + 1) for each in pair] for pair in dict.items(value)]}
     if kind is complex:
         return {"complex": [to_plain(value.real), to_plain(value.imag)]}
     if kind in (bytes, bytearray):
-        return {"bytes": value.hex()}
-    raise NotPlain(f"a value of type {kind.__name__}, which is not plain data")
+        return {"bytes": kind.hex(value)}
+    raise NotPlain(f"a value of type {type(value).__name__}, which is not plain data")
 
 
 def from_plain(data: Any) -> Any:
@@ -114,6 +118,8 @@ _TAGS: dict[str, Callable[[Any], Any]] = {
     "int": lambda text: int(text, 16),
     "float": lambda text: {"nan": math.nan, "inf": math.inf, "-inf": -math.inf}[text],
     "tuple": lambda items: tuple(map(from_plain, items)),
+    "deque": lambda items: deque(map(from_plain, items)),
+    "range": lambda ends: range(*map(from_plain, ends)),
     "set": lambda items: set(_hashed([from_plain(item) for item in items])),
     "frozenset": lambda items: frozenset(_hashed([from_plain(item) for item in items])),
     "dict": lambda pairs: dict(

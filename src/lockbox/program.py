@@ -18,7 +18,7 @@ import signal
 import sys
 import threading
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from types import CodeType, ModuleType
 from typing import Any, NoReturn
 
@@ -223,10 +223,19 @@ def _candidate(entry: str, names: dict[str, Any]) -> None:
 
 
 def _answer(function: Callable[..., Any], arguments: list[Any], named: dict[str, Any]) -> bytes:
-    line, error = _tried(lambda: encode_value({"value": function(*arguments, **named)}))
+    """The value, the items of an iterator, or the error by its builtin class: the checker does not know others."""
+
+    def called() -> bytes:
+        value = function(*arguments, **named)
+        return encode_value({"items": list(value)} if isinstance(value, Iterator) else {"value": value})
+
+    line, error = _tried(called)
     if isinstance(error, NotPlain):
         return encode_value({"error": "TypeError", "text": f"the function returned {error}"})
-    return encode_value({"error": type(error).__name__, "text": str(error)[:1000]}) if error else line
+    if error is None:
+        return line
+    name = next(each.__name__ for each in type(error).__mro__ if each.__module__ == "builtins")
+    return encode_value({"error": name, "text": str(error)[:1000]})
 
 
 def _checker(entry: str, names: dict[str, Any]) -> None:
@@ -275,6 +284,8 @@ class _StandIn:
             answer = decode_value(self._answers.readline(_LONGEST_LINE))
             if "value" in answer:
                 return answer["value"]
+            if "items" in answer:
+                return iter(answer["items"])
             raised = getattr(builtins, str(answer["error"]), RuntimeError)
             # StopIteration would end a loop of the checker before its checks: it becomes an error as in a generator.
             if not (isinstance(raised, type) and issubclass(raised, Exception)) or raised is StopIteration:

@@ -28,13 +28,13 @@ MODULES = """
     abc argparse array ast asyncio base64 binascii bisect bz2 calendar cmath cmd codecs collections collections.abc
     colorsys concurrent.futures concurrent.futures.thread contextlib copy copyreg cProfile csv ctypes dataclasses
     datetime decimal difflib dis doctest email encodings.ascii encodings.cp1252 encodings.idna encodings.latin_1
-    encodings.raw_unicode_escape encodings.unicode_escape encodings.utf_16 encodings.utf_8_sig enum errno fileinput
-    fnmatch fractions functools gc getopt getpass glob graphlib gzip hashlib heapq hmac html inspect io ipaddress
-    itertools json keyword linecache locale logging lzma math mmap multiprocessing numbers operator optparse os pathlib
-    pickle platform pprint pstats queue random re reprlib resource sched secrets select selectors shlex shutil signal
-    socket stat statistics string struct sysconfig tempfile textwrap threading time timeit token tokenize traceback
-    types typing unicodedata unittest unittest.mock urllib.parse uuid warnings weakref xml.etree.ElementTree zlib
-    zoneinfo __future__ _pydecimal _strptime
+    encodings.raw_unicode_escape encodings.rot_13 encodings.unicode_escape encodings.utf_16 encodings.utf_8_sig enum
+    errno fileinput fnmatch fractions functools gc getopt getpass glob graphlib gzip hashlib heapq hmac html inspect io
+    ipaddress itertools json keyword linecache locale logging lzma math mmap multiprocessing numbers operator optparse
+    os pathlib pickle platform pprint pstats queue random re reprlib resource sched secrets select selectors shlex
+    shutil signal socket stat statistics string struct sysconfig tempfile textwrap threading time timeit token tokenize
+    traceback tracemalloc types typing unicodedata unittest unittest.mock urllib.parse uuid warnings weakref
+    xml.etree.ElementTree zlib zoneinfo __future__ _pydecimal _strptime
 """
 """What a program can import, and the modules that its sandbox offers. No file can be opened to load another one."""
 

@@ -7,6 +7,7 @@ import gc
 import json
 import os
 import signal
+from collections import deque
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -54,6 +55,8 @@ def test_every_program_starts_alike(sandbox: Sandbox) -> None:
         {1: "a", (2,): [None]},
         1j,
         b"\0",
+        range(2, 10**30, 3),
+        deque([1, deque()]),
         10**4000,
         [10**6000],
     ],
@@ -95,14 +98,48 @@ def test_numbers_of_one_hash_cost_the_reader_no_time(tag: str) -> None:
 def test_an_object_is_not_sent() -> None:
     loop: list[object] = []
     loop.append(loop)
-    for value in (object(), loop, type("Odd", (int,), {})(3)):
+    for value in (object(), loop, iter([1])):
         with pytest.raises(NotPlain):
             encode_value(value)
 
 
-def test_dictionaries_of_the_standard_library_are_sent_as_their_items(sandbox: Sandbox) -> None:
-    code = "from collections import *\ndef f(x): return Counter(x), OrderedDict(a=1), defaultdict(list, {(1, 2): [x]})"
-    assert sandbox.call(code, "f", ["aab"]).value() == ({"a": 2, "b": 1}, {"a": 1}, {(1, 2): ["aab"]})
+@pytest.mark.parametrize(
+    ("value", "held"),
+    [
+        ("Counter('aab'), OrderedDict(a=1), defaultdict(list, {(1, 2): 3})", ({"a": 2, "b": 1}, {"a": 1}, {(1, 2): 3})),
+        ("namedtuple('P', 'x y')(1, 2)", (1, 2)),
+        ("type('L', (list,), {'__iter__': lambda x: iter([7]), '__eq__': lambda *x: True})([1])", [1]),
+        ("type('I', (int,), {'bit_length': None, '__index__': None, '__eq__': lambda *x: True})(3)", 3),
+        ("type('S', (str,), {'__str__': lambda x: 'no'})('yes')", "yes"),
+    ],
+)
+def test_a_value_of_a_subclass_is_sent_as_what_it_holds(sandbox: Sandbox, value: str, held: object) -> None:
+    got = sandbox.call(f"from collections import *\ndef f(): return {value}", "f", []).value()
+    assert (got, type(got)) == (held, type(held))
+
+
+@pytest.mark.parametrize(
+    ("program", "checker", "verdict"),
+    [
+        ("yield from (0, 2)", "list(f()) == [0, 2]", "right"),
+        ("yield from (0, 2)", "f() == [0, 2]", "wrong"),
+        ("return map(int, '02')", "set(f()) == {0, 2}", "right"),
+        ("return range(0, 4, 2)", "sorted(f()) == [0, 2] and f()[1] == 2", "right"),
+        ("return range(0, 4, 2)", "f() == [0, 2]", "wrong"),
+        ("import collections; return collections.deque([0, 2])", "f().popleft() == 0", "right"),
+    ],
+)
+def test_a_checker_gets_iterators_ranges_and_deques_as_they_are(
+    sandbox: Sandbox, program: str, checker: str, verdict: str
+) -> None:
+    judged, _ = sandbox.check(f"def f():\n    {program}", "f", f"assert {checker}")
+    assert judged.value()[0] == verdict
+
+
+def test_an_error_reaches_the_checker_by_its_builtin_class(sandbox: Sandbox) -> None:
+    program = "class Mine(ValueError): pass\ndef f(): raise Mine('zero')"
+    checker = "try: f()\nexcept ValueError as error: assert str(error) == 'zero'\nelse: assert False"
+    assert sandbox.check(program, "f", checker)[0].value()[0] == "right"
 
 
 def test_a_function_that_is_missing_or_raises_gives_no_value(sandbox: Sandbox) -> None:

@@ -11,7 +11,7 @@ import os
 import re
 import sys
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from decimal import Decimal, InvalidOperation
 from functools import lru_cache, partial
 from typing import Any
@@ -79,14 +79,16 @@ def grade(problem: Problem, program: str, sandbox: Sandbox, whole: bool) -> Grad
     if problem.form == "checker":
         return _checked(problem, program, sandbox)
 
-    def run(given: Any) -> tuple[Outcome, ...]:
-        script = problem.form == "script"
-        return (sandbox.run(program, given) if script else sandbox.call(program, problem.entry, given),)
+    def run(case: Case) -> tuple[Outcome, ...]:
+        limits = replace(sandbox.limits, output=max(sandbox.limits.output, 4 * len(shown(case.expected))))
+        if problem.form == "script":
+            return (sandbox.run(program, case.given, limits),)
+        return (sandbox.call(program, problem.entry, case.given, limits),)
 
     passed, waited = 0, 0.0
     first: Failure | None = None
     for number, case in enumerate(problem.cases, 1):
-        (outcome,) = _patient(partial(run, case.given))
+        (outcome,) = _patient(partial(run, case))
         failure = _failure(problem, case, outcome, number)
         passed += failure is None
         first = first or failure

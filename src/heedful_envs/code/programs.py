@@ -22,34 +22,44 @@ from typing import *; from string import *; from re import *; from datetime impo
 from random import *; from statistics import *; from operator import *; from io import *; from sys import *
 from json import *; from math import *; from heapq import *; from bisect import *; from itertools import *
 from functools import *; from collections import *; from builtins import *
-import bisect, collections, copy, datetime, functools, heapq, io, itertools, json, math, operator, os, random, re
-import statistics, string, sys, typing
+import bisect, collections, copy, datetime, fractions, functools, heapq, io, itertools, json, math, operator, os, random
+import re, statistics, string, sys, time, typing
 try: from sortedcontainers import SortedDict, SortedList, SortedSet
 except ImportError: pass
+try: import numpy as np
+except ImportError: pass
+class ListNode:
+    def __init__(self, val=0, next=None): self.val, self.next = val, next
+class TreeNode:
+    def __init__(self, val=0, left=None, right=None): self.val, self.left, self.right = val, left, right
 sys.setrecursionlimit(50000)
 """
-"""What the judges of LiveCodeBench and LeetCode import before a program.
+"""What the judges of LiveCodeBench, LeetCode and APPS (`time`, `fractions`, `np`) put before a program.
 
 The function that a problem asks for is removed again (`lockbox.program`), since it must be the program's own.
 
-Deviation: `typing` comes first, so that `Counter` is the class and not its annotation."""
+Deviations: `typing` comes first, so that `Counter` is the class and not its annotation. `time` is the module, not the
+class of `datetime`."""
 
 _FENCE = re.compile(
-    r"^[ \t]*(?:```|~~~)[ \t]*(\w*)[^\n`]*\n(.*?)(?:^[ \t]*(?:```|~~~)[ \t]*$|\Z)", re.DOTALL | re.MULTILINE
+    r"(?:^[ \t]*|^[^\n`]*(?=```py))(`{3,}|~{3,})[ \t]*(\w*)[^\n`]*\n(.*?)(?:^[ \t]*\1[`~]*[ \t]*$|\1[ \t\n]*\Z|\Z)",
+    re.DOTALL | re.MULTILINE,
 )
+"""A block ends at a fence as long as its first, at the end of the text without a line of its own, or nowhere."""
 
 
 def read_program(reply: str, tools: Sequence[Tool] = ()) -> ReadAnswer:
-    """The program of a reply: the answer block (or the call), without a fence of backticks around it.
+    """The program of a reply: the answer block (or the call), without a fence around it and its indentation.
 
     Of several fenced blocks the last one that says Python counts, or else the last one.
     """
     read = read_answer(reply, LONGEST_PROGRAM, tools)
-    blocks = [(language.lower(), body) for language, body in _FENCE.findall(read.text.replace("\r\n", "\n"))]
-    python = [body for language, body in blocks if language.startswith("py")] or [body for _, body in blocks]
+    blocks = [(language.lower(), body) for _, language, body in _FENCE.findall(read.text.replace("\r\n", "\n"))]
+    python = [body for language, body in blocks if re.match("py(?!con)", language)] or [body for _, body in blocks]
     if read.fault or not python:
         return replace(read, text=re.sub(r"\A`([^`\n]+)`\Z", r"\1", read.text))
-    return replace(read, text=python[-1].rstrip())
+    text = python[-1].rstrip()
+    return replace(read, text=textwrap.dedent(text) if text[:1].isspace() else text)
 
 
 def completed(problem: Problem, program: str) -> str:
@@ -64,8 +74,9 @@ def completed(problem: Problem, program: str) -> str:
     if entry in methods:
         own = "".join(f"    {name} = {name}\n" for name in methods)
         return f"{program}\n\nclass Solution:\n{own}\ndel {entry}\n"
+    depth = "" if program[:1].isspace() else r"[ \t]*"  # a definition may stand under an if or a try
     if re.search(
-        rf"^(?:(?:async )?def|class) {entry}\b|^{entry}\s*[=:]|\bimport\b.*\b{entry}\b", program, re.MULTILINE
+        rf"^{depth}(?:(?:async )?def|class) {entry}\b|^{entry}\s*[=:]|\bimport\b.*\b{entry}\b", program, re.MULTILINE
     ):
         # The starter may hold imports and helpers, which a reply leaves out.
         above = starter[: max(0, starter.rfind(f"def {entry}"))] if problem.form == "checker" else ""

@@ -85,6 +85,8 @@ SCRIPTS = {
     "numpy that reads": "import sys\nimport numpy as np\nd = np.loadtxt(sys.stdin, skiprows=1, dtype=np.int64)\nprint(d.sum())",
     "numpy with random numbers and matrices": f"import numpy as np\nnp.random.seed(0)\nnp.random.default_rng(0).random(3)\nnp.linalg.inv(np.eye(3)) @ np.fft.fft(np.ones(3))\n{SUM}",
     "sortedcontainers": "from sortedcontainers import SortedList\nn = int(input())\ns = SortedList(map(int, input().split()))\nprint(s[0] + s[1] + s[-1])",
+    "names of APPS' judge": "n = int(input())\nt = time.time()\nprint(int(np.array([6]).sum() * fractions.Fraction(1)))",
+    "tracemalloc and rot13": f"import codecs, tracemalloc\ntracemalloc.start()\ncodecs.encode('a', 'rot13')\n{SUM}",
     "sortedcontainers without import": "n = int(input())\nprint(sum(SortedList(map(int, input().split()))))",
 }  # fmt: skip
 
@@ -108,6 +110,9 @@ FUNCTIONS = {
     "a lambda": "total = lambda nums: sum(nums)",
     "a main block": "def total(nums):\n    return sum(nums)\nif __name__ == '__main__':\n    print(total(list(map(int, input().split()))))",
     "a number of numpy": "import numpy as np\ndef total(nums):\n    return np.sum(nums)",
+    "a member of an IntEnum": "from enum import IntEnum\nclass E(IntEnum):\n    SIX = 6\ndef total(nums): return E.SIX",
+    "nodes in annotations": "class Solution:\n    def add(self, a: Optional[ListNode], b: TreeNode): pass\n    def total(self, nums):\n        return sum(ListNode(v).val for v in nums)",
+    "a definition under a try": "try:\n    import numpy as np\n    def total(nums): return int(np.sum(nums))\nexcept ImportError:\n    def total(nums): return sum(nums)",
     "a nested function": "class Solution:\n    def total(self, nums):\n        @cache\n        def f(k): return 0 if k == len(nums) else nums[k] + f(k + 1)\n        return f(0)",
     "output on the way": "def total(nums):\n    print('debug', nums)\n    return sum(nums)",
     "annotations of the future": "from __future__ import annotations\nclass Solution:\n    def total(self, nums: list[int]) -> int:\n        return sum(nums)",
@@ -139,6 +144,8 @@ WRONG = {
     "numpy's other number": "import numpy as np\ndef total(nums): return np.float64(6.5)",
     "a body that does not end": "return sum(nums",
     "the value as text": "def total(nums): return '6'",
+    "an int that equals all": "class E(int):\n    def __eq__(self, other): return True\ndef total(nums): return E(5)",
+    "an iterator": "def total(nums): yield 6",
 }
 """For the same as FUNCTIONS."""
 
@@ -155,5 +162,10 @@ FENCES = {
     "an example after": "```python\n{}\n```\nOutput:\n```\n3\n```",
     "a first try before": "```python\nprint(0)\n```\nThat is wrong. Better:\n```python\n{}\n```",
     "under a list": "1. So:\n   ```python\n{}\n   ```",
+    "four backticks": "````python\n{}\n````",
+    "many tildes": "~~~~~\n{}\n~~~~~",
+    "an end without a line of its own": "```python\n{}```",
+    "a beginning without a line of its own": "Here: ```python\n{}\n```",
+    "a session after": "```python\n{}\n```\n```pycon\n>>> 1\n```",
 }  # fmt: skip
 """Around any program."""

@@ -168,7 +168,7 @@ def test_a_program_that_waits_costs_the_time_of_five_tests_at_most(monkeypatch: 
     class Waiting:
         limits = Limits(cpu=1, wall=30)
 
-        def run(self, program: str, given: str) -> Outcome:
+        def run(self, program: str, given: str, limits: Limits) -> Outcome:
             ran.append(given)
             wall = 30.0 if program == "overdue" else 28.0
             return Outcome("waited" if wall == 30 else "ended", -9, b"2", b"", b"", 0.0, wall, 0)

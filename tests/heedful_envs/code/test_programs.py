@@ -72,6 +72,19 @@ def test_a_fence_around_a_program_is_taken_off(name: str) -> None:
     assert read_program(f"<think>t</think><answer>{FENCES[name].replace('{}', SUM)}</answer>").text == SUM
 
 
+def test_a_program_may_stand_to_the_right_under_a_list_and_hold_shorter_fences() -> None:
+    body = "\n".join(f"   {line}" for line in SUM.split("\n"))
+    assert read_program(f"<answer>1. So:\n\n   ```python\n{body}\n   ```</answer>").text == SUM
+    held = f"s = '''\n```\nx\n```\n'''\n{SUM}"
+    assert read_program(f"<answer>````python\n{held}\n````</answer>").text == held
+
+
+def test_a_right_output_is_never_too_long(sandbox: Sandbox) -> None:
+    wanted = "\n".join(map(str, range(200_000)))
+    problem = read_row({"question": "Count.", "input_output": {"inputs": ["200000"], "outputs": [wanted]}})
+    assert grade(problem, "print(*range(int(input())), sep='\\n')", sandbox, whole=True).right
+
+
 @pytest.mark.parametrize("program", ["x[::-1]", "`x[::-1]`", "print('``` is no fence')", "x = '''a\n  ```b```\n'''"])
 def test_a_program_without_a_fence_stays_as_it_is(program: str) -> None:
     assert read_program(f"<answer>{program}</answer>").text == program.strip("`")
