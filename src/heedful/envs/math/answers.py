@@ -18,7 +18,7 @@ from enum import Enum
 from fractions import Fraction
 from functools import lru_cache
 
-from heedful.envs.math.notation import FUNCTIONS, closing, spelled, split_outside
+from heedful.envs.math.notation import FUNCTIONS, TURNED, closing, spelled, split_outside
 
 
 class Judgement(Enum):
@@ -50,7 +50,7 @@ _LEAD = re.compile(
 BOX = re.compile(r"\\(?:boxed|fbox) *")
 """The command before the content of a box."""
 _WHOLE = r"(?:\d{1,3}(?:,\d{3})+|\d+)"
-_DECIMAL = re.compile(rf"({_WHOLE})?(?:\.(\d*)(?:\\(?:overline|bar)\{{(\d+)\}})?)?")
+_DECIMAL = re.compile(rf"({_WHOLE})?(?:\.(\d*)(?:\\overline\{{(\d+)\}})?)?")
 _SCIENTIFIC = re.compile(r"(?:(.*\d\.?)(?:[eE]\+?|\*10\^\{?)|10\^\{)(-?\d+)\}?")
 _MIXED = re.compile(rf"({_WHOLE}) *(?: ({_WHOLE})/({_WHOLE})|\\frac\{{({_WHOLE})\}}\{{({_WHOLE})\}})")
 _QUOTIENT = re.compile(r"([^/]+)/([^/]+)|\\frac\{([^{}]*)\}\{([^{}]*)\}")
@@ -60,12 +60,13 @@ _MONEY = re.compile(r"(?:US|USD|Rs\.?)? *[$€£¥₹]|(?:USD|EUR|Rs\.?) ")
 
 _UNIT = re.compile(r"(?<=[\d.})π])([ ‖]*)(?=[A-Za-zμΩ°€£¥¢₹\"'])((?:[A-Za-zμΩ°€£¥¢₹\"' */()‖.-]|\^ ?\{-?\d\})+)$")
 _UNIT_PART = re.compile(r"[A-Za-zμΩ]+|[°€£¥¢₹\"'/]|\^ ?\{-?\d\}")
+_INNER_UNIT = re.compile(r"\d[ ‖]+([A-Za-z]+)[ ‖,]")
 _UNIT_NAMES = """m meter metre, km kilometer kilometre, cm centimeter centimetre, mm millimeter millimetre,
 dm, nm, in inch inche ", ft foot feet ', yd yard, mi mile, acre, ha, L l liter litre, mL ml milliliter millilitre,
 gal gallon, s sec second, ms, min minute, h hr hour, day, week, month, yr year, kg kilogram kilo, g gram, mg milligram,
-lb lbs pound, oz ounce, mph, kph kmh, bpm, rpm, N newton, J joule, kJ, kWh, eV, cal, kcal, W watt, kW, V volt, Ω ohm,
+lb lbs pound £, oz ounce, mph, kph kmh, bpm, rpm, N newton, J joule, kJ, kWh, eV, cal, kcal, W watt, kW, V volt, Ω ohm,
 A amp ampere, H henry, T tesla, K kelvin, C coulomb celsius, F fahrenheit, Pa pascal, kPa, atm, Hz hertz, kHz, MHz, dB,
-mol mole, M molar, GB, MB, KB, rad radian, deg degree °, $ dollar USD, ¢ cent, € euro, £, ¥ yen, ₹ Rs rupee, unit,
+mol mole, M molar, GB, MB, KB, rad radian, deg degree °, $ dollar USD, ¢ cent, € euro EUR, ¥ yen, ₹ Rs rupee, unit,
 sq square, cu cubic, per, μm micrometer"""
 _UNITS = {spelling: names.split()[0] for names in _UNIT_NAMES.split(",") for spelling in names.split()}
 _POWERS = {"sq": 2, "cu": 3}
@@ -73,23 +74,35 @@ _COMPOUND = {"mph": {"mi": 1, "h": -1}, "kph": {"km": 1, "h": -1}, "mL": {"cm": 
 _SCALES = {"dozen": 12, "hundred": 100, "thousand": 10**3, "million": 10**6, "billion": 10**9, "trillion": 10**12}
 _PARTS = {"third": 3, "fourth": 4, "fifth": 5, "sixth": 6, "seventh": 7, "eighth": 8, "ninth": 9, "tenth": 10}
 _PARTS |= {"hundredth": 100, "thousandth": 10**3, "millionth": 10**6}
-_JOINS = """and or to plus minus times over by divided half halves quarter factorial repeating recurring mod
-am pm than less more least most not"""
+_JOINS = """and or to plus minus times over by divided half halves quarter factorial repeating recurring mod choose
+am pm than less more least most not wrong incorrect false true right correct maybe perhaps probably possibly about
+approximately roughly guess invalid unknown undefined impossible"""
 _NO_UNIT = frozenset(_JOINS.split())
 _NEVER_FIRST = {"a", "an", "of", "on", "at", "squared", "cubed"}
 """Words of a unit that do not begin one: `5 apples of a tree`, `5 meters per second squared`."""
 _WORDS = re.compile(r"[A-Za-z‖][A-Za-z'‖ .,:;!?-]*")
-_AND = re.compile(r"[,;]\s*(?:‖?(?:and|or)\b)?|(?<![A-Za-z])‖?(?:and|or)(?![A-Za-z])")
+_ARTICLE = re.compile("^[ ‖]*(?:an?|the) ", re.IGNORECASE)
+_AND = re.compile(r"[,;]\s*(?:‖?(?:and|or)\b)?|(?<![A-Za-z])‖?(?:and|or)(?![A-Za-z])|∨")
 _UNION = re.compile("∪")
 _ROW, _CELL, _COMMA, _RELATION = re.compile("¶"), re.compile("&"), re.compile("[,;]"), re.compile("[<>≤≥=≠∈]")
-_MATRIX = re.compile(r"\\begin *\{(?:[bp]?|small)(?:matrix|array)\}(?: *\{[clr|]*\})?(.*?)¶? *\\end *\{\w+\}")
-_NAME = re.compile(
-    r"[‖ ]*(?:[A-Za-zα-ωΑ-Ω]'?(?:_\{\w+\})?(?:\^\{-1\})?(?:\([A-Za-z, ]+\))?|[A-Z]{2,3}|\([A-Za-z, ]+\))"
+_MATRIX = re.compile(
+    r"\\begin *\{(?:[bBp]?|small)(?:matrix|array)\}(?: *\{[clr|]*\})?((?:(?!\\end).)*?)¶? *\\end *\{\w+\}"
 )
-"""What may stand before an equals sign: a letter with its index, a function, a segment, a tuple of letters."""
+_NAME = re.compile(
+    r"[‖ ]*(?:[A-Za-zα-ωΑ-Ω]'?(?:_\{\w+\})?(?:\^\{-1\})?(?:\([\w, ]+\))?|[A-Z]{2,3}|\|[A-Z]{1,3}\||m?∠ *[A-Z]{1,3}"
+    r"|\([A-Za-zα-ω, ]+\)|\\begin\{\w+\}[A-Za-z¶& ]+\\end\{\w+\})"
+)
+"""What may stand before an equals sign: a letter with its index, a function, a segment, an angle, a tuple."""
+_TERM = r"(?:\d*[a-z]|[A-Z]{1,3})"
+_LONG_NAME = re.compile(
+    rf"{_NAME.pattern}|{_TERM}(?: *[+-] *{_TERM})+|[a-z]{{2,3}}|\[[A-Z]{{3,5}}\]|\\overline *\{{[A-Z]{{2}}\}}"
+)
+"""What else may stand there in an answer: a sum as in `m+n = 5`, a product of letters, an area."""
+_OPTION = re.compile(r"[ ‖]*\(([A-J])\)[ ‖]+((?!and|or|[+*/^=<>(,]).*)")
+"""Of several choices: the letter and what it stands for."""
+_BASED = re.compile(r"\(?(\d\w*)\)?_\{(\w+)\}")
 _INDEXED = re.compile(r"[A-Za-z0-9]+_\w+")
 _EQUALS = ("=", "==", "===", "∈")
-_TURNED = str.maketrans("<>≤≥", "><≥≤")
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,7 +122,11 @@ def judge(right: str, answer: str, algebra: Algebra = lambda *_: Judgement.UNDEC
     """Whether `answer` is right, where `right` is the right one. `algebra` decides what takes algebra."""
     if len(answer) > LONGEST_ANSWER:
         return Judgement.WRONG
-    return _compare(bare(right), bare(answer), algebra)
+    wanted, found = bare(right), bare(answer)
+    for text, other in ((wanted, found), (found, wanted)):
+        if (option := _OPTION.fullmatch(text)) and not _OPTION.fullmatch(other):
+            return _compare(option[1 if _squeezed(other) in set("abcdefghij") else 2], other, algebra)
+    return _compare(wanted, found, algebra)
 
 
 def bare(text: str) -> str:
@@ -153,12 +170,14 @@ def read_quantity(text: str, loose: bool = False) -> Quantity:
     """
     if _PERCENT.search(text):
         return Quantity(text, _number(_PERCENT.sub("", text)), percent=True)
+    currency: list[str] = []
     money = _MONEY.search(text)
     if money and text[: money.start()].strip() in ("", "-", "+"):
+        currency = re.findall(r"[$€£¥₹]|[A-Z]\w+", money[0])[-1:]
         text = f"{text[: money.start()]}{text[money.end() :]}".strip().replace("/", " per ")
     found = _UNIT.search(text)
     if found is None:
-        return Quantity(text, _number(text))
+        return Quantity(text, _number(text), unit=_dimensions(currency))
     gap, words = found[1], _UNIT_PART.findall(found[2])
     value = _number(text[: found.start()])
     letters = [word for word in words if word[0].isalpha()]
@@ -169,6 +188,7 @@ def read_quantity(text: str, loose: bool = False) -> Quantity:
         _NO_UNIT & set(low)
         or _NEVER_FIRST & set(letters[:1])
         or any(word.rstrip("s") in _SCALES for word in low[1:])
+        or (value is None and any(map(_known, _INNER_UNIT.findall(text[: found.start()]))))
         or (value is None and (scale != 1 or words[0] == "°"))  # cos 60°
         or not all(
             word in _NEVER_FIRST
@@ -178,6 +198,8 @@ def read_quantity(text: str, loose: bool = False) -> Quantity:
     ):
         return Quantity(text, None)
     known = all(_known(word) for word in words if word[0] not in "/^")
+    if currency and _known(words[0]) != _known(currency[0]):
+        words = currency + words
     unit = _dimensions(words) if known else frozenset[tuple[str, int]]()
     return Quantity(text[: found.start()], None if value is None else value * scale, unit=unit)
 
@@ -215,6 +237,7 @@ def _dimensions(words: list[str]) -> frozenset[tuple[str, int]]:
             power = 1
     if len(powers) > 1:
         del powers["deg"]  # of °C
+    del powers["unit"]
     return frozenset((unit, power) for unit, power in powers.items() if power)
 
 
@@ -263,19 +286,23 @@ def _shape_of(text: str) -> _Shape:
     for kind, separator in (("several", _AND), ("union", _UNION), ("relation", _RELATION)):
         parts = [part for part in split_outside(text, separator) if part]
         if len(parts) > 1:
+            if all(re.match("[xyz] *=", part) for part in parts):
+                parts.sort(key=lambda part: part[0])  # as coordinates are
             signs = "".join(sign for sign in text if _RELATION.match(sign)) if kind == "relation" else ""
-            if signs.strip(">≥"):
-                return _Shape(kind, tuple(parts), signs)
-            return _Shape(kind, tuple(parts[:: -1 if signs else 1]), signs[::-1].translate(_TURNED))
+            if signs and not signs.strip(">≥"):
+                parts, signs = parts[::-1], signs[::-1].translate(TURNED)
+            return _Shape(kind, tuple(parts), signs)
     if enclosed:
         parts = [part for part in split_outside(text[1:-1], _COMMA) if part]
         kind = "«»" if text[0] == "{" else text[0] + text[-1]
-        if kind == "[]" and ";" in text:
+        if kind == "[]" and (";" in text or (len(parts) == 1 and re.search(r"\d +-?\d", text))):
             return _Shape("matrix", tuple(re.sub("[, ]+", "&", row.strip()) for row in text[1:-1].split(";")))
         rows = [_shape_of(part) for part in parts] if kind == "[]" else []
         if rows and all(row.kind == "[]" for row in rows):
             return _Shape("matrix", tuple("&".join(row.parts) for row in rows))
         return _shape_of(parts[0]) if len(parts) == 1 and text[0] in "({" else _Shape(kind, tuple(parts))
+    if re.fullmatch(r"(?:\d+[ ‖]*[A-Za-z]+[ ‖]*){2,3}", text) and all(map(_known, re.findall("[A-Za-z]+", text))):
+        return _Shape("several", tuple(re.findall(r"\d+[ ‖]*[A-Za-z]+", text)))
     if text.count("±") == 1:
         return _Shape("several", (text.replace("±", "+"), text.replace("±", "-")))
     return _Shape("one", (text,))
@@ -287,31 +314,33 @@ def _name_of(text: str) -> str:
     return shape.parts[0][0] if shape.signs in _EQUALS and _NAME.fullmatch(shape.parts[0]) else ""
 
 
-def _values(shape: _Shape) -> tuple[str, ...]:
+def _values(shape: _Shape, names: re.Pattern[str] = _NAME) -> tuple[str, ...]:
     """The sides of an equation that each have to be the answer: 3 in `x = 3`, all in `x = 6/2 = 3`."""
     if shape.signs not in _EQUALS:
         return ()
-    return shape.parts[1:] if _NAME.fullmatch(shape.parts[0]) else shape.parts
+    return shape.parts[1:] if names.fullmatch(shape.parts[0]) else shape.parts
 
 
 def _interval(shape: _Shape) -> tuple[str, _Shape]:
     """The name in an inequality and the interval that it describes. Without a name, the shape as it was."""
-    opening, ending = ("[" if sign == "≤" else "(" for sign in (shape.signs * 2)[:2]) if shape.signs else ("", "")
-    ending = {"[": "]", "(": ")", "": ""}[ending]
-    if shape.kind == "relation" and not set(shape.signs) - set("<≤"):
-        parts = shape.parts
-        if len(parts) == 3 and _NAME.fullmatch(parts[1]):
-            return parts[1], _Shape(opening + ending, (parts[0], parts[2]))
-        if len(parts) == 2 and _NAME.fullmatch(parts[0]):
-            return parts[0], _Shape("(" + ending, ("-∞", parts[1]))
-        if len(parts) == 2 and _NAME.fullmatch(parts[1]):
-            return parts[1], _Shape(opening + ")", (parts[0], "∞"))
+    parts, signs = shape.parts, shape.signs
+    if signs in ("∈", "≠") and _NAME.fullmatch(parts[0]):
+        return parts[0], _shape_of(parts[1] if signs == "∈" else f"(-∞,{parts[1]})∪({parts[1]},∞)")
+    if len(signs) == 1:
+        parts, signs = (("-∞", *parts), f"<{signs}") if _NAME.fullmatch(parts[0]) else ((*parts, "∞"), f"{signs}<")
+    if len(signs) == 2 and not signs.strip("<≤") and _NAME.fullmatch(parts[1]):
+        brackets = "[("[signs[0] == "<"] + "])"[signs[1] == "<"]
+        return parts[1], _Shape(brackets, (parts[0], parts[2]))
     return "", shape
 
 
 def _compare(right: str, answer: str, algebra: Algebra) -> Judgement:
     if _squeezed(right) == _squeezed(answer):
         return Judgement.RIGHT
+    if re.fullmatch("[A-H]{2,}", right):
+        answer = re.sub("[ ,‖]|and", "", answer)
+    if right[:1] == "(":
+        answer = re.sub(r"^[A-Z]'? *(?=\()", "", answer)  # the name of a point
     wanted = read_quantity(right)
     found = read_quantity(answer, loose=not re.search("[A-Za-z]", re.sub(r"\\[a-z]+", "", wanted.text)))
     if wanted.unit and found.unit and wanted.unit != found.unit:
@@ -323,7 +352,13 @@ def _compare(right: str, answer: str, algebra: Algebra) -> Judgement:
     right, answer = wanted.text, found.text
     if _squeezed(right) == _squeezed(answer):
         return Judgement.RIGHT
+    if (based := _BASED.fullmatch(right)) and _squeezed(based[1]) == _squeezed(answer):
+        return Judgement.RIGHT  # the problem states the base
+    if all(map(_is_words, (right, answer))) and len({_squeezed(_ARTICLE.sub("", s)) for s in (right, answer)}) == 1:
+        return Judgement.RIGHT
     if any(map(_is_words, (right, answer))) or all(map(_INDEXED.fullmatch, map(_squeezed, (right, answer)))):
+        return Judgement.WRONG
+    if wanted.value is not None and (based := _BASED.fullmatch(answer)) and based[2] != "10":
         return Judgement.WRONG
     one, other = (
         _Shape("one", (side.text,)) if side.value is not None else _shape_of(side.text) for side in (wanted, found)
@@ -332,7 +367,7 @@ def _compare(right: str, answer: str, algebra: Algebra) -> Judgement:
         return _compare_relations(one, other, algebra)
     if values := _values(one):
         return _together(_compare(value, answer, algebra) for value in values)
-    if values := _values(other):
+    if values := _values(other, _LONG_NAME):
         return _together(_compare(right, value, algebra) for value in values)
     return _compare_shapes(_interval(one)[1], _interval(other)[1], algebra)
 
@@ -392,8 +427,8 @@ def _squeezed(text: str) -> str:
     """A text without spaces, but for one between digits, which parts two numbers."""
     text = re.sub(r"(?<=[\d.,]) +(?=[\d.])", "_", text.replace("‖", ""))
     text = "".join(text.split())
-    text = re.sub(r"^\((\w+)\)(?=_|$)|_\{(\w+)\}$", lambda match: match[1] or f"_{match[2]}", text)
-    words = len(text) == 1 or re.search(r"(?<!\\)\b[A-Za-z]{3}", text) or _INDEXED.fullmatch(text)
+    text = re.sub(r"^\(?(\w+)\)(?=_|$)|_\{(\w+)\}$", lambda match: match[1] or f"_{match[2]}", text)
+    words = len(text) == 1 or re.search(r"(?<!\\)\b[A-Za-z]{3}|(?i:^no$)", text) or _INDEXED.fullmatch(text)
     return text.casefold() if words else text
 
 

@@ -36,17 +36,18 @@ PAIRS = (("query", "response"), ("question", "answer"))
 _COLUMNS = {name for pair in PAIRS for name in pair} | {"original_question", "type"}
 _SAYS = re.compile(
     r"(?P<sentence>\bthe (?:final |correct )?answer (?:is|=)"
-    r"|^[\W_]*(?:the )?(?:final |correct )?(?:answer|ans)(?: is)?(?=[\W_]*(?:[:=]|\n)))|(?<!#)(?P<hashes>####)(?!#)",
+    r"|^[\W_]*(?:the )?(?:final |correct )?(?:answer|ans)(?: is)?"
+    r"(?=[\W_]*(?:[:=]|\n)|\.[*_ ]))|(?<!#)(?P<hashes>####)(?!#)",
     re.IGNORECASE | re.MULTILINE,
 )
 """What announces an answer: a sentence, a heading or a word in bold, or GSM8K's hashes."""
 _DISPLAY = re.compile(r"(?:\$\$|\\\[)\s*(.*?)\s*(?:\$\$|\\\])", re.DOTALL)
 _PROSE = re.compile(
     r"\b(?:is|are|was|we|the|because|since|which|that|this|so|then|hence|therefore|thus|it|you|there|have|get|find|let"
-    r"|conclusion|solution|step|check|explanation|verification|summary|note|method|case)\b",
+    r"|conclusion|solution|step|check|explanation|verification|summary|note|method|case)\b|[a-z]{3}: ",
     re.IGNORECASE,
 )
-"""Words that a right answer does not hold. A text with one is a heading or a sentence."""
+"""Words that a right answer does not hold. A text with one, or with a label, is a heading or a sentence."""
 _CALCULATION = re.compile(r"<<[^<>]*>>")
 _ROWS_NAMED = 5
 _PROBLEMS_HELD = 2048
@@ -187,7 +188,9 @@ def _answer_of(written: str) -> tuple[str, str]:
 def _behind(written: str, says: re.Match[str]) -> str:
     """What stands behind the words that announce an answer. Empty behind hashes that head a section."""
     hashes = says.lastgroup == "hashes"
-    text = written[says.end() :].lstrip(" \t*_" if hashes else " \t\n*_:=")
+    text = (
+        written[says.end() :].removeprefix("." if says["sentence"] else "").lstrip(" \t*_" if hashes else " \t\n*_:=")
+    )
     if display := _DISPLAY.match(text):
         return display[1]
     line, _, rest = text.partition("\n")

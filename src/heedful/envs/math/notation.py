@@ -19,42 +19,20 @@ NUMERALS = ("zero", "one", "two", "three", "four", "five", "six", "seven", "eigh
 
 _COMMANDS = GREEK | {name.capitalize(): letter.upper() for name, letter in GREEK.items()}
 _COMMANDS |= {f"var{name}": letter for name, letter in GREEK.items()}
-_COMMANDS |= {
-    command: sign
-    for sign, commands in {
-        "*": "cdot times ast",
-        "/": "div",
-        "≤": "le leq leqslant",
-        "≥": "ge geq geqslant",
-        "≠": "ne neq",
-        "∅": "emptyset varnothing",
-        "\\frac": "dfrac tfrac cfrac",
-        "|": "lvert rvert vert",
-        " ": "quad qquad",
-        "": "left right big Big bigl bigr displaystyle limits",
-        "<": "lt",
-        ">": "gt",
-        "∞": "infty",
-        "±": "pm",
-        "∈": "in",
-        "∪": "cup",
-        "∩": "cap",
-        "°": "circ degree",
-        "(": "langle",
-        ")": "rangle",
-        "«": "lbrace",
-        "»": "rbrace",
-        "¶": "cr",
-        "≡": "equiv",
-        "∠": "angle",
-        "≈": "approx simeq",
-    }.items()
-    for command in commands.split()
-}
+_SIGNS = r"""* cdot times ast, / div, < lt, > gt, ≤ le leq leqslant, ≥ ge geq geqslant, ≠ ne neq, ≡ equiv,
+≈ approx simeq, ∅ emptyset varnothing, ∈ in, ∪ cup, ∩ cap, \setminus backslash, ∞ infty, ± pm, ° circ degree, ∠ angle,
+∨ lor vee, | lvert rvert vert, ( langle, ) rangle, [ lbrack, ] rbrack, « lbrace, » rbrace, : colon mid, ¶ cr,
+\frac dfrac tfrac cfrac"""
+_COMMANDS |= {command: signs.split()[0] for signs in _SIGNS.split(",") for command in signs.split()[1:]}
+_COMMANDS |= dict.fromkeys(("left", "right", "big", "Big", "bigl", "bigr", "displaystyle", "limits"), "")
+_COMMANDS |= {"quad": " ", "qquad": " "}
 _CHARACTERS = str.maketrans(
-    dict(zip("−–—﹣‐‑×⋅·∙∗÷∕⁄º˚’′⩽⩾ϕµ‖", "------*****///°°''≤≥φμ ", strict=True))
-    | {"∛": "\\sqrt[3]", "√": "\\sqrt", "⌊": "\\lfloor ", "⌋": "\\rfloor ", "⌈": "\\lceil ", "⌉": "\\rceil "}
+    dict(zip("−–—﹣‐‑×⋅·∙∗÷∕⁄º˚’′⩽⩾≦≧ϕµ∶‖", "------*****///°°''≤≥≤≥φμ: ", strict=True))
+    | {"∛": "\\sqrt[3]", "∜": "\\sqrt[4]", "√": "\\sqrt", "ℝ": "\\mathbb R"}
+    | {"⌊": "\\lfloor ", "⌋": "\\rfloor ", "⌈": "\\lceil ", "⌉": "\\rceil "}
 )
+TURNED = str.maketrans("<>≤≥", "><≥≤")
+"""Relations read from the right."""
 
 
 def _in_ascii(run: str) -> str:
@@ -64,13 +42,18 @@ def _in_ascii(run: str) -> str:
 _REWRITES: list[tuple[re.Pattern[str], str | Callable[[re.Match[str]], str]]] = [
     (re.compile(pattern), replacement)
     for pattern, replacement in (
-        ("[¼-¾⅐-⅞]", lambda match: "\\frac{{{}}}{{{}}}".format(*_in_ascii(match[0]).split("/"))),
+        ("[¼-¾⅐-⅞]|[⁰¹²³⁴-⁹]+/[₀-₉]+", lambda m: "\\frac{{{}}}{{{}}}".format(*_in_ascii(m[0]).split("/"))),
         ("[⁰¹²³⁴-⁹⁺⁻ⁿ]+", lambda match: f"^{{{_in_ascii(match[0])}}}"),
         ("[₀-₉]+", lambda match: f"_{{{_in_ascii(match[0])}}}"),
         ("(?s).+", lambda match: unicodedata.normalize("NFKC", match[0])),
-        (r"\\\\(?:\[[^\]]*\])?", "¶"),
+        (r"(?:\\\\(?:\[[^\]]*\])? *)+", "¶"),
+        (r"^ *\{ *\} *$", "∅"),
         (r"\\!|\{\}", ""),
-        (r"\{,\}", ","),
+        (r"\{([,:])\}", r"\1"),
+        (r"\\(?:SI|qty) *(\{[^{}]*\})\{((?:[^{}]|\{[^{}]*\})*)\}", lambda m: m[1] + " ‖" + m[2].replace("\\", " ")),
+        (r"\\(?:SI|qty|num|ang) *\{([^{}]*)\}", r"\1"),
+        (r"^(?:[a-z] *\\in)? *\\math(?:bb|bf) *\{?R\}?$", "(-∞,∞)"),
+        (r"^(?:(?:np\.)?array|Matrix)\((.*)\)$", r"\1"),
         (r"\\[,;:> ]|~|\s", " "),
         (r"\\([$%])", r"\1"),
         (r"\\\{", "«"),
@@ -84,25 +67,44 @@ _REWRITES: list[tuple[re.Pattern[str], str | Callable[[re.Match[str]], str]]] = 
         (">=", "≥"),
         ("!=", "≠"),
         (r"\*\*", "^"),
-        (r"\{([^{}]*)\\over\b([^{}]*)\}", r"\\frac{\1}{\2}"),
+        (r"\{([^{}]*)\\over(?![A-Za-z])([^{}]*)\}", r"\\frac{\1}{\2}"),
+        (r"\{([^{}]*)\\choose(?![A-Za-z])([^{}]*)\}", r"\\binom{\1}{\2}"),
         (r"(?<![A-Za-z\\])(?:infinity|inf|oo)(?![A-Za-z])", "∞"),
+        (r"(?<![A-Za-z\\])a(sin|cos|tan)(?![A-Za-z])", r"\\arc\1"),
+        (r"(?<![A-Za-z\\])abs\(([^()]*)\)", r"|\1|"),
+        ("(?i)^[ ‖]*(?:all |the )*real numbers *$", "(-∞,∞)"),
+        (r"(?<=\d)[ ‖]+to[ ‖]+(?=\d)", ":"),
+        (r"^(\w) *([≥>]) *([^<>≤≥]+?)[, ‖]*and *(?=\1 *[<≤])", lambda m: f"{m[3]}{m[2].translate(TURNED)}"),
+        (r"^\|(\w)\| *([<≤])(.*)$", r"-(\3) \2 \1 \2 \3"),
+        (r"^\|(\w)\| *([>≥])(.*)$", r"-(\3) \2 \1 ∨ \1 \2 \3"),
+        (r"(?<=[)\]]) *U *(?=[(\[])", "∪"),
+        (r"\]( *[^\s,;\[\]()][^\[\]()]*[,;][^\[\]()]*[\[\]])", r"(\1"),  # ]0, 1[ as (0, 1)
+        (r"([\[(] *[^\s,;\[\]()][^\[\]()]*[,;][^\[\]()]*)\[", r"\1)"),
+        (r"^[«{] *[a-zA-Z](?: *∈[ ‖]*(?:\\mathbb *)?R)? *[|:](.*)[»}]$", r"\1"),
+        (r"(?:\\mathbb *|(?<![A-Za-z]))R *(?:\\setminus|\\|-)? *[«{]([^«»{},]*)[»}]", r"(-∞,\1)∪(\1,∞)"),
+        (r"\^ *(\\frac\{\w+\}\{\w+\})", r"^{\1}"),
         (r"(?<![A-Za-z\\])(pi|theta)(?![A-Za-z])", lambda match: GREEK[match[1]]),
         (rf"(?<![A-Za-z\\])(?=(?:sqrt|{'|'.join(FUNCTIONS)})(?![A-Za-z]))", r"\\"),
         (r"(?<=\d) *[xX] *(?=10\^)", "*"),
+        (r"^0([box])(\w+)$", lambda m: m[2] + {"b": "_{2}", "o": "_{8}", "x": "_{16}"}[m[1]]),
+        (r"(?<=\d)\.?(?:\\[lc]?dots|\.\.\.)$", "…"),
+        (r"(\.\d*?)(?:(\d)\2\2+|(\d\d+?)\3+)…$", r"\1\\overline{\2\3}"),
+        (r"\\dot *\{?(\d)\}?(\d*)\\dot *\{?(\d)\}?", r"\\overline{\1\2\3}"),
+        (r"(\.\d*)(?:\((\d+)\)|\\(?:dot|bar|overline) *(?:\{(\d+)\}|(\d)))", r"\1\\overline{\2\3\4}"),
         (r"\^ *(-?\d+)", r"^{\1}"),
         (r"(\\sqrt(?:\[\d\])?) *(\d+|[A-Za-zπ])", r"\1{\2}"),
         (r"(?<=\\log_)(\d)(?= )", r"{\1}"),
         ("« *»", "∅"),
         (r"\\frac *(\w) *(?=[\w{\\])", r"\\frac{\1}"),
         (r"(\\frac\{[^{}]*\}) *(\w)", r"\1{\2}"),
-        (r"_\{?[ ‖]*(\w+) *\}?|[ ‖]*\(?[ ‖]*base[ ‖]+(\w+) *\)?$", lambda match: f"_{{{match[1] or match[2]}}}"),
+        (r"_\{?[ ‖]*(\w+) *\}?|[ ‖(]*(?:in )?base[ ‖]+(\w+) *\)?$", lambda m: f"_{{{m[1] or m[2]}}}"),
         (r"(?<=\d)[ ‖]*[eE][ ‖]*(?=[+-]?\d)", "e"),
         ("μ *‖", "μ"),
         (r"(?<=[\d)}π]) *≈ *[\d.,]+$", ""),
         ("≈", "="),
         ("(?i)^[ ‖]*(?:no (?:real )?solutions?|(?:the )?empty set) *$", "∅"),
-        (rf"(?:^|(?<=_\{{))({'|'.join(NUMERALS)})(?![\w-])", lambda match: str(NUMERALS.index(match[1]))),
-        (r"(?i)(?<=\d) *([ap])\.?m\b\.?", lambda match: f" {match[1].lower()}m"),
+        (rf"(?i)(?:^[ ‖]*|(?<=_\{{))({'|'.join(NUMERALS)})(?![\w-])", lambda m: str(NUMERALS.index(m[1].lower()))),
+        (r"(?i)(?<=\d)[ ‖]*([ap])\.?m\b\.?", lambda match: f" {match[1].lower()}m"),
     )
 ]
 _BRACKETED = re.compile(r"(\\sqrt(?:\[\d\])?|\^) *\(")

@@ -112,7 +112,7 @@ def load_algebra(argument: bytes) -> Answer:
 def equal(right: str, answer: str, factor: str) -> Judgement:
     """Whether two expressions are equal up to a `factor`: exactly where they are rational, else to 40 digits.
 
-    Expressions with letters are compared at three points. Raises whatever the parser raises.
+    Expressions with letters are compared at four points. Raises whatever the parser raises.
     """
     import sympy
 
@@ -124,7 +124,7 @@ def equal(right: str, answer: str, factor: str) -> Judgement:
         raise ValueError("a statement, not an expression")
     letters = sorted(set().union(*(entry.free_symbols for pair in pairs for entry in pair)), key=str)
     ratios = []
-    for start, step in ((13, 6), (-11, -4), (17, -12)):
+    for start, step in ((13, 6), (-11, -4), (17, -12), (52, 31)):
         values = [sympy.Rational(start + step * place, 7) for place in range(len(letters))]
         point = {a: sympy.I if a.name == "i" else value for a, value in zip(letters, values, strict=True)}
         for one, other in ((left.subs(point), right.subs(point)) for left, right in pairs):
@@ -145,19 +145,28 @@ def _read(text: str) -> Any:
 
     if re.search(r"\d +\d|['?]", text):
         raise ValueError("two numbers side by side, or a sign that the parser skips")
+    if (determinant := _DETERMINANT.fullmatch(text)) and ("vm" in text or text[0] == "|" or "det" in text):
+        return _read(f"\\begin{{pmatrix}}{determinant[1]}\\end{{pmatrix}}").det()
     for pattern, replacement in _REWRITES:
         text = re.sub(pattern, replacement, text)
     text = re.sub(r"(\d*)\.(\d+)", lambda number: f"(\\frac{{{number[1]}{number[2]}}}{{{10 ** len(number[2])}}})", text)
     for sign, command in _COMMANDS.items():
         text = text.replace(sign, command)
     found = latex2sympy(text, conversion_config=ConversionConfig(lowercase_symbols=False))
-    return found.doit() if hasattr(found, "doit") else found
+    found = found.doit() if hasattr(found, "doit") else found
+    return found.as_explicit() if hasattr(found, "as_explicit") else found
 
 
+_DETERMINANT = re.compile(r"(?:\\det|[|])? *\\begin *\{[vbp]?(?:matrix|array)\}(?: *\{c+\})?(.*)\\end *\{\w+\} *[|]?")
 _REWRITES = (
+    (r"(\\ln|\\log) *(\d+)(?= */ *\\)", r"\1(\2)"),
+    (r"\} *(?=\\begin)", "}*"),
+    (r"(?<![A-Za-z\\])d(?= *\\)", "{d}"),  # no differential
     (r"(?<=\d),(?=\d{3}(?!\d))", ""),
     (r"(?<=\d)e([+-]?\d+)", r"*10^{\1}"),
     (r"(?<![\w.)}])(\d+)/(\d+) ", r"\\frac{\1}{\2}"),
-    (r"(\\(?:sin|cos|tan|cot|sec|csc)) *(\d+)°", r"\1(\2*\\pi/180)"),
+    (r"(\\(?:sin|cos|tan|cot|sec|csc)(?:\^\{\d\})?) *(?:(\d+)°|\((\d+)°\)|\{(\d+)°\})", r"\1(\2\3\4*\\pi/180)"),
+    (r"(?:[_^]\{(\d+)\}|(?<![\d._])(\d+)) *C *(?:_\{(\d+)\}|(\d+))", r"\\binom{\1\2}{\3\4}"),
+    (r"(?<![A-Za-z])C(?:\((\d+), *(\d+)\)|_\{(\d+)\}\^\{(\d+)\})", r"\\binom{\1\3}{\2\4}"),
 )
 _COMMANDS = {letter: f"\\{name} " for name, letter in GREEK.items()} | {"∞": "\\infty ", "¶": "\\\\ ", "‖": " "}
