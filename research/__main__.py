@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Annotated
 
 from heedful.boundary import CommandLine, Positional, Shown, tell
-from heedful.cli import study
+from heedful.cli import KEPT, study
 from heedful.command_process import prepare_streams, run_command
 from research.catalogue import STUDIES
 
@@ -58,7 +58,7 @@ def run(argv: list[str]) -> int:
     """Do what the arguments say. Returns the exit code."""
     if argv[:1] == ["correlate"]:
         return run_command(lambda: correlate(argv[1:]))
-    return run_command(lambda: study.main(argv, STUDIES, "python -m research"), study.KEPT)
+    return run_command(lambda: study.main(argv, STUDIES, "python -m research"), KEPT["study"])
 
 
 if __name__ == "__main__":

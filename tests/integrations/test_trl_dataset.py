@@ -90,12 +90,15 @@ def test_half_a_surrogate_pair_is_written_as_an_escape() -> None:
 @pytest.mark.parametrize(
     ("env", "sentence"),
     [
-        (without(lambda self, seed: {}["x"], "task"), "from the environment doors, found that `task` raised KeyError"),
+        (without(lambda self, seed: {}["x"], "task"), "from the environment doors, found that it raised KeyError"),
         (without(lambda self, seed: seed, "task"), "from the environment doors, found int where a Task was expected"),
-        (without(lambda self: Shows(Echo()), "episode"), "that starts, found ValueError: .*an Observation with a text"),
+        (
+            without(lambda self: Shows(Echo()), "episode"),
+            "that starts, found ContractError: .*an Observation with a text",
+        ),
         (
             without(lambda self: Pictures(Echo()), "episode"),
-            "that starts, found ValueError: .*pictures as a tuple",
+            "that starts, found ContractError: .*pictures as a tuple",
         ),
         (without(lambda self: [].pop(), "episode"), "that starts, found IndexError: pop from empty list"),
     ],

@@ -110,7 +110,7 @@ def test_an_opening_that_is_no_text_is_the_environments_error() -> None:
 
     player = Player(Broken(), TASK, 0, 5, Context(turns=0))
     assert player.ending is Ending.ERROR
-    assert "opening as text" in player.trajectory(1.0, 0).error
+    assert "an opening as None; expected text" in player.trajectory(1.0, 0).error
 
 
 @pytest.mark.parametrize(
