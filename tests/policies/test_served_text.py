@@ -102,6 +102,9 @@ CONTENT = [{"type": "text", "text": "<answer>"}, {"type": "text", "text": "Up</a
         {"content": [{"type": "reasoning", "text": "it is up"}, *CONTENT]},
         {"content": CONTENT, "reasoning_content": "it is up"},
         {"content": ["<answer>Up", "</answer>"], "reasoning": "it is up"},
+        APART | {"thinking_blocks": [{"type": "thinking", "thinking": "it is up"}]},
+        APART | {"reasoning": {"content": "it is up"}},
+        {"content": [{"text": "it is up", "thought": True}, *CONTENT]},
     ],
 )
 def test_a_thought_that_the_server_gives_apart_is_put_before_the_text(message: dict[str, Any]) -> None:
@@ -112,7 +115,7 @@ def test_a_thought_that_the_server_gives_apart_is_put_before_the_text(message: d
     assert (reply.closed, reply.cut) == (True, False)
 
 
-@pytest.mark.parametrize("reason", ["length", "max_tokens"])
+@pytest.mark.parametrize("reason", ["length", "MAX_TOKENS", "model_context_window_exceeded"])
 @pytest.mark.parametrize(
     ("message", "text", "closed"),
     [
@@ -130,7 +133,7 @@ def test_a_thought_that_the_server_cut_stays_cut(message: Any, text: str, closed
     assert text_in(reply, reply.thought) == text.removeprefix("<think>").removesuffix("<ans")
 
 
-@pytest.mark.parametrize("reason", ["error", "content_filter", "abort", "sensitive", "SAFETY", "network_error"])
+@pytest.mark.parametrize("reason", ["error", "content_filter", "abort", "sensitive", "SAFETY", "PROHIBITED_CONTENT"])
 def test_a_reply_that_the_server_could_not_end_is_its_fault_and_no_empty_reply(reason: str) -> None:
     with policy_of({"message": {"content": ""}, "finish_reason": reason}) as (policy, server):
         with pytest.raises(ServerUnreachable, match=f"a whole reply, found one that ended with '{reason}'"):
@@ -150,6 +153,10 @@ def test_a_refusal_of_the_model_is_what_it_said() -> None:
         ("Argument not supported on this model: frequencyPenalty", "frequency_penalty", {}),
         ('Invalid JSON payload received. Unknown name "seed": Cannot find field.', "seed", {}),
         ("`top_p` must be > 0.0 and < 1.0", "top_p", {}),
+        ("unknown field `seed`, expected one of `max_tokens`, `temperature`, `top_p`", "seed", {}),
+        ("Unknown parameter 'seed'. Supported parameters: temperature, top_p.", "seed", {}),
+        ("Presence penalty is not supported by this model", "presence_penalty", {}),
+        ({"message": ["property seed should not exist"], "error": "Bad Request"}, "seed", {}),
         ({"error": {"message": "Unsupported parameter", "param": "seed"}}, "seed", {}),
         ({"detail": [{"type": "extra_forbidden", "loc": ["body", "top_p"], "msg": "Extra inputs"}]}, "top_p", {}),
         (
@@ -195,6 +202,13 @@ def test_a_field_that_decides_the_reply_is_never_left_out(sampling: Sampling, fi
         with pytest.raises(ServerRefused, match=refused):
             policy.respond([asked("a")])
         assert len(server.bodies(CHAT)) == 1
+
+
+def test_a_refusal_of_penalties_means_both() -> None:
+    with policy_of("Up") as (policy, server):
+        server.refuses = dict.fromkeys(("presence_penalty", "frequency_penalty"), "Penalty is not enabled")
+        assert policy.respond([asked("a")])[0].text == "Up"
+        assert len(server.bodies(CHAT)) == 2
 
 
 def test_a_conversation_that_fills_the_window_gets_an_empty_cut_reply() -> None:

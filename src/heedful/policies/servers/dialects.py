@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import pairwise
 from typing import Any, NoReturn, TypeAlias
 
 Tree: TypeAlias = Any
@@ -19,15 +20,23 @@ _IMPOSSIBLE = -9999.0
 _ROUNDED_UP = 1e-4
 """A log-probability may be above 0 by this much, from rounding."""
 
-_CUT = ("length", "max_tokens", "model_length", "max_output_tokens")
-"""What servers call the end of a reply at its limit of tokens."""
-_BROKEN = ("abort", "cancel", "error", "filter", "insufficient", "recitation", "safety", "sensitive")
+_CUT = ("length", "max_tokens", "max_output_tokens", "window", "incomplete")
+"""Words in what servers call the end of a reply at its limit of tokens."""
+_BROKEN = (
+    *("abort", "blocklist", "cancel", "error", "filter", "insufficient", "prohibited", "recitation", "safety"),
+    *("sensitive", "spii", "timeout"),
+)
 """Words in what servers call the end of a reply that they broke off or held back."""
 
-_THOUGHTS = ("reasoning_content", "reasoning", "thinking", "reasoning_details")
+_OFFERED = re.compile(r"expected one of|\b(supported|allowed|valid) (parameters|fields|arguments)")
+"""What begins a list of the fields that a server takes."""
+
+_THOUGHTS = ("reasoning_content", "reasoning", "thinking", "reasoning_details", "thinking_blocks", "thought")
 """Fields in which servers give a thought apart from the text."""
-_TEXTS = ("text", "thinking", "reasoning", "summary", "refusal")
+_TEXTS = ("text", "thinking", "think", "reasoning", "summary", "content", "refusal")
 """Fields with the text of a part."""
+_THINKS = re.compile("redacted_|think|thought|reasoning")
+"""How the types of parts begin that are thoughts."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,12 +63,12 @@ class Call:
 
     def refused_in(self, sentence: str) -> set[str]:
         """The optional fields that a server's refusal names. One that has another in its place: only with that."""
-        words = set(re.findall(r"\w+", sentence.replace("_", "").lower()))
-        return {
-            name
-            for name, instead in self.optional.items()
-            if name in (self.body or {}) and words.issuperset(each.replace("_", "") for each in (name, *instead))
-        }
+        told = _OFFERED.split(sentence.replace("_", "").lower())[0]
+        parts = re.findall(r"\w+", told)
+        words = {*parts, *map("".join, pairwise(parts))}  # presence_penalty, presencePenalty or presence penalty
+        sent = {name: instead for name, instead in self.optional.items() if name in (self.body or {})}
+        named = {name for name in sent if words.issuperset(each.replace("_", "") for each in (name, *sent[name]))}
+        return named or {name for name in sent if name.endswith("penalty") and words & {"penalty", "penalties"}}
 
 
 @dataclass(frozen=True, slots=True)
@@ -247,10 +256,11 @@ class OpenAIText:
             _foreign("a message with a text, or with parts, as its content", message)
         content = message.get("content")
         parts = content if isinstance(content, list) else [content]
-        thoughts = [part for part in parts if re.search("thinking|reasoning", str(given(part, "type")))]
+        thoughts = [part for part in parts if _THINKS.match(str(given(part, "type"))) or given(part, "thought") is True]
         apart = [found for name in _THOUGHTS if (found := _text_in(message.get(name)))] or [_text_in(thoughts)]
         text = _text_in([part for part in parts if part not in thoughts]) or _text_in(message.get("refusal"))
-        return Written(text, apart[0], choice.get("finish_reason") in _CUT, _usage(tree))
+        reason = str(choice.get("finish_reason")).lower()
+        return Written(text, apart[0], any(word in reason for word in _CUT), _usage(tree))
 
 
 MODELS = Call("/v1/models")

@@ -104,6 +104,8 @@ def _said(answer: bytes) -> str:
         tree = parse_json(answer)
         found = tree.get("error") or tree.get("detail") or tree.get("message") if isinstance(tree, dict) else None
         field = found.get("param") if isinstance(found, dict) else None
+        if isinstance(found, str) and tree.get("message"):  # NestJS: the error is the name of the status
+            found = f"{found}: {tree['message']}"
         text = str(found.get("message", found) if isinstance(found, dict) else found or text)
         text += f" ({field})" if field and str(field) not in text else ""
     return text
