@@ -191,7 +191,7 @@ def test_tags_lost_in_decoding_are_said_to_be_lost(tmp_path: Path, witness: Witn
     rows = [{**row, "output": re.sub("<[^>]*>", "", row["output"])} for row in logs.verl_rows(1)]
     log = logs.write_lines(tmp_path / "1.jsonl", rows)
     folder = run_audit(log, tmp_path / "out", witness)
-    assert "no reply so far holds </think>" in by_step(folder)[1]["format/closed_rate"].why
+    assert "no reply holds </think> so far" in by_step(folder)[1]["format/closed_rate"].why
     said = Witness()
     folder = run_audit(log, tmp_path / "other", said, AuditSettings(tags=("walk", "by way of")))
     assert by_step(folder)[1]["format/closed_rate"].value == 1.0

@@ -48,7 +48,7 @@ def test_prompts_and_completions_alone_are_a_log_of_one_step(tmp_path: Path) -> 
     log, steps, faults = read(logs.write_lines(tmp_path / "mine.jsonl", rows))
     assert (log.format, faults.count) == ("TRL completions", 0)
     assert [(step.number, step.episodes, len(step.groups)) for step in steps] == [(0, 6, 2)]
-    assert "No reward column in the first rows." in log.reader.knowledge.found
+    assert "No reward column: none holds only numbers (--rewards)." in log.reader.knowledge.found
     assert any("no training step" in sentence for sentence in log.reader.knowledge.assumed)
     assert measured(log, steps[0])["reward/mean"].value is None
 
@@ -67,7 +67,7 @@ def test_in_a_log_written_by_hand_the_column_reward_is_the_reward(tmp_path: Path
     [
         ({"reward": True}, "Reward columns: reward.", 1.0),
         ({"reward": "much"}, "No reward column: `reward` holds no numbers (str 'much').", None),
-        ({}, "No reward column in the first rows.", None),
+        ({}, "No reward column: none holds only numbers (--rewards).", None),
     ],
 )
 def test_success_is_read_without_a_reward_and_a_reward_may_be_a_truth_value(

@@ -90,11 +90,14 @@ def test_rows_without_success_keep_their_reward_and_their_spread(tmp_path: Path,
     assert [member.success for member in members] == [True, False, True, None, None, None]
 
 
-@pytest.mark.parametrize("said", [("True", "False"), ("true", "false"), (1, 0), (1.0, 0.0)])
-def test_success_may_be_written_as_text(tmp_path: Path, said: tuple[object, object]) -> None:
+@pytest.mark.parametrize("said", [("True", "False"), ("true", "false"), (1, 0), ("1", "0.0")])
+@pytest.mark.parametrize("missing", [None, "", "nan", "None", "N/A"])
+def test_success_may_be_written_as_text(tmp_path: Path, said: tuple[object, object], missing: object) -> None:
     rows = [{**row, "acc": said[0] if row["acc"] else said[1]} for row in logs.verl_rows(1)]
+    rows[5]["acc"] = missing
     _, (step,), faults = read(logs.write_lines(tmp_path / "1.jsonl", rows))
     assert (faults.count, [m.success for m in step.groups[0].trajectories]) == (0, [True, False, True])
+    assert step.groups[1].trajectories[2].success is None
 
 
 def test_a_group_whose_success_is_unknown_is_called_neither_solved_nor_failed(
@@ -126,6 +129,10 @@ THOUGHTS: dict[str, logs.Row] = {
             {"type": "output_text", "text": "so"},
         ]
     },
+    "blocks": {"content": "so", "thinking_blocks": [{"type": "thinking", "thinking": "hm", "signature": "s"}]},
+    "an object": {"content": "so", "reasoning": {"effort": "high", "content": "hm"}},
+    "part that is a thought": {"content": [{"text": "hm", "thought": True}, {"text": "so"}]},
+    "think part": {"content": [{"type": "think", "think": "hm"}, "so"]},
     "both": {"content": "<think>hm</think>so", "reasoning_content": "hm"},
 }
 
@@ -149,11 +156,23 @@ def test_a_thought_is_found_wherever_its_message_holds_it(tmp_path: Path, way: s
 
 
 @pytest.mark.parametrize(
+    "said",
+    [{"content": None, "reasoning": "hm"}, {"content": "", "reasoning_content": "hm"},
+     {"content": [{"type": "thinking", "thinking": "hm"}]}],
+)  # fmt: skip
+def test_a_thought_that_nothing_follows_was_cut_off(tmp_path: Path, said: logs.Row) -> None:
+    row = {"messages": [{"role": "user", "content": "go"}, {"role": "assistant", **said}], "reward": 1.0}
+    _, (step,), _ = read(logs.write_lines(tmp_path / "a.jsonl", [row]))
+    reply = step.groups[0].trajectories[0].turns[0].reply
+    assert (reply.text, reply.closed) == ("<think>hm", False)
+
+
+@pytest.mark.parametrize(
     "row",
     [{"prompt": "go", "completion": "so"}, {"input": "go", "output": "so", "score": 1.0},
      {"new_prompt_text": "go", "reply_text": "so"}],
 )  # fmt: skip
-@pytest.mark.parametrize("column", ["reasoning", "reasoning_content", "thinking"])
+@pytest.mark.parametrize("column", ["reasoning", "reasoning_content", "thought"])
 def test_a_thought_may_be_a_column_beside_the_text(tmp_path: Path, row: logs.Row, column: str) -> None:
     for write, name in ((logs.write_lines, "a.jsonl"), (logs.write_parquet, "a.parquet")):
         _, (step,), _ = read(write(tmp_path / name, [{**row, column: "hm"}]))
@@ -183,6 +202,8 @@ PLAIN = [{**row, "new_prompt_text": "look"} for row in logs.plain_rows()]
         (with_column(BY_HAND, "uid", *"ababab"), [3, 3]),
         (with_column(BY_HAND, "group", 1, 1, 1, 1, 2, 2), [4, 2]),
         (with_column(BY_HAND, "ground_truth", *"aaabbb"), [3, 3]),
+        (with_column(BY_HAND, "target", *"aaabbb"), [3, 3]),
+        (with_column(BY_HAND, "problem_id", 1, 1, 1, 2, 2, 2), [3, 3]),
         (with_column(PLAIN, "uid", *"aaabbb"), [3, 3]),
         (with_column(logs.verl_rows(1), "id", *"xxxxxx"), [3, 3]),  # names something else
     ],
@@ -247,6 +268,32 @@ def test_nested_folders_of_steps_are_one_log(
     assert (f"{failures} row{'' if failures == 1 else 's'} of episodes that failed" in said) == bool(failures)
 
 
+@pytest.mark.parametrize(
+    "name",
+    ["step_{}/train/traces.jsonl", "step_{}/train_rollouts.jsonl", "global_step_{}/a.jsonl",
+     "step_{}/effective/e/a.jsonl",
+     "step{}_2025-11-03.jsonl", "step_{}_rank_0.jsonl"],
+)  # fmt: skip
+def test_the_step_is_in_the_name_of_a_folder_or_of_a_file(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], name: str
+) -> None:
+    rows = [{key: value for key, value in row.items() if key != "step"} for row in logs.verl_rows(1)]
+    for step in (2, 10):
+        logs.write_lines(tmp_path / "log" / name.format(step), rows)
+    logs.write_lines(tmp_path / "log" / "step_2" / "eval_rollouts.jsonl", rows)
+    if "/" not in name:
+        (tmp_path / "log" / "step_2" / "eval_rollouts.jsonl").unlink()
+    assert {at: found["reward/mean"].n for at, found in audited(tmp_path / "log", capsys)[0].items()} == {2: 6, 10: 6}
+
+
+@pytest.mark.parametrize("failed", [{"traces": None}, {"traces": []}, {}])
+def test_an_episode_without_a_trace_is_counted_and_no_fault(tmp_path: Path, failed: logs.Row) -> None:
+    rows = logs.trace_rows(1)
+    rows.append({key: value for key, value in rows[0].items() if key != "traces"} | failed)
+    _, (step,), faults = read(logs.write_lines(tmp_path / "a.jsonl", rows))
+    assert (step.episodes, faults.count, sum(faults.aside.values())) == (6, 0, 1)
+
+
 def test_a_line_may_be_a_trace_alone_and_a_folder_name_its_step(tmp_path: Path) -> None:
     traces = [{**row["traces"][0], "agent": {}} for row in logs.trace_rows()]
     logs.write_lines(tmp_path / "step_7" / "train" / "all" / "traces.jsonl", traces)
@@ -267,8 +314,8 @@ def long(rows: Rows, last: logs.Row) -> Rows:
     [
         ({"late": None}, {"late": 0.5}, "accuracy, format, late"),
         ({}, {"late": 0.5}, "accuracy, format, late"),
-        ({"late": 0.5}, {"late": "n/a"}, "accuracy, format"),
-        ({"solution": 4, "id": 9}, {}, "accuracy, format"),
+        ({"late": 0.5}, {"late": "bad"}, "accuracy, format"),
+        ({"solution": 4, "id": 9, "answer": 7, "extracted": 3}, {}, "accuracy, format"),
     ],
 )
 def test_rewards_are_the_columns_that_hold_numbers_in_the_whole_log(
@@ -276,9 +323,23 @@ def test_rewards_are_the_columns_that_hold_numbers_in_the_whole_log(
 ) -> None:
     rows = long([{**row, **first} for row in logs.trl_rows(1)], last)
     for write, name in ((logs.write_lines, "a.jsonl"), (logs.write_parquet, "a.parquet")):
-        if write is logs.write_lines or (first.keys() >= last.keys() and last != {"late": "n/a"}):
+        if write is logs.write_lines or (first.keys() >= last.keys() and last != {"late": "bad"}):
             log, _, faults = read(write(tmp_path / name, rows))
             assert (log.reader.knowledge.found, faults.count) == ((f"Reward columns: {rewards}.",), 0)
+
+
+@pytest.mark.parametrize(
+    ("name", "values", "mean", "left_out"),
+    [("reward", ["1.0", "0", 1, True], 0.75, 0), ("reward", [1.0, 0.0, "error", 0.0], 1 / 3, 1),
+     ("score", [1.0, 0.0, None, 0.0], 1 / 3, 0)],
+)  # fmt: skip
+def test_a_reward_by_hand_may_be_text_and_a_wrong_one_costs_its_row(
+    tmp_path: Path, name: str, values: list[object], mean: float, left_out: int
+) -> None:
+    rows = [{"prompt": "go", "completion": "so", name: value} for value in values]
+    _, (step,), faults = read(logs.write_lines(tmp_path / "1.jsonl", rows))
+    rewards = [member.reward for member in step.groups[0].trajectories if member.reward is not None]
+    assert (sum(rewards) / len(rewards), faults.count) == (pytest.approx(mean), left_out)
 
 
 def test_a_column_that_exceeds_one_late_is_no_success_and_costs_no_row(tmp_path: Path) -> None:
@@ -357,6 +418,10 @@ def test_a_log_whose_tags_were_lost_gets_no_all_clear(tmp_path: Path, capsys: py
     assert verdict[0].startswith("Template collapse: not excluded")
     verdict = audited(logs.write_lines(tmp_path / "lost" / "a.jsonl", lost), capsys)[2]
     assert verdict[0].startswith("Template collapse: not decided. No reply holds </think>, so thought and answer")
+    lost[0]["completion"] += " </think>"  # one reply talks about the tag
+    found, _, verdict = audited(logs.write_lines(tmp_path / "one" / "a.jsonl", lost), capsys)
+    assert verdict[0].startswith("Template collapse: not decided. Only 1 of 48 replies hold </think>, so thought")
+    assert found[0]["format/closed_rate"].value is None
     assert all(way in verdict[0] for way in ("--tags OPEN,CLOSE", "token ids", "record of the run"))
     assert not any("not seen" in sentence or "thought " in sentence for sentence in verdict[1:])
 

@@ -18,10 +18,10 @@ LEVEL = 0.05
 COLLAPSE = "alarm/template_collapse"
 JOIN = "`--join N` reads N steps as one."
 LOST = (
-    "not decided. No reply holds {}, so thought and answer cannot be told apart: the special token may have been lost "
-    "in decoding, and an answer that depends on the prompt hides a thought that does not. Ways out: "
-    "`--tags OPEN,CLOSE` if thoughts end otherwise, a log that keeps token ids or special tokens, or heedful's own "
-    "record of the run (docs/trl.md, docs/verl.md)."
+    "not decided. {}, so thought and answer cannot be told apart: the special token may have been lost in decoding, "
+    "and an answer that depends on the prompt hides a thought that does not. Ways out: `--tags OPEN,CLOSE` if thoughts "
+    "end otherwise, a log that keeps token ids or special tokens, or heedful's own record of the run (docs/trl.md, "
+    "docs/verl.md)."
 )
 _UNKNOWN = Metric("", None, None)
 _TEST = re.compile(r"retrieval(@[^/]+)?/(first_turn(?:/[^/]+)?)/p_value")
@@ -38,8 +38,8 @@ class Answer(NamedTuple):
 
 
 def conclusion(lines: Sequence[StepMetrics], lost: str = "") -> list[str]:
-    """The sentences, the answer first. `lost`: the closing tag, where no reply of the log holds it: then whole replies
-    were read as thoughts, and what depends on the prompt may be the answer alone."""
+    """The sentences, the answer first. `lost`: why thoughts cannot be told apart: then whole replies were read as
+    thoughts, and what depends on the prompt may be the answer alone."""
     names = dict.fromkeys(name for line in lines for name in line.metrics)
     tests = [test for name in names if (test := _TEST.fullmatch(name))]
     what = "reply" if lost else "thought"

@@ -33,17 +33,16 @@ JUDGED_THOUGHTS = 16
 
 
 def measure_step(
-    log: RecognisedLog, settings: AuditSettings, judge: ModelJudge | None, place: int, step: LoggedStep, tagged: bool
+    log: RecognisedLog, settings: AuditSettings, judge: ModelJudge | None, place: int, step: LoggedStep, untagged: str
 ) -> Diagnosis:
     """All metrics of a step, and its scores.
 
-    `place`: its number in the log. `tagged`: a reply so far has closed its thought.
+    `place`: its number in the log. `untagged`: why thoughts cannot be told apart so far (`Noticed.untagged`).
     """
     unknown = spread_unknown(step, log.on, log.unknown)
-    if not tagged and log.foreign:
-        unknown["format/closed_rate"] = (
-            f"no reply so far holds {log.tags.close}: never asked for, or lost in decoding (--tags)"
-        )
+    if untagged:
+        why = f"{untagged[:1].lower()}{untagged[1:]} so far: never asked for, or lost in decoding (--tags)"
+        unknown["format/closed_rate"] = why
     metrics = unavailable(step_metrics(step, log.on), unknown)
     if place % settings.every:
         return Diagnosis(metrics)

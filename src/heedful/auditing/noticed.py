@@ -23,6 +23,9 @@ _CONTRADICTED = {
     "the right ones with --rewards.",
 }
 
+CLOSED = 0.05
+"""The share of replies that have to close their thoughts."""
+
 
 @dataclass(slots=True)
 class Noticed:
@@ -31,8 +34,9 @@ class Noticed:
     steps: int = 0
     episodes: int = 0
     groups: int = 0
-    tagged: bool = False
-    """A reply has closed its thought."""
+    replies: int = 0
+    closed: int = 0
+    """Replies that have closed their thought."""
     last_fingerprint: str = ""
     repeated: int = 0
     single: bool = True
@@ -59,16 +63,20 @@ class Noticed:
             )
         self.highest = max(self.highest, step.number)
         self.single = self.single and all(len(group.trajectories) < 2 for group in step.groups)
-        self.tagged = self.tagged or any(
-            turn.reply.closed for group in step.groups for member in group.trajectories for turn in member.turns
-        )
+        turns = [turn for group in step.groups for member in group.trajectories for turn in member.turns]
+        self.replies += len(turns)
+        self.closed += sum(turn.reply.closed for turn in turns)
         self.sizes[step.number] = step.episodes
         self.parted += step.parted
         self.contradicted |= step.contradicted
 
-    def untagged(self, log: RecognisedLog) -> bool:
-        """Thought and answer cannot be told apart: the log holds texts alone, and no reply has closed a thought."""
-        return log.foreign and not self.tagged
+    def untagged(self, log: RecognisedLog) -> str:
+        """Why thought and answer cannot be told apart: the log holds texts alone, and hardly a reply, if any, has
+        closed its thought. A reply may also talk about the tag. Empty where they can."""
+        if not log.foreign or self.closed >= CLOSED * self.replies:
+            return ""
+        some = f"Only {self.closed} of {self.replies} replies hold" if self.closed else "No reply holds"
+        return f"{some} {log.tags.close}"
 
     def found(self, log: RecognisedLog, settings: AuditSettings, faults: Faults, interleaved: int) -> Iterator[str]:
         yield (
@@ -102,8 +110,8 @@ class Noticed:
         if self.single:
             yield "No two episodes share a group, so nothing can be said of spread within groups."
         yield from (sentence for kind, sentence in _CONTRADICTED.items() if kind in self.contradicted)
-        if self.untagged(log):
-            yield f"No reply holds {log.tags.close}: the whole reply was taken as the thought."
+        if why := self.untagged(log):
+            yield f"{why}: {'else ' if self.closed else ''}the whole reply was taken as the thought."
 
     def _written_twice(self, log: RecognisedLog) -> Iterator[str]:
         """Steps with more episodes than most: a run that goes on from a checkpoint writes the steps after it again."""

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from heedful.auditing.logs.files import LogFiles, find_files, is_parquet, rows_of
-from heedful.auditing.logs.records import Faults, Row, is_missing, truth_of
+from heedful.auditing.logs.records import Faults, Row, is_missing, scalar_of
 from heedful.auditing.readers import FORMATS, Hints, RowReader, recognise
 from heedful.auditing.settings import AuditSettings, OwnRun, refuse_unreadable_runs
 from heedful.boundary import listed
@@ -146,7 +146,7 @@ def _kinds(value: Any, where: str = "") -> Iterator[tuple[str, str]]:
         yield from _kinds(value[0], f"{where}[]")
     else:
         kind = "missing" if is_missing(value) else type(value).__name__
-        yield where, f"{kind}, 0 or 1" if truth_of(value) in (0, 1) else kind
+        yield where, f"{kind}, 0 or 1" if scalar_of(value) in (0, 1) else kind
 
 
 def counted(number: int, noun: str) -> str:

@@ -20,7 +20,7 @@ from heedful.auditing.logs.files import rows_of
 from heedful.auditing.logs.records import Faults, Location, LoggedEpisode, Tell
 from heedful.auditing.measure import measure_step, spread_unknown
 from heedful.auditing.noticed import Noticed
-from heedful.auditing.readers.verifiers import TRACELESS
+from heedful.auditing.readers.verifiers import TRACELESS, traceless
 from heedful.auditing.recognised import RecognisedLog, counted, open_log
 from heedful.auditing.record import PROGRESS, RECORD, AuditRecord, Fingerprints, new_folder, resume
 from heedful.auditing.scoring import ModelJudge, judge_of
@@ -113,7 +113,7 @@ def measure_log(
             record.assumed += assumed
             record.complete = not changed
             record.save(folder)
-            _write_verdict(run, record, log.tags.close if noticed.untagged(log) else "")
+            _write_verdict(run, record, noticed.untagged(log))
             if refusal:
                 raise ValueError(refusal)
             write_report(folder)
@@ -166,7 +166,7 @@ def _measure(
             if absent and settings.on is not None and not (lacking or record.lines):
                 watch.note(f"Step {step.number}: {absent}.")
             lacking.append(absent)
-            diagnosis = measure_step(log, settings, judge, place, step, noticed.tagged)
+            diagnosis = measure_step(log, settings, judge, place, step, noticed.untagged(log))
             diagnosis.store_scores(run.scores(step.number))
             metrics, raised = diagnosis.metrics, list[Alarm]()
             if not noticed.disorder:  # else what went up seems to fall
@@ -200,7 +200,7 @@ def _episodes(log: RecognisedLog, faults: Faults, tell: Tell) -> Iterator[Logged
             continue
         yield from log.reader.episodes(rows, faults)
     for file in log.files.failures:
-        faults.aside[TRACELESS] += sum(not row.get("traces", True) for _, row in rows_of(file, faults, tell))
+        faults.aside[TRACELESS] += sum(traceless(row) for _, row in rows_of(file, faults, tell))
 
 
 def _leave_nothing(folder: Path) -> None:
@@ -211,7 +211,7 @@ def _leave_nothing(folder: Path) -> None:
 
 
 def _write_verdict(run: RunFolder, record: AuditRecord, lost: str) -> None:
-    """`lost`: the closing tag, where no reply holds it."""
+    """`lost`: why thoughts cannot be told apart (`Noticed.untagged`)."""
     read = [*record.found]
     if record.left_out["count"]:
         read.append(f"{counted(record.left_out['count'], 'line')} did not fit and were left out; see audit.json.")

@@ -21,10 +21,10 @@ Messages = tuple[Mapping[str, str], ...]
 UNREAD_PARTS = "Pictures and other parts of messages that are no text are not read: they are told apart, and no more."
 """Assumed of logs that hold such parts."""
 _UNREAD = re.compile(r'"type": "(input_)?(image|video|audio|file)')
-THOUGHTS = ("reasoning_content", "reasoning", "thinking", "reasoning_details")
-"""Where servers and trainers put a thought beside the content of its message, the first one that is there: as text, or
-as a list of parts."""
-_TEXTS = ("text", "thinking", "reasoning", "summary", "content")
+THOUGHTS = ("reasoning_content", "reasoning", "thinking", "reasoning_details", "thinking_blocks", "thought")
+"""Where servers and trainers put a thought beside the content of its message, the first one that is there: as text, as
+a part, or as a list of parts."""
+_TEXTS = ("text", "thinking", "think", "reasoning", "summary", "content")
 """Keys of a part's text."""
 
 
@@ -68,14 +68,14 @@ def text_turn(prompt: str, reply: str, tags: ThoughtTags, rewards: Mapping[str, 
 
 def with_thought(content: str, held: Mapping[str, Any], what: str, tags: ThoughtTags) -> str:
     """The content with the thought that its message or row holds apart, between tags. A content that already has a
-    thought keeps it alone."""
+    thought keeps it alone. A thought that nothing follows was cut off, and stays open."""
     if tags.close in content:
         return content
     for value in (held.get(name) for name in THOUGHTS):
         parts = [{"type": "thinking", "text": value}] if isinstance(value, str) else value
         thought = "\n".join(text for part in _parts(parts) for text in _texts(part))
         if thought:
-            return f"{tags.open}{text_of(thought, what)}{tags.close}{content}"
+            return f"{tags.open}{text_of(thought, what)}{tags.close if content else ''}{content}"
     return content
 
 
@@ -87,11 +87,12 @@ def unread_parts(value: object) -> tuple[str, ...]:
 def _message(entry: object, what: str, tags: ThoughtTags) -> Mapping[str, str]:
     if not isinstance(entry, dict) or not isinstance(entry.get("role"), str):
         raise Misfit(f"a message with `role` and `content` as `{what}`", _described(entry))
-    content = with_thought(_content(entry.get("content"), what, tags), entry, what, tags)
-    calls = entry.get("tool_calls")
+    content, calls = _content(entry.get("content"), what, tags), entry.get("tool_calls")
     if calls:
         content += text_of(json.dumps(calls, ensure_ascii=False, sort_keys=True, default=str), what)
-    return {"role": text_of(entry["role"], f"{what}.role"), "content": content}
+    elif isinstance(entry.get("content"), list):
+        content = content.removesuffix(tags.close)  # of a part that was cut off
+    return {"role": text_of(entry["role"], f"{what}.role"), "content": with_thought(content, entry, what, tags)}
 
 
 def _content(value: Any, what: str, tags: ThoughtTags) -> str:
@@ -104,8 +105,10 @@ def _content(value: Any, what: str, tags: ThoughtTags) -> str:
 
 
 def _part(part: object, what: str, tags: ThoughtTags) -> str:
+    if isinstance(part, str):
+        return text_of(part, what)
     kind = part.get("type") if isinstance(part, dict) else None
-    if isinstance(part, dict) and _is_thought(kind) and (thought := "\n".join(_texts(part))):
+    if isinstance(part, dict) and _is_thought(part) and (thought := "\n".join(_texts(part))):
         return f"{tags.open}{text_of(thought, what)}{tags.close}"
     if isinstance(part, dict) and isinstance(part.get("text"), str):
         return text_of(part["text"], what)
@@ -116,12 +119,12 @@ def _part(part: object, what: str, tags: ThoughtTags) -> str:
     return f"[{text_of(kind, what)}{number}]"
 
 
-def _is_thought(kind: object) -> bool:
-    return isinstance(kind, str) and kind.startswith(("thinking", "reasoning"))
+def _is_thought(part: Mapping[str, Any]) -> bool:
+    return str(part.get("type")).startswith(("think", "thought", "reasoning")) or part.get("thought") is True
 
 
 def _parts(value: object) -> list[dict[str, Any]]:
-    return [part for part in value if isinstance(part, dict)] if isinstance(value, list) else []
+    return [part for part in (value if isinstance(value, list) else [value]) if isinstance(part, dict)]
 
 
 def _texts(part: Mapping[str, Any]) -> Iterator[str]:

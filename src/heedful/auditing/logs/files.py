@@ -38,6 +38,7 @@ _GATHERED = ("rollouts", "completions")
 """Folders in which a trainer gathers its logs: ours, TRL's, prime-rl's."""
 _EPISODES = ("traces.jsonl", "results.jsonl")
 """The one file of a verifiers run that holds its episodes."""
+_OF_STEP = re.compile(r"step\D?\d+/")
 _OWN_STEP = re.compile(r"step_\d+\.parquet")
 _PACKED = {b"\x1f\x8b": "gzip", b"PK": "zip", b"\x28\xb5\x2f\xfd": "zstd", b"BZh": "bzip2", b"\xfd7zXZ": "xz"}
 
@@ -104,15 +105,20 @@ def find_files(source: Path) -> LogFiles:
 
 
 def _of_steps(folder: Path) -> tuple[list[Path], list[Path]]:
-    """The files of a prime-rl run, `step_N/{train,eval}/{all,effective}/traces.jsonl`, by step, and those in which only
-    failures count. Training comes before evaluation, and the episodes that were trained on before all."""
-    found = sorted(folder.rglob("traces.jsonl"), key=_natural)
-    for kind in ("train", "eval"):
-        by_subset = [[file for file in found if file.parts[-3:-1] == (kind, subset)] for subset in ("effective", "all")]
-        if any(by_subset):
-            effective, every = by_subset
-            return (effective, every) if effective else (every, [])
-    return [], []
+    """The files in folders of steps, by step, and those in which only failures count. Training comes before evaluation,
+    and the episodes that prime-rl trained on (`step_N/{train,eval}/{all,effective}/traces.jsonl`) before all."""
+    inside = {file: _OF_STEP.split(file.as_posix()) for file in sorted(folder.rglob("*"), key=_natural)}
+    found = {
+        file: parts[-1] for file, parts in inside.items() if len(parts) > 1 and file.suffix in {*SUFFIXES} - {".json"}
+    }
+    training = [
+        file
+        for file, name in found.items()
+        if not re.search(r"(?<![a-z])(eval|val|evaluation|validation)(?![a-z])", name)
+    ]
+    every = training or [*found]
+    effective = [file for file in every if "effective/" in found[file]]
+    return (effective, [file for file in every if file not in effective]) if effective else (every, [])
 
 
 def refuse_unreadable(file: Path) -> None:

@@ -32,6 +32,8 @@ Converted = TypeVar("Converted")
 FAULTS_KEPT = 20
 _INT64 = 2**63
 _TRUTHS = {"true": True, "false": False}
+_NOTHING = ("", "nan", "none", "null", "n/a")
+"""What stands for a missing value in columns of text."""
 _SHORT = reprlib.Repr()
 _SHORT.maxstring = _SHORT.maxother = _SHORT.maxlong = 80
 
@@ -174,8 +176,8 @@ class Fields(dict[str, Any]):
         return number(self.get(name), self._within + name)
 
     def outcome(self, name: str) -> float | None:
-        """Success as 0, 1 or partial credit between, or missing. `True` and `False` may be text."""
-        outcome = number(truth_of(self.get(name)), self._within + name)
+        """Success as 0, 1 or partial credit between, or missing."""
+        outcome = self.number(name)
         if outcome is not None and not 0 <= outcome <= 1:
             raise Misfit(f"`{self._within}{name}` from 0 to 1, 1 = success", _SHORT.repr(self[name]))
         return outcome
@@ -233,24 +235,30 @@ def shown(value: object) -> str:
 
 
 def is_missing(value: object) -> bool:
+    if isinstance(value, str):
+        return value.strip().lower() in _NOTHING
     return value is None or (isinstance(value, float) and math.isnan(value))
 
 
-def truth_of(value: object) -> object:
-    """A truth value that was written as text; anything else as it is."""
-    return _TRUTHS.get(value.lower(), value) if isinstance(value, str) else value
+def scalar_of(value: object) -> object:
+    """A truth value or a number that was written as text; anything else as it is."""
+    if isinstance(value, str):
+        with suppress(ValueError):
+            return _TRUTHS.get(value.lower(), value) if value.isalpha() else float(value)
+    return value
 
 
 def number(value: object, what: str) -> float | None:
-    """A finite number or a truth value as float; `None` and NaN are missing. Raises `Misfit` for anything else.
+    """A finite number or a truth value, maybe as text, as float; or missing. Raises `Misfit` for anything else.
 
     An infinity is no missing value: dropping it would change a mean in silence. Numbers larger than any reward are
     refused as well, since the squares of variances overflow.
     """
     if is_missing(value):
         return None
+    given, value = value, scalar_of(value)
     if not isinstance(value, bool | int | float):
-        raise Misfit(f"a number as `{what}`", shown(value))
+        raise Misfit(f"a number as `{what}`", shown(given))
     if abs(value) > LARGEST_REWARD:
         raise Misfit(f"a number from -{LARGEST_REWARD:g} to {LARGEST_REWARD:g} as `{what}`", shown(value))
     return float(value)

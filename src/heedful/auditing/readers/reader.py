@@ -43,9 +43,12 @@ from heedful.types import Ending, Task, Trajectory, Turn
 
 SUCCESS_NAMES = ("success", "acc", "correct", "is_correct", "solved")
 """Columns that hold success by the custom of their trainers, if they hold nothing but 0, 1, true and false."""
-GROUP_NAMES = ("uid", "group", "group_id", "prompt_id", "id")
+GROUP_NAMES = ("uid", "group", "group_id", "prompt_id", "id", "example_id", "problem_id", "question_id", "task_id")
 """Columns that may name the group of a row."""
-TRUTH_NAMES = ("gts", "ground_truth", "solution", "gold")
+TRUTH_NAMES = (
+    *("gts", "ground_truth", "solution", "gold", "target", "reference"),
+    *("gold_answer", "golden_answer", "correct_answer", "expected_answer", "reference_answer"),
+)
 """Columns that hold the right answer by the custom of their trainers."""
 READ_BESIDE = frozenset((*THOUGHTS, *TRUTH_NAMES))
 """Columns that any row of texts may have: a thought apart, a right answer."""
@@ -105,21 +108,22 @@ class Sample(list[Row]):
     def success(self, hints: Hints) -> str | None:
         """The column of success. Raises ValueError if the one that was named is not there."""
         self.require([hints.success], "success")
-        held = {name: [records.truth_of(value) for value in self.columns.get(name, ())] for name in SUCCESS_NAMES}
+        held = {name: [records.scalar_of(value) for value in self.columns.get(name, ())] for name in SUCCESS_NAMES}
         return hints.success or next((name for name in held if scalar(held[name]) and {*held[name]} <= {0, 1}), None)
 
     def group(self, prompt: str) -> str | None:
         """The column that names groups, by custom: rows of one step share its values.
 
-        A column that differs where prompts repeat names rows. `id` may be anything, so each must have one prompt, too.
+        A column that differs where prompts repeat names rows. An id may be anything, so each must have one prompt, too.
         """
         for name in GROUP_NAMES:
             named = [row for row in self if not records.is_missing(row.get(name))]
             pairs = {repr((row.get("step"), row[name], row.get(prompt))) for row in named}
             groups, prompts = (len({repr((row.get("step"), row.get(by))) for row in named}) for by in (name, prompt))
-            if groups < len(named) and (name != "id" or len(pairs) == groups):
+            anything = name in GROUP_NAMES[4:]
+            if groups < len(named) and (not anything or len(pairs) == groups):
                 return name
-            if named and prompts == len(named) and name != "id":
+            if named and prompts == len(named) and not anything:
                 return name
         return None
 
@@ -273,9 +277,10 @@ def consecutive(
 
 
 def step_of_file(file: Path) -> int:
-    """The last number in a file's name, else that of the folder of its step; 0 where there is none."""
-    numbers = re.findall(r"\d+", file.stem) or re.findall(r"step_(\d+)/", file.as_posix())
-    return records.step_number(int(numbers[-1]), "the last number of the file's name") if numbers else 0
+    """The number after `step` in a file's name, else the last one, else that of the folder of its step; or 0."""
+    ways = ((r"step\D?(\d+)", file.stem), (r"\d+", file.stem), (r"step_(\d+)/", file.as_posix()))
+    numbers = next((found for pattern, name in ways if (found := re.findall(pattern, name))), ["0"])
+    return records.step_number(int(numbers[-1]), "the number in the file's name")
 
 
 def known_rewards(values: Mapping[str, float | None]) -> dict[str, float]:

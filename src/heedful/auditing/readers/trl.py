@@ -53,7 +53,7 @@ _ID = re.compile(r"(\d{1,18})/(\d{1,18})/(\d{1,18})")
 _PLACE = re.compile(r"(\d{1,18}):(\d{1,18})")
 _ONE_TEXT = "TRL logs a completion as one decoded text, which does not show the replies in it"
 _OF_TRL = frozenset({"step", "advantage"})
-_NO_REWARDS = _OF_TRL.union(("mode", "epoch"), GROUP_NAMES, TRUTH_NAMES)
+_NO_REWARDS = _OF_TRL.union(("mode", "epoch", "answer"), GROUP_NAMES, TRUTH_NAMES)
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,14 +81,23 @@ class TrlCompletions(RowReader):
             if name not in _NO_REWARDS and scalar(values) and not any(isinstance(value, bool) for value in values)
         )
         if not columns.keys() & _OF_TRL or ("reward" in columns and "advantage" not in columns):
-            numbers = ("reward",) if scalar(columns.get("reward", ())) else ()  # by hand: others may be anything
-        rewards = hints.rewards or numbers
+            # By hand: others may be anything. A row whose reward is no number costs only itself.
+            name = "score" if "reward" not in columns else "reward"
+            numbers = (name,) if any(scalar([records.scalar_of(value)]) for value in columns.get(name, ())) else ()
+        # TRL writes rewards as fractions: whole numbers beside them are the user's.
+        fractions = tuple(name for name in numbers if any(isinstance(value, float) for value in columns[name]))
+        rewards = hints.rewards or fractions or numbers
         unread = columns.get("reward", ()) if not hints.rewards and "reward" not in rewards else ()
-        none = f": `reward` holds no numbers ({records.shown(unread[0])})" if unread else " in the first rows"
-        found = [f"Reward columns: {listed(rewards)}." if rewards else f"No reward column{none}."]
+        none = (
+            f"`reward` holds no numbers ({records.shown(unread[0])})"
+            if unread
+            else "none holds only numbers (--rewards)"
+        )
+        found = [f"Reward columns: {listed(rewards)}." if rewards else f"No reward column: {none}."]
         found += [f"Success is read from the column {success}."] if success else []
         found += [f"Groups are those of the column {group}."] if group else []
         mixed = [name for name, values in columns.items() if name not in (*rewards, success) and _is_mixed(values)]
+        whole = [name for name in numbers if name not in (*rewards, success)]
         assumed = {
             "Completions with the same prompt in one step are one group: the log has no group number.": not group,
             "Each file holds the last batch that was generated before its step was logged, or that of an evaluation "
@@ -97,11 +106,13 @@ class TrlCompletions(RowReader):
             "The reward is the plain sum of the reward columns: weights are not logged.": len(rewards) > 1,
             f"Columns that hold numbers and other values are no rewards: {listed(mixed)}. Name a reward among them "
             "with --rewards.": bool(mixed),
+            f"Columns of whole numbers beside fractions are no rewards: {listed(whole)}. If one is, name all rewards "
+            "with --rewards.": bool(whole) and not hints.rewards,
             TEXT_ALONE: not any(isinstance(value, list) for value in columns["prompt"]),
             **dict.fromkeys(unread_parts([columns["prompt"], columns["completion"]]), True),
         }
-        whole = any(isinstance(value, str) for value in columns["completion"])
-        unknown = records.unknown_of(success=success is not None, turns=not whole, reward=bool(rewards))
+        texts = any(isinstance(value, str) for value in columns["completion"])
+        unknown = records.unknown_of(success=success is not None, turns=not texts, reward=bool(rewards))
         told = tuple(sentence for sentence, true in assumed.items() if true)
         return cls(hints, Knowledge(tuple(found), told, unknown, stepped=not no_steps), success, rewards, group)
 

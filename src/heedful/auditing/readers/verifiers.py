@@ -22,6 +22,11 @@ from heedful.boundary import listed
 TRACELESS = "of episodes that failed without a trace"
 
 
+def traceless(row: Row) -> bool:
+    """Whether the row is an episode that failed before its first message."""
+    return not row.get("traces") and "nodes" not in row and ("task" in row or "env" in row)
+
+
 @dataclass(frozen=True, slots=True)
 class VerifiersTraces(RowReader):
     """Lines of `traces.jsonl`."""
@@ -52,14 +57,14 @@ class VerifiersTraces(RowReader):
         return cls(hints, Knowledge(tuple(found), tuple(assumed), unknown, temperature=temperature), success)
 
     def of_row(self, place: Location, row: Fields, faults: Faults) -> Iterable[LoggedEpisode]:
+        if traceless(row):
+            faults.aside[TRACELESS] += 1
+            return
         if not self.fits(row):
             raise Misfit("an episode with `traces`", f"fields {listed(row)}")
         step = _work_step(row)
         step = step_of_file(place.file) if step is None else step
-        traces = row.objects("traces") if "traces" in row else [row]
-        if not traces:
-            faults.aside[TRACELESS] += 1
-        for trace in traces:
+        for trace in row.objects("traces") if "traces" in row else [row]:
             agent = trace.inner("agent")
             if agent.get("trainable", True):
                 yield self._trace(place, step, row, trace, str(agent.get("name", "agent")))
