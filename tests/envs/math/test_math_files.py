@@ -83,6 +83,7 @@ def test_a_row_gives_question_answer_way_source_and_kind() -> None:
         *(("**Answer:** 12", "12"), ("**Answer**\n\n12", "12"), ("__Answer:__ 12", "12"), ("### Answer: 12", "12")),
         *(("#### Answer\n\n42", "42"), ("**Final answer**\n\n$\\boxed{42}$", "42"), ("Answer: 15\n", "15")),
         *(("The answer is:\n$$\n12\n$$", "12"), ("The answer is **12**.", "12"), ("The correct answer is (B)", "(B)")),
+        *(("w\n**Answer.** 19", "19"), ("w\nAns. 81", "81"), ("Answer: .5", ".5"), ("Total: **42**", None)),
         ("w\nFinal Answer: The final answer is $42$. I hope it is correct.", "$42$"),
         ("<think>long\nthought</think>\n\nThe answer is 13", "13"),
         *((text, None) for text in ("So the sum is 5.", "#### Conclusion", "Answer:", "\\boxed{}", "I\ndo not know")),

@@ -89,15 +89,16 @@ _MATRIX = re.compile(
     r"\\begin *\{(?:[bBp]?|small)(?:matrix|array)\}(?: *\{[clr|]*\})?((?:(?!\\end).)*?)¶? *\\end *\{\w+\}"
 )
 _NAME = re.compile(
-    r"[‖ ]*(?:[A-Za-zα-ωΑ-Ω]'?(?:_\{\w+\})?(?:\^\{-1\})?(?:\([\w, ]+\))?|[A-Z]{2,3}|\|[A-Z]{1,3}\||m?∠ *[A-Z]{1,3}"
-    r"|\([A-Za-zα-ω, ]+\)|\\begin\{\w+\}[A-Za-z¶& ]+\\end\{\w+\})"
+    r"[‖ ]*(?:[A-Za-zα-ωΑ-Ω]'?(?:_\{\w+\})?(?:\^\{-1\})?(?:\((?:-?[\w, ]+|[a-z]\(\w+\))\))?"
+    r"|[A-Z]{2,3}|\|[A-Z]{1,3}\||m?∠ *[A-Z]{1,3}|\([A-Za-zα-ω, ]+\)|\\begin\{\w+\}[A-Za-z¶& ]+\\end\{\w+\})"
 )
 """What may stand before an equals sign: a letter with its index, a function, a segment, an angle, a tuple."""
 _TERM = r"(?:\d*[a-z]|[A-Z]{1,3})"
 _LONG_NAME = re.compile(
-    rf"{_NAME.pattern}|{_TERM}(?: *[+-] *{_TERM})+|[a-z]{{2,3}}|\[[A-Z]{{3,5}}\]|\\overline *\{{[A-Z]{{2}}\}}"
+    rf"{_NAME.pattern}|{_TERM}(?: *[+-] *{_TERM})+|[a-z]{{2}}|[‖ ]*(?!not)[A-Za-z]{{3,}}"
+    rf"|\[[A-Z]{{3,5}}\]|\\overline *\{{[A-Z]{{2}}\}}"
 )
-"""What else may stand there in an answer: a sum as in `m+n = 5`, a product of letters, an area."""
+"""What else may stand there in an answer: a sum as in `m+n = 5`, a product of letters, a word, an area."""
 _OPTION = re.compile(r"[ ‖]*\(([A-J])\)[ ‖]+((?!and|or|[+*/^=<>(,]).*)")
 """Of several choices: the letter and what it stands for."""
 _BASED = re.compile(r"\(?(\d\w*)\)?_\{(\w+)\}")
@@ -318,7 +319,8 @@ def _values(shape: _Shape, names: re.Pattern[str] = _NAME) -> tuple[str, ...]:
     """The sides of an equation that each have to be the answer: 3 in `x = 3`, all in `x = 6/2 = 3`."""
     if shape.signs not in _EQUALS:
         return ()
-    return shape.parts[1:] if names.fullmatch(shape.parts[0]) else shape.parts
+    parts = shape.parts if names.fullmatch(shape.parts[0]) else shape.parts[::-1]
+    return parts[1:] if names.fullmatch(parts[0]) else parts
 
 
 def _interval(shape: _Shape) -> tuple[str, _Shape]:

@@ -21,8 +21,8 @@ _COMMANDS = GREEK | {name.capitalize(): letter.upper() for name, letter in GREEK
 _COMMANDS |= {f"var{name}": letter for name, letter in GREEK.items()}
 _SIGNS = r"""* cdot times ast, / div, < lt, > gt, ≤ le leq leqslant, ≥ ge geq geqslant, ≠ ne neq, ≡ equiv,
 ≈ approx simeq, ∅ emptyset varnothing, ∈ in, ∪ cup, ∩ cap, \setminus backslash, ∞ infty, ± pm, ° circ degree, ∠ angle,
-∨ lor vee, | lvert rvert vert, ( langle, ) rangle, [ lbrack, ] rbrack, « lbrace, » rbrace, : colon mid, ¶ cr,
-\frac dfrac tfrac cfrac"""
+△ triangle, ∨ lor vee, | lvert rvert vert, ( langle, ) rangle, [ lbrack, ] rbrack, « lbrace, » rbrace, : colon mid,
+¶ cr, \frac dfrac tfrac cfrac"""
 _COMMANDS |= {command: signs.split()[0] for signs in _SIGNS.split(",") for command in signs.split()[1:]}
 _COMMANDS |= dict.fromkeys(("left", "right", "big", "Big", "bigl", "bigr", "displaystyle", "limits"), "")
 _COMMANDS |= {"quad": " ", "qquad": " "}
@@ -82,7 +82,8 @@ _REWRITES: list[tuple[re.Pattern[str], str | Callable[[re.Match[str]], str]]] = 
         (r"([\[(] *[^\s,;\[\]()][^\[\]()]*[,;][^\[\]()]*)\[", r"\1)"),
         (r"^[«{] *[a-zA-Z](?: *∈[ ‖]*(?:\\mathbb *)?R)? *[|:](.*)[»}]$", r"\1"),
         (r"(?:\\mathbb *|(?<![A-Za-z]))R *(?:\\setminus|\\|-)? *[«{]([^«»{},]*)[»}]", r"(-∞,\1)∪(\1,∞)"),
-        (r"\^ *(\\frac\{\w+\}\{\w+\})", r"^{\1}"),
+        (r"(\\sqrt|\^) *(\\frac\{\w+\}\{\w+\})", r"\1{\2}"),
+        (r"\\(?:vec|overrightarrow) *\{?([A-Za-z])\}?", r"\1"),
         (r"(?<![A-Za-z\\])(pi|theta)(?![A-Za-z])", lambda match: GREEK[match[1]]),
         (rf"(?<![A-Za-z\\])(?=(?:sqrt|{'|'.join(FUNCTIONS)})(?![A-Za-z]))", r"\\"),
         (r"(?<=\d) *[xX] *(?=10\^)", "*"),
@@ -95,8 +96,8 @@ _REWRITES: list[tuple[re.Pattern[str], str | Callable[[re.Match[str]], str]]] = 
         (r"(\\sqrt(?:\[\d\])?) *(\d+|[A-Za-zπ])", r"\1{\2}"),
         (r"(?<=\\log_)(\d)(?= )", r"{\1}"),
         ("« *»", "∅"),
-        (r"\\frac *(\w) *(?=[\w{\\])", r"\\frac{\1}"),
-        (r"(\\frac\{[^{}]*\}) *(\w)", r"\1{\2}"),
+        (r"\\(frac|binom) *(\w) *(?=[\w{\\])", r"\\\1{\2}"),
+        (r"(\\(?:frac|binom)\{(?:[^{}]|\{[^{}]*\})*\}) *(\w)", r"\1{\2}"),
         (r"_\{?[ ‖]*(\w+) *\}?|[ ‖(]*(?:in )?base[ ‖]+(\w+) *\)?$", lambda m: f"_{{{m[1] or m[2]}}}"),
         (r"(?<=\d)[ ‖]*[eE][ ‖]*(?=[+-]?\d)", "e"),
         ("μ *‖", "μ"),

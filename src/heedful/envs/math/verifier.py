@@ -159,7 +159,7 @@ def _read(text: str) -> Any:
 
 _DETERMINANT = re.compile(r"(?:\\det|[|])? *\\begin *\{[vbp]?(?:matrix|array)\}(?: *\{c+\})?(.*)\\end *\{\w+\} *[|]?")
 _REWRITES = (
-    (r"(\\ln|\\log) *(\d+)(?= */ *\\)", r"\1(\2)"),
+    (r"(\\ln|\\log) *(\d+|[a-z])(?= */ *\\| *\*)", r"\1(\2)"),
     (r"\} *(?=\\begin)", "}*"),
     (r"(?<![A-Za-z\\])d(?= *\\)", "{d}"),  # no differential
     (r"(?<=\d),(?=\d{3}(?!\d))", ""),
