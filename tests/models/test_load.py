@@ -158,15 +158,17 @@ def test_a_folder_without_a_model_ends_in_a_sentence(tmp_path: Path) -> None:
         load_model(str(tmp_path), CPU)
 
 
-def test_a_sliding_window_is_refused(tmp_path: Path, tokenizer: Any) -> None:
-    config = transformers.MistralConfig(
-        vocab_size=len(tokenizer), hidden_size=32, intermediate_size=32, num_hidden_layers=1, num_attention_heads=2,
-        num_key_value_heads=1, sliding_window=16,
-    )  # fmt: skip
-    folder = save(tmp_path / "mistral", transformers.MistralForCausalLM(config), tokenizer)
-    with pytest.raises(ValueError, match=r"full attention in every layer, found .*(sliding|16)") as raised:
-        load_model(str(folder), CPU)
-    assert "Use a model with full attention" in str(raised.value)
+def test_models_with_windows_and_models_without_a_masked_kernel_are_loaded(tmp_path: Path, tokenizer: Any) -> None:
+    sizes = {"vocab_size": len(tokenizer), "hidden_size": 32, "intermediate_size": 32, "num_hidden_layers": 1}
+    heads = {"num_attention_heads": 2, "num_key_value_heads": 1, "head_dim": 16, "sliding_window": 16}
+    for name, more, attention in (
+        ("Mistral", {}, "sdpa"),
+        ("GptOss", {"num_local_experts": 2, "num_experts_per_tok": 1, "layer_types": ["sliding_attention"]}, "eager"),
+    ):
+        config = getattr(transformers, f"{name}Config")(**sizes, **heads, **more)
+        folder = save(tmp_path / name, getattr(transformers, f"{name}ForCausalLM")(config), tokenizer)
+        model, _ = load_model(str(folder), CPU)
+        assert model.config._attn_implementation == attention
 
 
 def test_an_encoder_decoder_is_refused(tmp_path: Path, tokenizer: Any) -> None:

@@ -308,7 +308,7 @@ def model_judge(source: str, settings: AuditSettings, tags: ThoughtTags, seed: i
     """A model in this process. `source`: its folder, or a Hugging Face name. Raises ValueError, a sentence."""
     import torch
 
-    from heedful.models.forward.attention import refuse_unless_plain_causal
+    from heedful.models.forward.attention import refuse_unless_causal
     from heedful.models.load import pick_device, read_model, read_own_tokenizer, read_vision
     from heedful.models.vision import vision_of
     from heedful.scorers.hf import HFScorer
@@ -318,7 +318,7 @@ def model_judge(source: str, settings: AuditSettings, tags: ThoughtTags, seed: i
     if settings.threads is not None:
         torch.set_num_threads(settings.threads)
     model = read_model(source, {"float32": torch.float32, "bfloat16": torch.bfloat16}[settings.dtype], _REMEDY)
-    refuse_unless_plain_causal(model)
+    refuse_unless_causal(model)
     read = read_own_tokenizer(source, _REMEDY)
     moved: Any = model
     moved.to(pick_device(settings.device))

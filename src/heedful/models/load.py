@@ -24,7 +24,7 @@ from heedful.boundary.jsontext import read_json
 from heedful.boundary.trust import trusts_code_of
 from heedful.guarded import Answered, guarded_call
 from heedful.models.chat.turn_ends import named_stop_ids
-from heedful.models.forward.attention import refuse_unless_plain_causal
+from heedful.models.forward.attention import refuse_unless_causal
 from heedful.models.forward.fast_linear import quicken
 from heedful.models.gguf import converted
 from heedful.models.own_tokenizer import TokenizerRead, own_tokenizer
@@ -47,13 +47,13 @@ def load_model(
     `vision`: how a model with a vision tower reads pictures.
 
     Raises:
-        ValueError: there is no such model, it is not a causal language model, its attention is not plain causal, its
+        ValueError: there is no such model, it is not a causal language model, its
             tokenizer has ids that it cannot read, or its pictures cannot be read exactly.
         ImportError: a model with a vision tower needs Pillow.
     """
     remedy = "Give a folder with config.json, weights and tokenizer files, or let heedful's own seedling play."
     model = read_model(name, _DTYPES[dtype], remedy)
-    refuse_unless_plain_causal(model)
+    refuse_unless_causal(model)
     tokenizer = read_tokenizer(name, remedy)
     rows = cast(torch.Tensor, model.get_input_embeddings().weight).shape[0]
     beyond = {token: id for token, id in tokenizer.get_vocab().items() if id >= rows and id != tokenizer.pad_token_id}
@@ -75,8 +75,8 @@ def read_model(source: str | Path, dtype: torch.dtype, remedy: str) -> PreTraine
 
     `source`: a folder, a Hugging Face name, a GGUF file, or `smollm2`; a file is converted once, into the cache.
 
-    Attention is torch's own (`sdpa`), which takes any mask. `remedy`: the last sentence of the error. Code that the
-    model brings runs only if the user has named the model as trusted.
+    Attention is torch's own (`sdpa`), or `eager` where the model has only that. `remedy`: the last sentence of the
+    error. Code that the model brings runs only if the user has named the model as trusted.
 
     Raises:
         ValueError: there is no such model, it is no causal language model, or some of its weights are missing.
@@ -92,9 +92,7 @@ def read_model(source: str | Path, dtype: torch.dtype, remedy: str) -> PreTraine
             )
         trusted = trusts_code_of(source)
         kind: Any = AutoModelForImageTextToText if sees(source, trusted) else AutoModelForCausalLM
-        loaded: Any = kind.from_pretrained(
-            source, dtype=dtype, attn_implementation="sdpa", output_loading_info=True, trust_remote_code=trusted
-        )
+        loaded: Any = kind.from_pretrained(source, dtype=dtype, output_loading_info=True, trust_remote_code=trusted)
         model, report = loaded
         if report["missing_keys"]:
             # transformers would use random numbers for them.

@@ -1,4 +1,4 @@
-"""The batched sampler: any Hugging Face causal LM with full attention as a policy over whole conversations.
+"""The batched sampler: any Hugging Face causal LM as a policy over whole conversations.
 
 The reported ids and log-probabilities belong to the sampled tokens. They equal a teacher-forced forward pass to
 rounding error. The KV cache of a conversation is kept over its turns. No token is computed twice while the context only
@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 from transformers import PreTrainedModel
 
-from heedful.models.forward.attention import longest_context, refuse_unless_plain_causal
+from heedful.models.forward.attention import longest_context, refuse_unless_causal
 from heedful.policies.drawing import draw, gumbels
 from heedful.policies.kv import KVBatch, merge
 from heedful.policies.kv_store import Beginning, KVStore
@@ -47,7 +47,7 @@ class HFPolicy:
     A probe compares the KV cache with plain forward passes before the first token. If they differ, replies are sampled
     without a cache, from one whole forward pass per token, with a warning.
 
-    Raises ValueError for a model whose attention is not plain causal.
+    Raises ValueError for a model that is not causal.
     """
 
     def __init__(
@@ -60,7 +60,7 @@ class HFPolicy:
         version: int = 0,
         decode: Decode | None = None,
     ) -> None:
-        refuse_unless_plain_causal(model)
+        refuse_unless_causal(model)
         self._given = model
         double = sampling.precision == "double"
         self.model = copy.deepcopy(model).double() if double else model

@@ -1,7 +1,6 @@
 """Cross-scoring with a Hugging Face causal language model: M thoughts under N prompts, every prompt read once.
 
-The scores equal those of scoring each (prompt, thought) pair alone, up to the rounding stated in `CrossScores.noise`. A
-model is refused if a shared prompt cache would not be exact for it.
+The scores equal those of scoring each (prompt, thought) pair alone, up to the rounding stated in `CrossScores.noise`.
 """
 
 from __future__ import annotations
@@ -13,7 +12,7 @@ import numpy as np
 import torch
 from transformers import PreTrainedModel
 
-from heedful.models.forward.attention import longest_context, refuse_unless_plain_causal
+from heedful.models.forward.attention import longest_context, refuse_unless_causal
 from heedful.models.forward.exactness import Probe, evaluating, rounding_error
 from heedful.protocols import WindowExceeded
 from heedful.scorers import cached, packed
@@ -34,7 +33,7 @@ class HFScorer:
     """A scorer of thoughts under prompts, with the current weights of a causal language model.
 
     A prompt is read once, and its KV cache serves all thoughts. Each distinct token sequence is scored once. The last
-    token of a thought is scored but never read. This is exact: under causal full attention a token attends to the same
+    token of a thought is scored but never read. This is exact: a token attends to the same
     tokens as in its pair alone. Reading takes N x prompt + M x N x thought tokens. Scoring pair by pair takes
     M x N x (prompt + thought).
 
@@ -50,9 +49,9 @@ class HFScorer:
     Every method is tried on a few short sequences before it is used. It must give the log-probabilities of plain
     forward passes, up to 4 times the stated rounding error. The probe runs once per scorer.
 
-    `model`: full causal attention in every layer. ValueError for sliding, chunked, linear, sparse or bidirectional
-    attention, shared or recurrent states, encoder-decoders. A model that transforms its logits after the output layer
-    (caps, scales) is scored through its whole forward pass, which holds the logits of all tokens of a pass.
+    `model`: any causal language model. ValueError for an encoder-decoder or bidirectional attention. A model that
+    transforms its logits after the output layer (caps, scales) is scored through its whole forward pass, which holds
+    the logits of all tokens of a pass.
     `name`: empty for the policy that sampled.
     `max_tokens`: maximum tokens of one forward pass, padding included. A longer sequence is a pass of its own. On a CPU
     it is limited to 512 to 1,024, which is faster. It affects speed and memory, and scores only by rounding.
@@ -68,7 +67,7 @@ class HFScorer:
         head_tokens: Sequence[int] = (16, 32),
         method: Method = "auto",
     ) -> None:
-        refuse_unless_plain_causal(model)
+        refuse_unless_causal(model)
         self._model = model
         self._name = name
         self._max_tokens = max_tokens

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 torch = pytest.importorskip("torch")
-pytest.importorskip("transformers")
+transformers = pytest.importorskip("transformers")
 
 from heedful.models.forward import exactness  # noqa: E402
 from heedful.models.forward.exactness import Probe  # noqa: E402
@@ -64,3 +64,34 @@ def test_a_model_that_gives_nan_is_read_each_time(passes: list[Any]) -> None:
     assert not Probe.of(model).finite
     assert not Probe.of(model).finite
     assert len(passes) == 2 * FIRST + AGAIN
+
+
+def test_a_way_that_loses_a_window_of_80_tokens_is_found_out_with_66_tokens() -> None:
+    config = transformers.Gemma3TextConfig(
+        vocab_size=50, hidden_size=32, intermediate_size=32, num_hidden_layers=2, num_attention_heads=2,
+        num_key_value_heads=1, head_dim=16, sliding_window=80, initializer_range=0.3,
+    )  # fmt: skip
+    model = transformers.Gemma3ForCausalLM(config).eval()
+    held = [(module, module.sliding_window) for module in model.modules() if hasattr(module, "sliding_window")]
+    probe = Probe.of(model)
+
+    def without_window() -> list[list[Any]]:
+        narrowed, model.config.sliding_window = model.config.sliding_window, 200
+        assert narrowed == 8
+        try:
+            return [[exactness._plain_logprobs(model, p, thought) for p in probe.prompts] for thought in probe.thoughts]
+        finally:
+            model.config.sliding_window = narrowed
+
+    assert "differ from those of a plain forward pass" in probe.obstacle(without_window)
+    assert model.config.sliding_window == 80
+    assert held
+    assert all(module.sliding_window == window for module, window in held)
+
+
+def test_the_probe_reads_beyond_a_window_that_modules_hold() -> None:
+    config = transformers.GPTNeoConfig(
+        vocab_size=50, hidden_size=32, num_layers=2, num_heads=4, attention_types=[[["global", "local"], 1]],
+        window_size=100, max_position_embeddings=400,
+    )  # fmt: skip
+    assert len(Probe.of(transformers.GPTNeoForCausalLM(config).eval()).prompts[-1]) > 100

@@ -6,7 +6,15 @@ from itertools import combinations, pairwise
 
 import pytest
 import torch
-from transformers import GPT2Config, GPT2LMHeadModel, LlamaConfig, LlamaForCausalLM, PreTrainedModel
+from transformers import (
+    GPT2Config,
+    GPT2LMHeadModel,
+    LlamaConfig,
+    LlamaForCausalLM,
+    MambaConfig,
+    MambaForCausalLM,
+    PreTrainedModel,
+)
 
 from heedful.algorithms.table import ALGORITHMS
 from heedful.models.forward.shared_prompts import Plan, cheapest_plans, plan_by_beginning, plan_micro_batches
@@ -316,7 +324,8 @@ def test_shared_prompts_are_read_once() -> None:
 
 
 def test_models_that_do_not_keep_all_keys_read_every_prompt_with_its_row() -> None:
-    model = llama()
-    model.config.layer_types = ["full_attention", "sliding_attention"]
+    model = MambaForCausalLM(
+        MambaConfig(vocab_size=llama().config.vocab_size, hidden_size=16, state_size=4, num_hidden_layers=1)
+    )
     learner = Learner(model, ALGORITHMS["grpo"](), OptimizerConfig())
     assert all(micro.prompts is None for micro in learner._cut(SAMPLES, 20))

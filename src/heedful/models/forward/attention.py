@@ -1,7 +1,7 @@
-"""The check which Hugging Face models may share the KV cache of a prompt among all its continuations.
+"""Which Hugging Face models are causal, and how far they read.
 
-An accepted model attends causally to every earlier token in every layer. Only its config and modules are read, without
-any computation.
+A causal model reads only the tokens before a position. Windows, chunks, recurrent states and shared keys are causal.
+Which way to sample, score and learn is exact for a model is found by a probe (`exactness.py`), not by its config.
 """
 
 from __future__ import annotations
@@ -11,17 +11,15 @@ from typing import Any
 from transformers import PreTrainedModel
 
 
-def refuse_unless_plain_causal(model: PreTrainedModel) -> None:
-    """Raise ValueError unless every layer of `model` has causal full attention and its own keys.
-
-    A sliding window is refused at every length, since nothing limits how long a scored sequence will be.
-    """
-    found = obstacle_to_shared_prompts(model)
-    if found:
+def refuse_unless_causal(model: PreTrainedModel) -> None:
+    """Raise ValueError for an encoder-decoder, and for a model whose attention also reads later tokens."""
+    config = model.config.get_text_config(decoder=True)
+    both_ways = any(getattr(module, "is_causal", True) is False for module in model.get_decoder().modules())
+    if model.config.is_encoder_decoder or both_ways or getattr(config, "use_bidirectional_attention", False) is True:
+        found = "an encoder-decoder" if model.config.is_encoder_decoder else "bidirectional attention"
         raise ValueError(
-            f"Expected a causal model with full attention in every layer, found {found} in {type(model).__name__}: "
-            "sampling and scoring with a KV cache would not be exact. Use a model with full attention, such as Qwen2.5 "
-            "or Llama 3, or switch this off in its config if its weights allow that."
+            f"Expected a causal language model, found {found} in {type(model).__name__}: its probabilities of a token "
+            "depend on later tokens. Use a causal model, or switch this off in its config if its weights allow that."
         )
 
 
@@ -35,33 +33,8 @@ def longest_context_of(whole: Any) -> int | None:
     config = whole.get_text_config(decoder=True)
     limit = getattr(config, "max_position_embeddings", None)
     rope = getattr(config, "rope_parameters", None) or {}
-    if rope.get("rope_type") in ("dynamic", "longrope"):
-        # Beyond this length these types change the rotation of tokens that are already in the cache.
-        limit = rope.get("original_max_position_embeddings", limit)
+    for one in (rope, *(value for value in rope.values() if isinstance(value, dict))):  # one for each type of layer
+        if one.get("rope_type") in ("dynamic", "longrope"):
+            # Beyond this length these types change the rotation of tokens that are already in the cache.
+            limit = one.get("original_max_position_embeddings", limit)
     return limit or None
-
-
-def obstacle_to_shared_prompts(model: PreTrainedModel) -> str:
-    """The reason why the KV cache of a prompt cannot be shared, in a few words. Empty if it can."""
-    config = model.config.get_text_config(decoder=True)
-    if model.config.is_encoder_decoder:
-        return "an encoder-decoder"
-    if getattr(model, "_is_stateful", False):
-        return "recurrent state"
-    types = getattr(config, "layer_types", None)
-    other = {*(types or ()), *(getattr(config, "attention_layers", None) or ())} - {"full_attention", "global"}
-    if other:
-        return f"layers of type {', '.join(sorted(map(str, other)))}"
-    window = getattr(config, "sliding_window", None)
-    if types is None and window is not None and getattr(config, "use_sliding_window", True):
-        return f"a sliding window of {window} tokens"
-    if types is None and getattr(config, "attention_chunk_size", None) is not None:
-        return f"attention in chunks of {config.attention_chunk_size} tokens"
-    if getattr(config, "index_topk", None) is not None:
-        return f"sparse attention to {config.index_topk} tokens"
-    if getattr(config, "num_kv_shared_layers", None) or "reuse" in (getattr(config, "kv_sharing_modes", None) or ()):
-        return "layers that share keys and values"
-    bidirectional = any(getattr(module, "is_causal", True) is False for module in model.get_decoder().modules())
-    if bidirectional or getattr(config, "use_bidirectional_attention", False):
-        return "bidirectional attention"
-    return ""

@@ -3,6 +3,9 @@
 A plain forward pass reads one whole sequence, without a KV cache, padding or a mask. The probe's sequences are fixed,
 so no random state is read or changed. Only the model's architecture decides the outcome, so one probe per model is
 enough, whatever its later weights.
+
+The probe reads beyond every window of attention: windows have 8 tokens while it reads. A way that is wrong beyond the
+window would pass otherwise.
 """
 
 from __future__ import annotations
@@ -13,7 +16,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, cast
-from weakref import WeakKeyDictionary
+from weakref import WeakKeyDictionary, ref
 
 import numpy as np
 import numpy.typing as npt
@@ -27,7 +30,14 @@ from heedful.models.forward.rounding import Floats, rounding_of
 Ids = tuple[int, ...]
 
 _PROMPTS = (5, 5, 66)
-"""Lengths of the prompts. Two are read in one pass. The last is long enough for every attention kernel."""
+"""Lengths of the prompts. Two are read in one pass. The last is long enough for every attention kernel, and is longer
+by what `_reach` finds."""
+_WINDOW = 8
+"""Tokens of a window or chunk of attention while the probe reads."""
+_NARROWED = ("sliding_window", "sliding_window_size", "attention_chunk_size")
+"""Windows that a config holds. Layers, masks and caches follow them in every pass."""
+_HELD = ("window_size", "attention_window_size", "index_topk", "chunk_size", "mamba_chunk_size")
+"""Numbers of tokens that modules hold from their construction on."""
 _SHARED = 3
 """Tokens that the first two thoughts have in common."""
 _THOUGHTS = (6, 6, 4)
@@ -52,6 +62,7 @@ class Probe:
     """For each thought and each prompt: the log-probability of each token at temperature 1."""
     allowed: float
     """Largest accepted difference of a sum over the first tokens of a thought, in nats."""
+    _model: ref[PreTrainedModel]
 
     @classmethod
     def of(cls, model: PreTrainedModel) -> Probe:
@@ -64,14 +75,17 @@ class Probe:
     @classmethod
     def _read(cls, model: PreTrainedModel) -> Probe:
         prompts, thoughts = _sequences(model)
-        logprobs = [[_plain_logprobs(model, prompt, thought) for prompt in prompts] for thought in thoughts]
+        with _narrowed(model):
+            logprobs = [[_plain_logprobs(model, prompt, thought) for prompt in prompts] for thought in thoughts]
         sums_MN = np.array([[one.sum() for one in row] for row in logprobs])
         noise = rounding_error(model, sums_MN, list(map(len, thoughts)), at_least=torch.finfo(torch.float32).eps)
-        return cls(prompts, thoughts, logprobs, _ALLOWED * noise)
+        return cls(prompts, thoughts, logprobs, _ALLOWED * noise, ref(model))
 
     def _holds(self, model: PreTrainedModel) -> bool:
         """Whether one plain forward pass still gives, bit for bit, what it gave. NaN never does."""
-        return np.array_equal(_plain_logprobs(model, self.prompts[-1], self.thoughts[-1]), self.logprobs[-1][-1])
+        with _narrowed(model):
+            now = _plain_logprobs(model, self.prompts[-1], self.thoughts[-1])
+        return np.array_equal(now, self.logprobs[-1][-1])
 
     @property
     def finite(self) -> bool:
@@ -87,7 +101,8 @@ class Probe:
         if self._error([[one[:_SHARED] for one in self.logprobs[0]]], self.logprobs[1:2]) > self.allowed:
             return "its log-probabilities depend on later tokens"
         try:
-            error = self._error(way(), self.logprobs)
+            with _narrowed(cast(PreTrainedModel, self._model())):
+                error = self._error(way(), self.logprobs)
         except torch.OutOfMemoryError:
             raise
         except Unsupported as raised:
@@ -171,7 +186,7 @@ def rounding_error(model: PreTrainedModel, sums_MN: Floats, lengths_M: list[int]
 
 
 def _sequences(model: PreTrainedModel) -> tuple[list[Ids], list[Ids]]:
-    """The probe's prompts and thoughts, of ids that the model knows and lengths that fit its window."""
+    """The probe's prompts and thoughts, of ids that the model knows and lengths that fit its positions."""
     vocabulary = cast(torch.Tensor, model.get_input_embeddings().weight).shape[0]
     limit = longest_context(model) or 1 << 30
     generator = random.Random(0)
@@ -179,10 +194,45 @@ def _sequences(model: PreTrainedModel) -> tuple[list[Ids], list[Ids]]:
     def some(length: int) -> Ids:
         return tuple(generator.randrange(vocabulary) for _ in range(length))
 
-    prompts = [some(max(1, min(length, limit - max(_THOUGHTS)))) for length in _PROMPTS]
+    lengths = (*_PROMPTS[:-1], _PROMPTS[-1] + _reach(model))
+    prompts = [some(max(1, min(length, limit - max(_THOUGHTS)))) for length in lengths]
     shared = some(_SHARED)
     ends = [some(length - _SHARED) for length in _THOUGHTS]
     return prompts, [shared + ends[0], shared + ends[1], some(1) + ends[2] + some(_SHARED - 1)]
+
+
+def _reach(model: PreTrainedModel) -> int:
+    """Tokens after which a model may read otherwise, as far as `_narrowed` cannot make them fewer."""
+    config = model.config.get_text_config(decoder=True)
+    found = [value for name in _HELD if isinstance(value := getattr(config, name, None), int)]
+    rates = getattr(config, "compress_rates", None) or {}
+    pooled = [max(rates.values()), min(rates.values()) * int(getattr(config, "index_topk", 0))] if rates else []
+    return max([*found, *pooled, _PROMPTS[-1] if getattr(model, "_is_stateful", False) else 0])
+
+
+@contextmanager
+def _narrowed(model: PreTrainedModel) -> Iterator[None]:
+    """Set every window and chunk of attention to `_WINDOW` tokens, and back.
+
+    It is the model that would have been built with this window. Modules hold the window for some kernels of attention.
+    """
+    config = model.config.get_text_config(decoder=True)
+    before: list[tuple[Any, str, int]] = []
+    for name in _NARROWED:
+        whole = getattr(config, name, None)
+        if not isinstance(whole, int) or whole <= _WINDOW:
+            continue
+        configs = {id(module.config): module.config for module in model.modules() if hasattr(module, "config")}
+        for holder in (config, *(one for one in configs.values() if one is not config), *model.modules()):
+            value = getattr(holder, name, None)
+            if isinstance(value, int) and abs(value - whole) <= 1:  # some modules count the token itself
+                before.append((holder, name, value))
+                setattr(holder, name, _WINDOW + value - whole)
+    try:
+        yield
+    finally:
+        for holder, name, value in before:
+            setattr(holder, name, value)
 
 
 @torch.no_grad()

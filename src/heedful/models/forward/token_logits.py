@@ -13,7 +13,6 @@ import numpy as np
 import torch
 from transformers.cache_utils import DynamicCache, DynamicLayer
 
-from heedful.models.forward.attention import obstacle_to_shared_prompts
 from heedful.models.forward.exactness import Probe, Unsupported, body_and_head, evaluating, plain_states, states_in
 from heedful.models.forward.shared_prompts import SharedPrompts
 from heedful.models.vision.positions import carry_shift, joined_shifts
@@ -44,7 +43,7 @@ class TokenLogits(Protocol):
     ) -> torch.Tensor:
         """Logits `[N, V]`, or what `over` makes of the hidden states and the head, one row per trained token.
 
-        `prompts` are computed once each. This needs a model with plain causal attention.
+        `prompts` are computed once each (`keeps_prompts`).
         """
         ...
 
@@ -75,8 +74,6 @@ def keeps_prompts(model: PreTrainedModel) -> bool:
 
     A probe compares log-probabilities behind shared prompts with those of plain forward passes, once per model.
     """
-    if obstacle_to_shared_prompts(model):
-        return False
     if model not in _EXACT:
         with evaluating(model), torch.no_grad():
             probe = Probe.of(model)
