@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -16,9 +17,12 @@ pytest.importorskip("accelerate", reason="the extra gguf is not installed")
 import numpy as np  # noqa: E402
 
 from heedful.models import gguf as conversion  # noqa: E402
+from heedful.models.chat.render import Renderer  # noqa: E402
+from heedful.models.chat.replies import Tags  # noqa: E402
 from heedful.models.gguf import CUTS, SOURCE, converted  # noqa: E402
 from heedful.models.load import read_model, read_tokenizer  # noqa: E402
-from tiny_gguf import SPECIAL, TEMPLATE, TOKENS, USERS, model, write  # noqa: E402
+from heedful.types import Message  # noqa: E402
+from tiny_gguf import GEMMA3_TOKENS, PIECES, SPECIAL, TEMPLATE, TOKENS, USERS, model, write  # noqa: E402
 
 IDS = torch.tensor([[5, 9, 100, 262, 1, 7, 7, 30]])
 
@@ -44,6 +48,48 @@ def test_the_logits_are_those_of_the_model_that_the_file_is_from(kind: str, tmp_
     assert torch.equal(logits(read), logits(model(kind)))
     assert read.dtype == torch.float32
     assert read.generation_config.eos_token_id == [1]
+
+
+def by_score(text: str) -> list[int]:
+    """SentencePiece's rule: of all neighbours that make a piece, those of the best score are merged first."""
+    pieces = [piece if piece in PIECES else f"<0x{byte:02X}>" for piece, byte in as_bytes(text.replace(" ", "▁"))]
+    while made := [(PIECES.index(a + b), at) for at, (a, b) in enumerate(pairwise(pieces)) if a + b in PIECES]:
+        _, at = min(made)
+        pieces[at : at + 2] = [pieces[at] + pieces[at + 1]]
+    names = [piece.replace("▁", " ") if piece in ("▁▁", "▁▁▁") else piece for piece in pieces]
+    return [GEMMA3_TOKENS.index(name) for name in names]
+
+
+def as_bytes(text: str) -> list[tuple[str, int]]:
+    """Characters that are pieces, and the bytes of all others."""
+    return [(one, byte) for one in text for byte in (one.encode() if one not in PIECES else b"\0")]
+
+
+def test_gemmas_text_is_merged_by_the_scores_of_its_pieces(tmp_path: Path) -> None:
+    tokenizer = tokenizer_of(write(tmp_path / "gemma3.gguf", "gemma3"))
+    for text in ("abc", " abc", "aab bcab", "so  so   a", "    ab", "naïve 🙂c", "ab\tc\x00"):
+        ids = tokenizer(text, add_special_tokens=False).input_ids
+        assert (ids, tokenizer.decode(ids)) == (by_score(text), text)
+    assert tokenizer("a\nb").input_ids == [2, *(GEMMA3_TOKENS.index(piece) for piece in ("a", "\n", "b"))]
+
+
+def test_a_gemma_file_without_a_template_gets_turns_of_its_own_tokens(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = write(tmp_path / "base.gguf", "gemma3")
+    renderer = Renderer(tokenizer_of(path), Tags(), stop_ids=[1])
+    said = renderer.start([Message("system", "a"), Message("user", "b")])
+    assert said.text == (
+        "<bos><start_of_turn>system\na<end_of_turn>\n<start_of_turn>user\nb<end_of_turn>\n<start_of_turn>model\n<think>"
+    )
+    assert said.ids[:3] == (2, 4, GEMMA3_TOKENS.index("s"))
+    assert renderer.stop_ids == {1, 5}
+    asked = {"tokenizer.chat_template": TEMPLATE}
+    assert tokenizer_of(write(tmp_path / "chat.gguf", "gemma3", settings=asked)).chat_template == TEMPLATE
+
+    notice = json.loads((Path(converted(path)) / SOURCE).read_text())["notice"]
+    assert notice.startswith("Gemma is provided under and subject to the Gemma Terms of Use found at")
+    assert notice in capsys.readouterr().err
 
 
 def test_packed_weights_are_those_that_transformers_unpacks(tmp_path: Path) -> None:
@@ -144,6 +190,8 @@ REFUSED: dict[str, tuple[dict[str, Any], str]] = {
     "unknown": ({"tensors": {"blk.0.other.weight": np.ones(4, np.float32)}}, "its tensors hold"),
     "missing": ({"tensors": {"blk.1.ffn_up.weight": None}}, "mlp.up_proj.weight"),
     "kind": ({"settings": {"tokenizer.ggml.model": "llama"}}, "its tokenizer is of the kind 'llama'"),
+    "pieces": ({"kind": "gemma3", "settings": {"tokenizer.ggml.model": "gpt2"}}, "is of the kind 'gpt2', expected 'll"),
+    "space": ({"kind": "gemma3", "settings": {"tokenizer.ggml.add_space_prefix": None}}, "puts a space before texts"),
     "cut": ({"cut": "tekken"}, "its text is cut as 'tekken'"),
 }
 

@@ -64,3 +64,11 @@ def test_smollm2_is_trained_in_bfloat16_where_that_is_fast(
     assert (config.dtype, config.env.thoughts, config.env.instructions) == (dtype, "english", "full")
     assert config.warm_start.steps > 0
     assert preset("bandit", "./smollm2").warm_start.steps == 0  # a folder of that name is another model
+
+
+def test_gemma_is_taught_by_lora_since_its_embeddings_are_most_of_it() -> None:
+    config = preset("bandit", "gemma3_270m")
+    assert config.model == "gemma3_270m"
+    assert config.warm_start.steps > 0
+    assert config.lora == config.warm_start.lora
+    assert config.lora.rank > 0

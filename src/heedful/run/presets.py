@@ -16,12 +16,12 @@ from heedful import envs
 from heedful.algorithms.table import Grpo
 from heedful.envs.common.contract import own_environment
 from heedful.measuring.diagnostics_config import DiagnosticsConfig
-from heedful.models.cache import SMOLLM2
+from heedful.models.cache import GEMMA3, SMOLLM2
 from heedful.policies.sampling import Sampling
 from heedful.protocols import Demonstrates
 from heedful.run.config import EvaluationConfig, TrainConfig
 from heedful.seedlings.recipe import Seedling, WarmStart, nano
-from heedful.training.settings import OptimizerConfig
+from heedful.training.settings import LoraConfig, OptimizerConfig
 
 _SYSTEM = Path("/sys/devices/system/cpu")
 
@@ -236,7 +236,8 @@ def preset(name: str, model: str | None = None) -> TrainConfig:
         )
     if model in (None, "seedling"):
         return config
-    return on_two_cores(config) if model == SMOLLM2 else loaded(config, str(model))
+    sized = {SMOLLM2: on_two_cores, GEMMA3: with_large_vocabulary}.get(str(model))
+    return sized(config) if sized else loaded(config, str(model))
 
 
 def in_full(env: Any) -> Any:
@@ -294,6 +295,28 @@ def on_two_cores(config: TrainConfig) -> TrainConfig:
         diagnostics=dataclasses.replace(config.diagnostics, full_every=steps - 1),  # the first step and the last
         evaluation=dataclasses.replace(config.evaluation, tasks=64, samples=2, times=2),
         micro_batch_tokens=2048,
+    )
+
+
+def with_large_vocabulary(config: TrainConfig) -> TrainConfig:
+    """The same for Gemma 3 270M, a base model. Its 262,144 logits a token cost most of the time and memory.
+
+    LoRA keeps gradients and moments small, and leaves the embeddings, two thirds of the weights, as they are.
+    """
+    config = on_two_cores(config)
+    lora = LoraConfig(rank=16)
+    warm = dataclasses.replace(config.warm_start, episodes=8, lr=1e-3, micro_batch_tokens=512, lora=lora)
+    return dataclasses.replace(
+        config,
+        model=GEMMA3,
+        lora=lora,
+        warm_start=warm,
+        optimizer=dataclasses.replace(config.optimizer, lr=4e-4),
+        steps=8,
+        groups=4,
+        evaluation=dataclasses.replace(config.evaluation, tasks=32, samples=1),
+        diagnostics=dataclasses.replace(config.diagnostics, full_every=7),
+        micro_batch_tokens=512,
     )
 
 
