@@ -14,7 +14,7 @@ transformers = pytest.importorskip("transformers")
 
 from heedful.scorers.hf import HFScorer  # noqa: E402
 
-METHODS = ("packed", "trie", "cached")
+METHODS = ("packed", "trie", "cached", "by_token")
 VOCABULARY = 61
 SIZES: dict[str, Any] = {
     "vocab_size": VOCABULARY,

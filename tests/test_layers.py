@@ -57,6 +57,7 @@ NEEDS_TORCH = {
     "models.chat.template",
     "models.forward.exactness",
     "models.forward.fast_linear",
+    "models.forward.states",
     "models.gguf",
     "models.load",
     "models.own_tokenizer",

@@ -10,16 +10,27 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
+from heedful.models.forward import states  # noqa: E402
 from heedful.scorers import cached  # noqa: E402
 from heedful.scorers.output_head import OutputHead  # noqa: E402
 from scored_pairs import assert_noticed, case, granite, llama, naive, some_ids, trusted  # noqa: E402
 
 
-def test_the_output_layer_is_applied_alone_unless_the_model_does_more_to_its_logits() -> None:
-    model = llama()
+def test_the_output_layer_is_applied_alone_unless_the_model_does_more_than_cap_or_scale_its_logits(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    model, scaled, shifted = llama(), granite(), llama()
     assert OutputHead(model, 1.0).body is model.model
-    scaled = granite()
-    assert OutputHead(scaled, 1.0).body is scaled
+    assert OutputHead(scaled, 1.0).body is scaled.model
+    forward = shifted.forward
+
+    def bent(*ids: Any, **named: Any) -> Any:
+        output = forward(*ids, **named)
+        output.logits = output.logits + 0.01 * output.logits.abs()
+        return output
+
+    monkeypatch.setattr(shifted, "forward", bent)
+    assert OutputHead(shifted, 1.0).body is shifted
 
 
 @pytest.mark.parametrize("restart", [True, False])
@@ -58,13 +69,15 @@ def test_a_thought_that_sees_the_one_before_it_would_be_noticed(monkeypatch: pyt
     model, (prompts, thoughts, own) = llama(), case()
     expected = naive(model, prompts, thoughts)
     scorer = trusted(model, "cached", max_tokens=1)
-    update = cached._Prefix.update
+    update, share = states._Prefix.update, cached.shared
+    first: dict[int, Any] = {}
 
-    def written(self: Any, *states: Any, **named: Any) -> Any:
-        self.keys, self.values = update(self, *states, **named)
+    def written(self: Any, *own: Any, **named: Any) -> Any:
+        self.keys, self.values = update(self, *own, **named)
         return self.keys, self.values
 
-    monkeypatch.setattr(cached._Prefix, "update", written)
+    monkeypatch.setattr(states._Prefix, "update", written)
+    monkeypatch.setattr(cached, "shared", lambda cache, *rows: first.setdefault(id(cache), share(cache, *rows)))
     assert_noticed(scorer, expected, prompts, thoughts, own)
 
 
@@ -75,8 +88,8 @@ def test_a_prompt_cache_in_the_wrong_row_would_be_noticed(monkeypatch: pytest.Mo
     scorer = trusted(model, "cached")
     own = [0, 0]
     np.testing.assert_allclose(scorer.cross_score(prompts, thoughts, own, 1.0).scores_MN, expected, rtol=0, atol=1e-10)
-    continued = cached._continued
-    monkeypatch.setattr(cached, "_continued", lambda prefix, states: continued(prefix.roll(1, dims=0), states))
+    continued = states._continued
+    monkeypatch.setattr(states, "_continued", lambda prefix, own: continued(prefix.roll(1, dims=0), own))
     assert_noticed(scorer, expected, prompts, thoughts, own)
 
 

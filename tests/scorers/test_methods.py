@@ -67,11 +67,12 @@ def test_a_method_that_is_asked_for_is_exact_or_refused_with_a_sentence(built: t
 def test_a_model_that_takes_a_cache_and_keeps_none_is_scored_pair_by_pair(monkeypatch: pytest.MonkeyPatch) -> None:
     model, (prompts, thoughts, own) = llama(torch.float32), case()
     forward = model.model.forward
-    monkeypatch.setattr(model.model, "forward", lambda *ids, past_key_values=None, **named: forward(*ids, **named))
+    monkeypatch.setattr(model.model, "forward", lambda **named: forward(**{**named, "use_cache": False}))
     scored = score(model, prompts, thoughts, own)
-    assert scored.method.startswith("plain; not packed: it keeps no KV cache of a prompt; not cached: it keeps no KV")
+    nothing = "it keeps no state of what it has read"
+    assert scored.method == f"plain; not packed: {nothing}; not cached: {nothing}; not by_token: {nothing}"
     np.testing.assert_allclose(scored.scores_MN, naive(model, prompts, thoughts), rtol=0, atol=1e-4)
-    with pytest.raises(ValueError, match="found that it keeps no KV cache of a prompt"):
+    with pytest.raises(ValueError, match=f"found that {nothing}"):
         score(model, prompts, thoughts, own, method="cached")
 
 
@@ -107,13 +108,15 @@ def test_a_model_that_reads_later_tokens_is_refused(monkeypatch: pytest.MonkeyPa
 def test_the_probe_runs_once_and_lack_of_memory_is_no_obstacle(monkeypatch: pytest.MonkeyPatch) -> None:
     model, calls = llama(), []
     score_cached = cached.score_cached
-    monkeypatch.setattr(cached, "score_cached", lambda *named: (calls.append(1), score_cached(*named)))
+    monkeypatch.setattr(
+        cached, "score_cached", lambda *given, **named: (calls.append(1), score_cached(*given, **named))
+    )
     scorer = HFScorer(model, method="cached")
     for _ in range(3):
         scorer.cross_score([[1]], [[2, 3]], [0], 1.0)
     assert len(calls) == 1 + 3
 
-    def full(*_: Any) -> None:
+    def full(*_: Any, **__: Any) -> None:
         raise torch.OutOfMemoryError("CUDA out of memory")
 
     monkeypatch.setattr(cached, "score_cached", full)

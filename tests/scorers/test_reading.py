@@ -11,7 +11,7 @@ from heedful.scorers.hf import HFScorer
 from heedful.scorers.pairs import tokens_of_pairs
 from scored_pairs import case, llama
 
-METHODS = ("auto", "packed", "trie", "cached", "plain")
+METHODS = ("auto", "packed", "trie", "cached", "by_token", "plain")
 
 
 @pytest.mark.parametrize("max_tokens", [1, 7, 20, 100_000])

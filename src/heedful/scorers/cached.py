@@ -1,24 +1,24 @@
-"""Method "cached": thoughts in padded batches with a shared KV cache of the prompt, for any causal language model.
+"""Methods "cached", "by_token" and "plain". The first two read a prompt once and its thoughts behind its states.
 
-A thought token attends to the same tokens as if its pair were scored alone. The cache of a prompt is never written.
+A thought token reads the same tokens as if its pair were scored alone. The states of a prompt are never written.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, cast
+from typing import cast
 
 import numpy as np
 import torch
 from torch import nn
-from transformers.cache_utils import Cache, DynamicCache, DynamicLayer
+from transformers.cache_utils import Cache
 
-from heedful.models.forward.exactness import Unsupported, plain_states, states_in
-from heedful.models.vision.positions import carry_shift, shift_of
+from heedful.models.forward.exactness import plain_states
+from heedful.models.forward.states import empty_cache, fork, read, shared
 from heedful.scorers.output_head import OutputHead
 from heedful.scorers.packs import Targets
-from heedful.scorers.pairs import ScoreSums
+from heedful.scorers.pairs import ScoreSums, tokens_of_pairs
 
 Ids = tuple[int, ...]
 
@@ -26,26 +26,39 @@ CPU_TOKENS = 512
 """Larger passes exceed a CPU's caches: 29 us a token at 448 tokens, 35 at 3,584 (0.85M parameters, one thread)."""
 _PREFIX_COPIES = 16
 """Maximum prompt positions that a layer copies for one pass, as a multiple of the tokens of that pass."""
+_PASS = 128
+"""Fixed cost of a small pass in tokens, on a CPU."""
 
 
 def score_cached(
-    head: OutputHead, prompts: Sequence[Ids], thoughts: Sequence[Ids], budget: int, sums: ScoreSums
+    head: OutputHead,
+    prompts: Sequence[Ids],
+    thoughts: Sequence[Ids],
+    budget: int,
+    sums: ScoreSums,
+    *,
+    by_token: bool = False,
 ) -> None:
-    """Score every thought after every prompt into `sums`. `budget`: maximum tokens of one pass, padding included."""
+    """Score every thought after every prompt into `sums`. `budget`: maximum tokens of one pass, padding included.
+
+    `by_token`: a pass reads one token of each thought. Some recurrent models continue a state only so.
+    """
     device = cast(torch.Tensor, next(head.body.parameters())).device
-    together = max(1, budget // max(1, sum(map(len, thoughts))))
-    plan = plan_rows(list(map(len, thoughts)), budget // together, longest_prompt=max(map(len, prompts)))
+    plan, together = _plan(prompts, thoughts, budget, by_token)
     batches = [_Batch.of(rows, thoughts, device) for rows in plan]
     first = FirstTokens(thoughts)
+    read_batch = _read_by_token if by_token else _read_at_once
     for columns in equally_long(prompts, budget):
         cache, last_PH = read_prompts(head.body, [prompts[column] for column in columns], device)
-        first_PM = first.logprobs(head, last_PH)
+        first_PM, behind = first.logprobs(head, last_PH), len(prompts[columns[0]])
         for start in range(0, len(columns), together):
-            part = slice(start, start + together)
-            prefix = _shared(cache, part)
+            part = range(start, min(start + together, len(columns)))
             for batch in batches:
-                logprobs_PBT = _read_batch(head, prefix, batch, first_PM[part])
-                sums.add(batch.rows, columns[part], logprobs_PBT)
+                rest_PBT = np.zeros((len(part), *batch.real_BT.shape))
+                if batch.real_BT.any():
+                    rest_PBT = read_batch(head, cache, part, batch, behind)
+                logprobs_PBT = np.concatenate([first_PM[part][:, batch.rows, None], rest_PBT], axis=2)
+                sums.add(batch.rows, columns[part.start : part.stop], logprobs_PBT)
 
 
 def score_plain(head: OutputHead, prompts: Sequence[Ids], thoughts: Sequence[Ids], sums: ScoreSums) -> None:
@@ -60,12 +73,40 @@ def score_plain(head: OutputHead, prompts: Sequence[Ids], thoughts: Sequence[Ids
                 sums.add([row], [column], logprobs_T.double().cpu().numpy()[None, None])
 
 
-def reads_in_batches(prompts: Sequence[Ids], thoughts: Sequence[Ids], budget: int) -> int:
+def reads_in_batches(prompts: Sequence[Ids], thoughts: Sequence[Ids], budget: int, *, by_token: bool = False) -> int:
     """Number of tokens read after each prompt in the batches of `score_cached`, padding included."""
-    lengths = list(map(len, thoughts))
-    together = max(1, budget // max(1, sum(lengths)))
-    plan = plan_rows(lengths, budget // together, longest_prompt=max(map(len, prompts)))
-    return sum(len(rows) * (max(lengths[row] for row in rows) - 1) for rows in plan)
+    if by_token:
+        return sum(len(ids) - 1 for ids in thoughts if ids)
+    plan, _ = _plan(prompts, thoughts, budget, by_token)
+    return sum(len(rows) * _columns(max(len(thoughts[row]) for row in rows)) for rows in plan)
+
+
+def worth_reading_by_token(prompts: Sequence[Ids], thoughts: Sequence[Ids], budget: int) -> bool:
+    """Whether the passes of method "by_token" cost less than one pass for each pair."""
+    plan, together = _plan(prompts, thoughts, budget, by_token=True)
+    widths = [max(len(thoughts[row]) for row in rows) for rows in plan]
+    passes = sum(-(-len(columns) // together) * sum(widths) for columns in equally_long(prompts, budget))
+    read = sum(map(len, prompts)) + len(prompts) * reads_in_batches(prompts, thoughts, budget, by_token=True)
+    pairs = len(prompts) * sum(map(bool, thoughts))
+    return passes * _PASS + read < pairs * _PASS + tokens_of_pairs(prompts, thoughts)
+
+
+def _plan(prompts: Sequence[Ids], thoughts: Sequence[Ids], budget: int, by_token: bool) -> tuple[list[list[int]], int]:
+    """The thoughts of each pass, and the number of prompts that are read together."""
+    lengths, longest = list(map(len, thoughts)), max(map(len, prompts))
+    if not by_token:
+        together = max(1, budget // max(1, sum(lengths)))
+        return plan_rows(lengths, budget // together, longest), together
+    most, rows = (
+        max(1, min(budget, _PREFIX_COPIES * budget // longest)),
+        [row for row, ids in enumerate(thoughts) if ids],
+    )
+    return [rows[start : start + most] for start in range(0, len(rows), most)], max(1, most // max(1, len(rows)))
+
+
+def _columns(longest: int) -> int:
+    """Columns of a pass. At least two: Nemotron-H and Zamba 2 compute a lone token in another way."""
+    return max(2, longest - 1) if longest > 1 else 0
 
 
 def equally_long(prompts: Sequence[Ids], budget: int) -> Iterator[list[int]]:
@@ -79,17 +120,9 @@ def equally_long(prompts: Sequence[Ids], budget: int) -> Iterator[list[int]]:
 
 
 def read_prompts(body: nn.Module, prompts: list[Ids], device: torch.device) -> tuple[Cache, torch.Tensor]:
-    """The KV cache of equally long prompts, and the state after each. `Unsupported` if the body keeps no cache."""
-    cache = DynamicCache()
-    last_PH = states_after(body, torch.tensor(prompts, device=device), cache)[:, -1]
-    if cache.get_seq_length() != len(prompts[0]):
-        raise Unsupported("it keeps no KV cache of a prompt")
-    return cache, last_PH
-
-
-def states_after(body: nn.Module, ids_RT: torch.Tensor, cache: Cache) -> torch.Tensor:
-    """The states R x T of tokens that follow the cached ones. If the body is a whole model, the logits."""
-    return states_in(body(input_ids=ids_RT, past_key_values=cache, use_cache=True, return_dict=True))
+    """The cache of equally long prompts, and the state after each. `Unsupported` if the body keeps none."""
+    states_PTH, cache = read(body, torch.tensor(prompts, device=device), empty_cache(body))
+    return cache, states_PTH[:, -1]
 
 
 class FirstTokens:
@@ -108,38 +141,6 @@ class FirstTokens:
         return logprobs_PM
 
 
-class _Prefix(DynamicLayer):
-    """One layer's KV cache of N prompts, shared by N x B rows and never written.
-
-    A plain cache layer would hold a copy of the prompt per row and layer until the end of the pass. Here a copy is
-    freed after the attention that reads it.
-    """
-
-    def __init__(self, keys_NHTD: torch.Tensor, values_NHTD: torch.Tensor) -> None:
-        super().__init__()
-        self.keys, self.values, self.is_initialized = keys_NHTD, values_NHTD, True
-
-    def update(
-        self, key_states: torch.Tensor, value_states: torch.Tensor, *args: Any, **kwargs: Any
-    ) -> tuple[torch.Tensor, torch.Tensor]:
-        return _continued(cast(Any, self.keys), key_states), _continued(cast(Any, self.values), value_states)
-
-
-def _shared(cache: Cache, part: slice) -> Cache:
-    """Read-only views of some of the prompts in a cache."""
-    views: list[Any] = [_Prefix(layer.keys[part], layer.values[part]) for layer in cast(list[Any], cache.layers)]
-    shared, shift_N = Cache(layers=views), shift_of(cache)
-    carry_shift(shared, None if shift_N is None else shift_N[part])
-    return shared
-
-
-def _continued(prefix_NHTD: torch.Tensor, states_BHTD: torch.Tensor) -> torch.Tensor:
-    """Each row's states after those of its prompt. Rows are ordered prompt by prompt."""
-    shape = (len(prefix_NHTD), len(states_BHTD) // len(prefix_NHTD))
-    shared = prefix_NHTD[:, None].expand(-1, shape[1], -1, -1, -1)
-    return torch.cat([shared, states_BHTD.unflatten(0, shape)], dim=-2).flatten(0, 1)
-
-
 @dataclass(frozen=True, slots=True)
 class _Batch:
     """Thoughts that are read in one pass. Padding is on the right, where no real token attends to it."""
@@ -155,23 +156,47 @@ class _Batch:
     @classmethod
     def of(cls, rows: list[int], thoughts: Sequence[Ids], device: torch.device) -> _Batch:
         lengths_B1 = np.array([[len(thoughts[row])] for row in rows])
-        width = int(lengths_B1.max())
+        width = 1 + _columns(int(lengths_B1.max()))
         ids_BT = np.array([thoughts[row] + (0,) * (width - len(thoughts[row])) for row in rows])
         real_BT = np.arange(1, width) < lengths_B1
         return cls(rows, torch.from_numpy(ids_BT[:, :-1]).to(device), ids_BT[:, 1:], real_BT)
 
 
-def _read_batch(head: OutputHead, prefix: Cache, batch: _Batch, first_PM: np.ndarray) -> np.ndarray:
-    """Log-probabilities P x B x T (float64) of a batch after each of P prompts. 0 at padding."""
-    prompts = len(first_PM)
-    real_RT = np.tile(batch.real_BT, (prompts, 1))
+def _read_at_once(head: OutputHead, cache: Cache, prompts: range, batch: _Batch, behind: int) -> np.ndarray:
+    """Log-probabilities P x B x T (float64) of all tokens of a batch but the first ones. 0 at padding.
+
+    `prompts`: those of `cache`. `behind`: the tokens of each.
+    """
+    ids_RT = batch.inputs_BT.repeat(len(prompts), 1)
+    states_RTH, _ = read(head.body, ids_RT, shared(cache, prompts, len(batch.rows)), behind)
+    real_RT = np.tile(batch.real_BT, (len(prompts), 1))
+    read_EH = states_RTH[torch.from_numpy(real_RT).to(states_RTH.device)]
     rest_RT = np.zeros(real_RT.shape)
-    if real_RT.shape[1]:
-        states_RTH = states_after(head.body, batch.inputs_BT.repeat(prompts, 1), prefix)
-        read_EH = states_RTH[torch.from_numpy(real_RT).to(states_RTH.device)]
-        tokens_E = np.tile(batch.targets_BT, (prompts, 1))[real_RT]
-        rest_RT[real_RT] = head.logprobs(read_EH, Targets(np.arange(len(tokens_E)), tokens_E)).double().cpu().numpy()
-    return np.concatenate([first_PM[:, batch.rows, None], rest_RT.reshape(prompts, len(batch.rows), -1)], axis=2)
+    rest_RT[real_RT] = _logprobs(head, read_EH, np.tile(batch.targets_BT, (len(prompts), 1))[real_RT])
+    return rest_RT.reshape(len(prompts), *batch.real_BT.shape)
+
+
+def _read_by_token(head: OutputHead, cache: Cache, prompts: range, batch: _Batch, behind: int) -> np.ndarray:
+    """The same, one column of tokens after the other. Rows that have ended are not read."""
+    real_TR = np.tile(batch.real_BT, (len(prompts), 1)).T
+    ids_RT = batch.inputs_BT.repeat(len(prompts), 1)
+    cache = fork(cache, torch.tensor(prompts).repeat_interleave(len(batch.rows)))
+    read_EH, open_R = [], np.arange(len(ids_RT))
+    for place, real_R in enumerate(real_TR):
+        left_R = np.flatnonzero(real_R)
+        if not len(left_R):
+            break
+        if len(left_R) < len(open_R):
+            cache, open_R = fork(cache, torch.from_numpy(np.searchsorted(open_R, left_R))), left_R
+        states_R1H, cache = read(head.body, ids_RT[left_R, place : place + 1], cache, behind + place)
+        read_EH.append(states_R1H[:, 0])
+    rest_TR = np.zeros(real_TR.shape)
+    rest_TR[real_TR] = _logprobs(head, torch.cat(read_EH), np.tile(batch.targets_BT, (len(prompts), 1)).T[real_TR])
+    return rest_TR.T.reshape(len(prompts), *batch.real_BT.shape)
+
+
+def _logprobs(head: OutputHead, states_EH: torch.Tensor, tokens_E: np.ndarray) -> np.ndarray:
+    return head.logprobs(states_EH, Targets(np.arange(len(tokens_E)), tokens_E)).double().cpu().numpy()
 
 
 def plan_rows(lengths: list[int], budget: int, longest_prompt: int) -> list[list[int]]:

@@ -21,7 +21,7 @@ from heedful.scorers.packs import reads_in_packs, worth_sharing
 from heedful.scorers.pairs import Ids, ScoreSums, read_pairs, tokens_of_pairs
 from heedful.types import CrossScores
 
-Method = Literal["auto", "packed", "trie", "cached", "plain"]
+Method = Literal["auto", "packed", "trie", "cached", "by_token", "plain"]
 
 _NOT_FINITE = (
     "HFScorer expected log-probabilities, found NaN: the model's weights are not finite or its logits overflow. Check "
@@ -40,18 +40,18 @@ class HFScorer:
     Methods:
     - `packed`: thoughts as one flat row without padding. Each token attends to the prompt and to its own thought.
     - `trie`: like `packed`, and shared beginnings of thoughts are read once.
-    - `cached`: padded batches with copies of the prompt's keys.
+    - `cached`: padded batches behind copies of what the model keeps of the prompt.
+    - `by_token`: the same, one token of each thought in a pass. It is slower, and exact for recurrent models that
+      continue a state by single tokens only (Jamba, Mamba-1).
     - `plain`: one forward pass per pair, without a KV cache. It is slow, and works for any causal language model.
-    - `auto`: on a CPU `trie` if it leaves less than 3/4 of the tokens, else `packed`. If a model cannot be read in
-      packs, `cached`. If its KV cache is not exact either, `plain`. On an accelerator `cached` comes before `packed`,
-      since it is 1.4 to 3.2 times as fast there (`benchmarks/cross_scoring.py`).
+    - `auto`: the first of `packed`, `cached`, `by_token`, `plain` that is exact. On a CPU `trie` replaces `packed` if
+      it leaves less than 3/4 of the tokens. On an accelerator `cached` comes first, since it is 1.4 to 3.2 times as
+      fast as `packed` there (`benchmarks/cross_scoring.py`). `plain` replaces `by_token` where its passes cost less.
 
     Every method is tried on a few short sequences before it is used. It must give the log-probabilities of plain
     forward passes, up to 4 times the stated rounding error. The probe runs once per scorer.
 
-    `model`: any causal language model. ValueError for an encoder-decoder or bidirectional attention. A model that
-    transforms its logits after the output layer (caps, scales) is scored through its whole forward pass, which holds
-    the logits of all tokens of a pass.
+    `model`: any causal language model. ValueError for an encoder-decoder or bidirectional attention.
     `name`: empty for the policy that sampled.
     `max_tokens`: maximum tokens of one forward pass, padding included. A longer sequence is a pass of its own. On a CPU
     it is limited to 512 to 1,024, which is faster. It affects speed and memory, and scores only by rounding.
@@ -98,7 +98,8 @@ class HFScorer:
         """
         if self._method is None:
             on_cpu = self._model.device.type == "cpu"
-            fastest: list[Method] = ["packed", "cached", "plain"] if on_cpu else ["cached", "packed", "plain"]
+            fastest: list[Method] = ["packed", "cached"] if on_cpu else ["cached", "packed"]
+            fastest += ["by_token", "plain"]
             tried = fastest if self._asked == "auto" else [self._asked]
             passed = (method for method in tried if not self._obstacle_to(method))
             self._method = next(passed, None)
@@ -109,7 +110,7 @@ class HFScorer:
                     f"HFScorer expected a causal language model, {found}: its scores would not be probabilities of "
                     "thoughts. Score with another model."
                 )
-            read = "from the KV cache of a prompt" if self._asked == "cached" else "in packs"
+            read = "in packs" if self._asked in ("packed", "trie") else "from the KV cache of a prompt"
             raise ValueError(
                 f"HFScorer expected a model that can be read {read} for method={self._asked!r}, {found}: pass "
                 "method='auto', which falls back to a slower method."
@@ -166,7 +167,7 @@ class HFScorer:
                 "tokens: score shorter prompts, or raise max_position_embeddings where the model allows it."
             )
         sums = ScoreSums(asked.lengths, len(asked.prompts), self._head_tokens, keep_tokens=keep == "tokens")
-        method = self._method_for(asked.distinct)
+        method = self._method_for(asked.prompts, asked.distinct)
         # no_grad, not inference_mode: tensors that a model caches here (rotary tables) must remain usable in training.
         with evaluating(self._model), torch.no_grad():
             self._score(method, self._head_at(temperature), asked.prompts, asked.distinct, sums)
@@ -184,10 +185,15 @@ class HFScorer:
             self._heads[key] = OutputHead(self._model, temperature)
         return self._heads[key]
 
-    def _method_for(self, thoughts: list[Ids]) -> Method:
+    def _method_for(self, prompts: list[Ids], thoughts: list[Ids]) -> Method:
         """The method for these distinct thoughts."""
-        shares = self.method == "packed" and self._asked == "auto" and worth_sharing(thoughts)
-        return "trie" if shares else self.method
+        found = self.method
+        if self._asked == "auto" and found == "packed" and worth_sharing(thoughts):
+            return "trie"
+        slow = self._asked == "auto" and found == "by_token"
+        if slow and not cached.worth_reading_by_token(prompts, thoughts, self._budget(found)):
+            return "plain"
+        return found
 
     def _score(
         self, method: Method, head: OutputHead, prompts: list[Ids], thoughts: list[Ids], sums: ScoreSums
@@ -196,15 +202,15 @@ class HFScorer:
         budget = self._budget(method)
         if method == "plain":
             cached.score_plain(head, prompts, thoughts, sums)
-        elif method == "cached":
-            cached.score_cached(head, prompts, thoughts, budget, sums)
+        elif method in ("cached", "by_token"):
+            cached.score_cached(head, prompts, thoughts, budget, sums, by_token=method == "by_token")
         else:
             share = method == "trie"
             packed.score_packed(self._model, head, prompts, thoughts, budget, sums, share=share)
 
     def _budget(self, method: Method) -> int:
         """Maximum tokens of one forward pass."""
-        if self._model.device.type != "cpu":
+        if self._model.device.type != "cpu" or method == "by_token":
             return self._max_tokens
         return min(self._max_tokens, cached.CPU_TOKENS if method == "cached" else packed.cpu_tokens(self._model))
 
@@ -215,11 +221,12 @@ class HFScorer:
         """
         prompts = [tuple(map(int, ids)) for ids in prompts_N]
         thoughts = list(dict.fromkeys(tuple(map(int, ids)) for ids in thoughts_M))
-        method = self._method_for(thoughts)
+        method = self._method_for(prompts, thoughts)
         if method == "plain":
             return tokens_of_pairs(prompts, thoughts) - len(prompts) * sum(map(bool, thoughts))
-        if method == "cached":
-            after = cached.reads_in_batches(prompts, thoughts, self._budget(method))
+        if method in ("cached", "by_token"):
+            by_token = method == "by_token"
+            after = cached.reads_in_batches(prompts, thoughts, self._budget(method), by_token=by_token)
         else:
             after = reads_in_packs(thoughts, self._budget(method), share=method == "trie")
         return sum(map(len, prompts)) + len(prompts) * after

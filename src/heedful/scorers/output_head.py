@@ -27,17 +27,16 @@ _FUSED_COLUMNS = (1024, 8192)
 class OutputHead:
     """log softmax(logits / temperature) at chosen tokens. `body` is the module that gives the states.
 
-    If the model transforms its logits after the output layer (caps, scales), `body` is the whole model and its states
-    are its logits.
+    If no head was found (`body_and_head`), `body` is the whole model and its states are its logits.
     """
 
     def __init__(self, model: PreTrainedModel, temperature: float) -> None:
         self.body, self._head = body_and_head(model)
         self._temperature = temperature
         self._rows, self._columns = _CPU_BLOCK if model.device.type == "cpu" else _DEVICE_BLOCK
-        head = self._head
+        layer = self._head and self._head.layer
         self._linear = (
-            head if type(head) is nn.Linear and not (head._forward_hooks or head._forward_pre_hooks) else None
+            layer if type(layer) is nn.Linear and not (layer._forward_hooks or layer._forward_pre_hooks) else None
         )
 
     def logprobs(self, states_RH: torch.Tensor, targets: Targets) -> torch.Tensor:
@@ -67,7 +66,7 @@ class OutputHead:
 
     def _blocks(self, states_RH: torch.Tensor) -> Iterator[tuple[int, torch.Tensor]]:
         """The logits divided by the temperature, one vocabulary block at a time, with the block's first token."""
-        if self._linear is None:
+        if self._linear is None or self._head is None:
             logits_RV = states_RH if self._head is None else self._head(states_RH)
             yield 0, _wide(logits_RV) / self._temperature
             return
@@ -75,7 +74,7 @@ class OutputHead:
         for start in range(0, len(weight_VH), self._columns):
             part = slice(start, start + self._columns)
             logits_RV = functional.linear(states_RH, weight_VH[part], None if bias_V is None else bias_V[part])
-            wide_RV = _wide(logits_RV)
+            wide_RV = _wide(self._head.change(logits_RV))
             yield start, wide_RV if self._temperature == 1 else wide_RV.div_(self._temperature)
 
 

@@ -18,7 +18,8 @@ from transformers import PreTrainedModel
 from transformers.cache_utils import Cache
 
 from heedful.models.forward.exactness import Unsupported, plain_states, states_in
-from heedful.scorers.cached import FirstTokens, equally_long, read_prompts, states_after
+from heedful.models.forward.states import keeps_keys_alone, read
+from heedful.scorers.cached import FirstTokens, equally_long, read_prompts
 from heedful.scorers.output_head import OutputHead
 from heedful.scorers.packed_attention import PackedAttention, groups_of, packed_attention
 from heedful.scorers.packs import Ids, Pack, plan_packs
@@ -114,6 +115,8 @@ def refuse_unless_packable(model: PreTrainedModel, body: nn.Module) -> None:
     prompts, thoughts = _few(cast(torch.Tensor, model.get_input_embeddings().weight).shape[0])
     pack = plan_packs(thoughts, 64, share=True)[0]
     cache, _ = read_prompts(body, prompts, model.device)
+    if not keeps_keys_alone(body):
+        raise Unsupported("it keeps more of a prompt than keys and values")
     packed = PackedAttention.of(cache, slice(None), groups_of(pack, len(prompts), model))
     states_PRH = packed_states(model, body, pack, packed, len(prompts))
     if packed.asked_for:
@@ -144,7 +147,7 @@ def _state_errors(
         for ids in inputs:
             own.append(plain_states(body, torch.tensor([prompt + ids], device=ours_RH.device))[0, len(prompt) :])
             cache, _ = read_prompts(body, [prompt], ours_RH.device)
-            behind.append(states_after(body, torch.tensor([ids], device=ours_RH.device), cache)[0])
+            behind.append(read(body, torch.tensor([ids], device=ours_RH.device), cache, len(prompt))[0][0])
     own_RH = torch.cat(own).double()
     errors = [float((other_RH - own_RH).norm() / own_RH.norm()) for other_RH in (ours_RH, torch.cat(behind).double())]
     return errors[0], errors[1]

@@ -16,7 +16,7 @@ import torch
 from heedful.algorithms.entropy_control import EntropyTarget
 from heedful.algorithms.table import Algorithm
 from heedful.models.forward.token_logits import TokenLogits, token_logits
-from heedful.models.forward.token_scores import WIDE, scores_over
+from heedful.models.forward.token_scores import WIDE, block_of, scores_over
 from heedful.seeds import stream
 from heedful.training.batch import MicroBatch, UpdateSettings, naming_the_size
 from heedful.training.correction import Correction, corrected
@@ -227,10 +227,13 @@ class Learner:
 
     def _scores(self, rows: TokenLogits, batch: MicroBatch, with_entropy: bool = False) -> Scores:
         """The scores of the trained tokens under the model behind `rows`, in blocks for wide vocabularies."""
-        wide = self.model.config.get_text_config().vocab_size >= WIDE
-        if not wide or self.sharded is not None:  # a shard is gathered for one call of the head, not for blocks
+        vocabulary = self.model.config.get_text_config().vocab_size
+        if (
+            vocabulary < WIDE or self.sharded is not None
+        ):  # a shard is gathered for one call of the head, not for blocks
             return scores_of(self._logits(rows, batch), batch, with_entropy)
-        over = scores_over(at_trained(batch.ids_BT, batch), self.settings.temperature, with_entropy)
+        targets_N = at_trained(batch.ids_BT, batch)
+        over = scores_over(targets_N, self.settings.temperature, with_entropy, block_of(vocabulary))
         columns = rows(batch.ids_BT, batch.trained_BT, batch.prompts, over).unbind(1)
         return Scores(columns[0], columns[1] if with_entropy else None)
 

@@ -1,3 +1,5 @@
+import math
+
 import pytest
 import torch
 from transformers import (
@@ -15,6 +17,7 @@ from transformers import (
 )
 
 import tiny_architectures as tiny
+from heedful.models.forward.exactness import body_and_head
 from heedful.models.forward.shared_prompts import SharedPrompts
 from heedful.models.forward.token_logits import keeps_prompts, token_logits
 
@@ -57,10 +60,10 @@ def test_the_logits_are_those_of_each_unpadded_sequence_by_itself(name: str) -> 
     torch.testing.assert_close(logits_NV, torch.cat(whole), rtol=1e-9, atol=1e-12)
 
 
-@pytest.mark.parametrize("name", list(PLAIN))
-def test_a_plain_head_runs_only_where_a_trained_token_is_predicted(name: str) -> None:
+@pytest.mark.parametrize("name", [*PLAIN, *SHAPED])
+def test_a_head_runs_only_where_a_trained_token_is_predicted(name: str) -> None:
     torch.manual_seed(0)
-    model = PLAIN[name]().eval()
+    model = (PLAIN | SHAPED)[name]().eval()
     logits = token_logits(model)
     rows = counted(model)
     logits(IDS, TRAINED)
@@ -68,13 +71,14 @@ def test_a_plain_head_runs_only_where_a_trained_token_is_predicted(name: str) ->
 
 
 @pytest.mark.parametrize("name", list(SHAPED))
-def test_a_model_that_shapes_its_logits_runs_whole(name: str) -> None:
-    torch.manual_seed(0)
+def test_a_cap_and_a_scale_are_found_whatever_the_weights_are(name: str) -> None:
     model = SHAPED[name]().eval()
-    logits = token_logits(model)
-    rows = counted(model)
-    logits(IDS, TRAINED)
-    assert rows == [10]
+    with torch.no_grad():
+        model.get_output_embeddings().weight.zero_()  # all logits are 0, with and without a cap
+    _, head = body_and_head(model)
+    assert head is not None
+    expected = {"gemma2, soft-capped": 0.5 * math.tanh(4.0), "cohere, scaled": 2 * 0.3}[name]
+    assert float(head.change(torch.tensor(2.0))) == pytest.approx(expected)
 
 
 @pytest.mark.parametrize("kind", ["llama", "qwen2", "gpt2", "deepseek_v2", "deepseek_v3", "minicpm3", "glm4_moe_lite"])

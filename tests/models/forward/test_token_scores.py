@@ -6,7 +6,7 @@ import torch
 
 from heedful.algorithms.table import ALGORITHMS
 from heedful.models.forward.token_logits import token_logits
-from heedful.models.forward.token_scores import WIDE, scores_over
+from heedful.models.forward.token_scores import BLOCK_BYTES, WIDE, block_of, scores_over
 from heedful.training.batch import UpdateSettings
 from heedful.training.learner import Learner
 from heedful.training.objective import scores_of
@@ -48,7 +48,7 @@ def test_scores_and_their_gradients_are_those_of_whole_logits(
 
 def test_an_impossible_token_adds_nothing_and_passes_no_gradient() -> None:
     logits_NV = torch.tensor([[0.0, 1.0, -torch.inf]], requires_grad=True)
-    scores_NK = scores_over(torch.tensor([1]), 1.0, True)(logits_NV, lambda logits: logits)
+    scores_NK = scores_over(torch.tensor([1]), 1.0, True, 512)(logits_NV, lambda logits: logits)
     expected = torch.distributions.Categorical(logits=torch.tensor([0.0, 1.0]))
     assert scores_NK.tolist()[0] == pytest.approx([float(expected.logits[1]), float(expected.entropy())], abs=1e-6)
     scores_NK.sum().backward()
@@ -72,6 +72,10 @@ def test_blocks_keep_no_logits_for_the_backward_pass() -> None:
         largest.append(max(kept, default=0))
     assert largest[0] < 4 * 40
     assert largest[1] == 11 * 40
+
+
+def test_a_block_of_any_vocabulary_takes_64_megabytes_at_most() -> None:
+    assert (block_of(262_144), block_of(49_152), block_of(BLOCK_BYTES)) == (64, 341, 1)
 
 
 def wide_samples() -> list[TrainingSample]:
@@ -113,7 +117,7 @@ def test_the_update_of_a_wide_vocabulary_is_that_of_whole_logits(
 
 
 def blocks_of(size: int) -> Callable[..., object]:
-    return lambda targets_N, temperature, with_entropy: scores_over(targets_N, temperature, with_entropy, size)
+    return lambda targets_N, temperature, with_entropy, _: scores_over(targets_N, temperature, with_entropy, size)
 
 
 def test_scores_of_plain_logits_equal_those_in_blocks() -> None:

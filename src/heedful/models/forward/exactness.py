@@ -15,6 +15,7 @@ import random
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, cast
 from weakref import WeakKeyDictionary, ref
 
@@ -146,20 +147,60 @@ def states_in(output: Any) -> torch.Tensor:
     return cast(torch.Tensor, output.logits if "logits" in output else output.last_hidden_state)
 
 
-@torch.no_grad()
-def body_and_head(model: PreTrainedModel) -> tuple[nn.Module, nn.Module | None]:
-    """The module that gives states, and the module that makes them logits. `(model, None)` for the whole model.
+@dataclass(frozen=True, slots=True)
+class LogitHead:
+    """The output layer of a model, and the change of each logit after it: a cap, a scale or nothing."""
 
-    The output layer alone is compared with the whole model on a few tokens, bit by bit. The computation is the same, so
-    a difference means that the model caps or scales its logits afterwards.
+    layer: nn.Module
+    change: Callable[[torch.Tensor], torch.Tensor]
+
+    def __call__(self, states: torch.Tensor) -> torch.Tensor:
+        return self.change(self.layer(states))
+
+
+@torch.no_grad()
+def body_and_head(model: PreTrainedModel) -> tuple[nn.Module, LogitHead | None]:
+    """The module that gives states, and the head that makes them logits. `(model, None)` for the whole model.
+
+    In a pass of a few tokens the output of the layer is exchanged for wide values, which show a cap under any weights.
+    The layer must be given the body's states, and the change must give the model's logits, both bit by bit.
     """
-    body, head = model.get_decoder(), model.get_output_embeddings()
-    if body is None or body is model or head is None:
+    body, layer = model.get_decoder(), model.get_output_embeddings()
+    if body is None or body is model or layer is None:
         return model, None
     vocabulary = cast(torch.Tensor, model.get_input_embeddings().weight).shape[0]
     ids_1T = torch.arange(min(8, vocabulary), device=model.device)[None]
-    whole, alone = plain_states(model, ids_1T), head(plain_states(body, ids_1T))
-    return (body, head) if torch.equal(whole.nan_to_num(), alone.to(whole.dtype).nan_to_num()) else (model, None)
+    found: list[torch.Tensor] = []
+
+    def exchanged(_: nn.Module, given: tuple[torch.Tensor, ...], output: torch.Tensor) -> torch.Tensor:
+        found[:] = [*given, torch.linspace(-40, 40, output.shape[-1], device=output.device).to(output)]
+        return found[-1].expand_as(output).clone()
+
+    hook = layer.register_forward_hook(exchanged)
+    try:
+        whole = plain_states(model, ids_1T)
+    finally:
+        hook.remove()
+    if len(found) != 2 or not torch.equal(found[0].nan_to_num(), plain_states(body, ids_1T).nan_to_num()):
+        return model, None
+    for change in _changes(model):
+        if torch.equal(change(found[1]).to(whole.dtype).expand(*ids_1T.shape, -1), whole):
+            return body, LogitHead(layer, change)
+    return model, None
+
+
+def _changes(model: PreTrainedModel) -> Iterator[Callable[[torch.Tensor], torch.Tensor]]:
+    """What models do to a logit, with each number of the config: cap it, or scale it."""
+    yield lambda logits: logits
+    config = vars(model.config.get_text_config(decoder=True))
+    for number in dict.fromkeys(value for value in config.values() if type(value) in (int, float) and value):
+        yield partial(torch.mul, other=number)
+        yield partial(torch.div, other=number)
+        yield partial(_capped, cap=number)
+
+
+def _capped(logits: torch.Tensor, cap: float) -> torch.Tensor:
+    return torch.tanh(logits / cap) * cap
 
 
 @contextmanager

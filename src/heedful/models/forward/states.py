@@ -14,6 +14,7 @@ import torch
 from torch import Tensor, nn
 from transformers.cache_utils import Cache, DynamicCache, DynamicLayer, DynamicSlidingWindowLayer
 
+from heedful.models.forward.exactness import Unsupported
 from heedful.models.vision.positions import carry_shift, joined_shifts
 
 
@@ -51,7 +52,7 @@ def read(
 
     `body`: gives states. If it is a whole model, it gives logits. `at`: the number of tokens in the cache. `mask_BT`:
     True at each token of the cache and of `ids_BT`, where rows differ in length. Positions are passed always: some
-    models count from 0 in each call. A model that keeps nothing raises LookupError.
+    models count from 0 in each call. A model that keeps nothing raises `Unsupported`.
     """
     takes = _takes(body)
     if takes.positions:
@@ -65,7 +66,7 @@ def read(
     states_BTD = output.logits if "logits" in output else output.last_hidden_state
     kept = cast(Any, output).get(takes.cache)
     if kept is None:
-        raise LookupError("it keeps no state of what it has read")
+        raise Unsupported("it keeps no state of what it has read")
     return states_BTD, kept
 
 
@@ -82,6 +83,42 @@ def fork(cache: Cache, rows: Tensor) -> Cache:
     new.reorder_cache(cast(torch.LongTensor, rows))
     carry_shift(new, joined_shifts([cache], [rows]))
     return new
+
+
+def shared(cache: Cache, prompts: range, each: int) -> Cache:
+    """A cache for `each` rows behind every prompt of a range. Reading behind it once leaves `cache` as it is.
+
+    Layers that keep the keys of all tokens copy none of them: they stand before a row's own only in the attention.
+    """
+    layers, part = cast(list[Any], cache.layers), slice(prompts.start, prompts.stop)
+    forked = copy.copy(cache)
+    keeps_all = [type(layer) is DynamicLayer for layer in layers]
+    forked.layers = [layer for layer, whole in zip(layers, keeps_all, strict=True) if not whole]
+    forked = fork(forked, torch.tensor(prompts).repeat_interleave(each))
+    others = iter(forked.layers)
+    forked.layers = [
+        _Prefix(layer.keys[part], layer.values[part]) if whole else next(others)
+        for layer, whole in zip(layers, keeps_all, strict=True)
+    ]
+    return forked
+
+
+class _Prefix(DynamicLayer):
+    """One layer's keys and values of N prompts, shared by N x B rows and never written."""
+
+    def __init__(self, keys_NHTD: Tensor, values_NHTD: Tensor) -> None:
+        super().__init__()
+        self.keys, self.values, self.is_initialized = keys_NHTD, values_NHTD, True
+
+    def update(self, key_states: Tensor, value_states: Tensor, *args: Any, **kwargs: Any) -> tuple[Tensor, Tensor]:
+        return _continued(cast(Any, self.keys), key_states), _continued(cast(Any, self.values), value_states)
+
+
+def _continued(prefix_NHTD: Tensor, states_BHTD: Tensor) -> Tensor:
+    """Each row's states after those of its prompt. Rows are ordered prompt by prompt."""
+    shape = (len(prefix_NHTD), len(states_BHTD) // len(prefix_NHTD))
+    shared = prefix_NHTD[:, None].expand(-1, shape[1], -1, -1, -1)
+    return torch.cat([shared, states_BHTD.unflatten(0, shape)], dim=-2).flatten(0, 1)
 
 
 @torch.no_grad()

@@ -51,8 +51,8 @@ class TokenLogits(Protocol):
 def token_logits(model: PreTrainedModel) -> TokenLogits:
     """The function that gives the logits of `model` that predict trained tokens.
 
-    The output head runs only at the wanted positions. Models that change their logits after it (`body_and_head`) run
-    their whole forward pass.
+    The output head runs only at the wanted positions. Models without a head of their own (`body_and_head`) run their
+    whole forward pass.
     """
     body, last = body_and_head(model)
     head: Head = last or (lambda logits_NV: logits_NV)
@@ -78,7 +78,7 @@ def keeps_prompts(model: PreTrainedModel) -> bool:
         with evaluating(model), torch.no_grad():
             probe = Probe.of(model)
             if not probe.finite:
-                return True  # nothing can be compared; the update itself names weights that are not finite
+                return False  # nothing can be compared; the update itself names weights that are not finite
             _EXACT[model] = not probe.obstacle(lambda: _behind_prompts(model, probe))
     return _EXACT[model]
 

@@ -1,8 +1,8 @@
 """Log-probabilities and entropies of trained tokens for wide vocabularies, in blocks and with few copies of logits.
 
-The logits of one position take 192 kB for 49,152 tokens. Plain operations of torch hold four to eight such tensors for
-all positions of a micro-batch. Here a block of positions holds two. Where there are several blocks, each keeps no
-logits for the backward pass, and computes them a second time.
+The logits of one position take 192 kB for 49,152 tokens, and 1 MB for 262,144. Plain operations of torch hold four to
+eight such tensors for all positions of a micro-batch. Here a block of positions holds two. Where there are several
+blocks, each keeps no logits for the backward pass, and computes them a second time.
 """
 
 from __future__ import annotations
@@ -18,17 +18,22 @@ from heedful.models.forward.token_logits import Head, Over
 
 WIDE = 8192
 """Vocabularies of at least this size are scored here. Smaller ones keep the plain operations and their rounding."""
-BLOCK = 512
-"""Positions whose logits exist at the same time."""
+BLOCK_BYTES = 2**26
+"""Memory of one tensor of a block's logits."""
 _NOTHING = -200.0
 """A log-probability that stands for probability 0. It adds nothing, where 0 * -inf would be NaN."""
 
 
-def scores_over(targets_N: Tensor, temperature: float, with_entropy: bool, block: int = BLOCK) -> Over:
+def block_of(vocabulary: int) -> int:
+    """The positions of one block: those whose float32 logits take `BLOCK_BYTES`, at least one."""
+    return max(1, BLOCK_BYTES // (4 * vocabulary))
+
+
+def scores_over(targets_N: Tensor, temperature: float, with_entropy: bool, block: int) -> Over:
     """What to compute from hidden states instead of logits: `[N, 1]` log-probabilities, or `[N, 2]` with entropies.
 
-    `targets_N`: the trained tokens, in the order of the hidden states. The values are those of
-    `softmax(logits / temperature)`, in float32 or wider.
+    `targets_N`: the trained tokens, in the order of the hidden states. `block`: positions (`block_of`). The values are
+    those of `softmax(logits / temperature)`, in float32 or wider.
     """
 
     def over(states_ND: Tensor, head: Head) -> Tensor:
