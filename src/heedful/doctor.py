@@ -1,4 +1,4 @@
-"""What `heedful doctor` finds: this machine, and an inference server that is named. Nothing is changed.
+"""What `heedful doctor` finds: this machine, and a model or a server that is named. Nothing is changed.
 
 torch is asked for its devices only if it is installed. A torch that cannot be loaded is a finding, as is a server that
 cannot be reached.
@@ -18,6 +18,7 @@ from pathlib import Path
 
 from heedful.boundary.open_files import in_home
 from heedful.guarded import Answered, guarded_call
+from heedful.measuring.ways import Way, Ways
 from heedful.models.cache import SMOLLM2, cache_root
 from heedful.policies.servers import Client, Failed, ServerRefused, read_key
 from heedful.policies.servers.examination import TESTED, ServerFacts, base_of, examine
@@ -149,6 +150,26 @@ def satisfies(version: str, requirement: str) -> bool:
         for each in (version, bound[1] if bound else "")
     )
     return release >= least
+
+
+@dataclass(frozen=True, slots=True)
+class ModelFindings:
+    """How each part reads a model. The multiples hold for 8 prompts of 400 tokens with 8 replies of 100 tokens each."""
+
+    name: str
+    kind: str
+    ways: tuple[Way, ...]
+
+
+def examine_model(name: str) -> ModelFindings:
+    """Load a model on the CPU and try its ways. ValueError as for `load_model`."""
+    import torch
+
+    from heedful.models.load import load_model
+    from heedful.scorers.hf import HFScorer
+
+    model, _ = load_model(name, torch.device("cpu"))
+    return ModelFindings(name, type(model).__name__, tuple(Ways.of(model, HFScorer(model)).each(8, 8, 400, 100)))
 
 
 def _met(requirement: str) -> bool:

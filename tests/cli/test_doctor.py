@@ -8,6 +8,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
 
+import tiny_architectures as tiny
 from fake_server import fake_server
 from heedful import cli
 from ports import nobody_at
@@ -20,6 +21,23 @@ def test_one_screen_says_what_is_installed(capsys: pytest.CaptureFixture[str]) -
     assert lines[0].startswith("heedful ")
     assert lines[-1] == "Nothing is wrong."
     assert [line.split()[0] for line in lines[1:4]] == ["CPU", "GPU", "extras"]
+
+
+@pytest.mark.filterwarnings("ignore:The KV cache")
+def test_a_model_is_shown_with_the_ways_that_are_exact_and_their_cost(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pytest.importorskip("torch")
+    monkeypatch.setattr("heedful.models.load.load_model", lambda *_: (tiny.built("openai-gpt"), None))
+    assert cli.run(["doctor", "--model", "old"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    place = lines.index("model     old: OpenAIGPTLMHeadModel")
+    assert lines[place + 1].startswith("          The sampler reads the whole context for each token, since ")
+    assert lines[place + 2].startswith("          The scorer reads each pair of prompt and thought whole (plain; not p")
+    assert lines[place + 3] == "          The learner reads each reply with its whole prompt: 3.3 times the tokens."
+    assert cli.run(["doctor", "--model", "old", "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)["model"]
+    assert [way["part"] for way in found["ways"]] == ["sampler", "scorer", "learner"]
 
 
 def test_a_server_is_shown_with_what_it_lacks(capsys: pytest.CaptureFixture[str]) -> None:

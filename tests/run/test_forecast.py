@@ -10,8 +10,12 @@ import pytest
 
 pytest.importorskip("torch")
 
+import torch
+
+from benchmarks.families.models import built
 from heedful.envs.toys.echo import Echo
 from heedful.measuring.diagnostics_config import DiagnosticsConfig
+from heedful.measuring.ways import FASTEST, Ways
 from heedful.policies.sampling import Sampling
 from heedful.run.config import EvaluationConfig, GradientsConfig, TrainConfig
 from heedful.run.forecast import (
@@ -24,6 +28,7 @@ from heedful.run.forecast import (
 )
 from heedful.run.loop import train_steps
 from heedful.run.parts import assemble
+from heedful.scorers.hf import HFScorer
 from heedful.storage import RunFolder
 
 NONE = DiagnosticsConfig(enabled=False)
@@ -55,6 +60,33 @@ def test_measurements_cost_what_they_need_or_the_share_if_that_is_less() -> None
     assert tokens_of_step(replace(SMALL, diagnostics=free), 5).diagnose == 2 * 2 * (5 + 4 * 3) / 4
     tight = replace(free, share=0.05)
     assert tokens_of_step(replace(SMALL, diagnostics=tight), 5).diagnose == round(0.05 * (34 + 132))
+
+
+def test_fall_backs_cost_the_tokens_that_they_read_again() -> None:
+    ways = Ways(obstacle="it keeps no state", method="plain; not packed: it keeps no state", shares=False)
+    # 4 episodes of 2 turns, whose tokens are sampled from contexts of 5 to 10 tokens. Rows of the update are whole.
+    free = DiagnosticsConfig(share=None, every=2, full_every=4, any_turn=0, swapped_rows=0, grounding_rows=0)
+    found = tokens_of_step(replace(SMALL, diagnostics=free), 5, ways=ways)
+    # Each of 4 thoughts of 3 tokens under each of 2 prompts of 5.
+    assert found == StepTokens(4 * 45, 3 * 4 * 11, 2 * 2 * 4 * (5 + 3) / 4)
+    said = [str(way) for way in ways.each(2, 2, 5, 3)]
+    assert said == [
+        "The sampler reads the whole context for each token, since it keeps no state: 3.3 times the tokens.",
+        "The scorer reads each pair of prompt and thought whole (plain; not packed: it keeps no state): 1.9 times the "
+        "tokens.",
+        "The learner reads each reply with its whole prompt: 1.5 times the tokens.",
+    ]
+    assert [way.times for way in FASTEST.each(2, 2, 5, 3)] == [1.0, 1.0, 1.0]
+
+
+def test_the_ways_of_a_model_are_those_that_its_probes_found() -> None:
+    model = built("minimax")
+    ways = Ways.of(model, HFScorer(model), samples=False)
+    assert ways.method.startswith("plain; not packed: ")
+    assert not ways.shares
+    with torch.no_grad():
+        model.get_output_embeddings().weight.fill_(torch.nan)
+    assert Ways.of(model, HFScorer(model)) == FASTEST
 
 
 def model_of(bytes_each: int) -> SimpleNamespace:

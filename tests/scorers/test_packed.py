@@ -170,7 +170,7 @@ def test_the_probe_refuses_a_model_that_would_not_see_what_it_should(
     monkeypatch.setattr(packed, "plan_packs", lambda *ids, **named: [mutate(pack) for pack in plan(*ids, **named)])
     scorer = HFScorer(llama(torch.float32))
     assert scorer.method == "cached"
-    assert scorer.obstacle.startswith("its log-probabilities differ from those of a plain forward pass by")
+    assert scorer.way.startswith("cached; not packed: its log-probabilities differ from those of a plain forward pass")
 
 
 def test_a_merge_with_its_weights_swapped_would_be_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -223,7 +223,7 @@ def test_a_model_whose_attention_cannot_be_exchanged_is_read_from_a_cache_and_sa
     scored = scorer.cross_score(prompts, thoughts, own, 1.0)
     assert scorer.method == "cached"
     assert scored.method == "cached; not packed: its attention cannot be exchanged"
-    assert scorer.obstacle == "its attention cannot be exchanged"
+    assert scorer.way == scored.method
     # It turns its queries in float32 whatever the dtype of the model.
     np.testing.assert_allclose(scored.scores_MN, naive(model, prompts, thoughts), rtol=0, atol=1e-5)
     with pytest.raises(
@@ -238,7 +238,8 @@ def test_a_layer_that_asks_its_attention_for_more_is_read_from_a_cache() -> None
     attention.forward = functools.partial(attention.forward, softcap=30.0)
     scorer = HFScorer(model)
     assert scorer.method == "cached"
-    assert scorer.obstacle == "its layers pass arguments to their attention that packs do not support: softcap"
+    found = "its layers pass arguments to their attention that packs do not support: softcap"
+    assert scorer.way == f"cached; not packed: {found}"
 
 
 def test_a_layer_with_an_attention_of_its_own_is_noticed() -> None:
@@ -260,7 +261,7 @@ def test_a_layer_that_does_not_pass_on_the_pack_is_noticed() -> None:
     model = llama()
     forward = model.model.layers[0].self_attn.forward
     model.model.layers[0].self_attn.forward = lambda *states, packed=None, **named: forward(*states, **named)
-    assert HFScorer(model).obstacle == "1 of its layers have an attention of their own"
+    assert HFScorer(model).way == "cached; not packed: 1 of its layers have an attention of their own"
 
 
 @pytest.mark.parametrize("architecture", ["Qwen3", "Gemma", "Olmo2", "GPTNeoX"])

@@ -1,4 +1,4 @@
-"""`heedful doctor`: one screen about this installation, and about an inference server that is named.
+"""`heedful doctor`: one screen about this installation, and about a model or an inference server that is named.
 
 Nothing is changed, here or on the server. No setting of the server beyond the ones that matter is shown.
 """
@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 from heedful.boundary import CommandLine, Shown, cut, tell
 
 if TYPE_CHECKING:
-    from heedful.doctor import Machine, ServerFindings
+    from heedful.doctor import Machine, ModelFindings, ServerFindings
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,9 +21,10 @@ class DoctorWords:
     """Show what is installed, which extras are missing, and the processors and caches of this machine.
 
     With --server: whether the server can be reached, its version, the flags that training would miss, and whether
-    weights would go out to it.
+    weights would go out to it. With --model: how sampler, scorer and learner would read it, and at which cost.
 
       heedful doctor
+      heedful doctor --model smollm2
       heedful doctor --server http://127.0.0.1:8000
       heedful doctor --server http://127.0.0.1:8000 --model-name policy --json
 
@@ -31,6 +32,8 @@ class DoctorWords:
     not installed, and flags that only training needs, are not wrong.
     """
 
+    model: Annotated[str | None, Shown("NAME")] = None
+    """A model as for `train`. It is loaded on the CPU, and a few tokens are read."""
     server: Annotated[str | None, Shown("URL")] = None
     """An inference server, such as http://127.0.0.1:8000."""
     model_name: Annotated[str | None, Shown("NAME")] = None
@@ -48,15 +51,17 @@ def main(argv: list[str]) -> int:
     if words.server is None and (words.model_name or words.api_key_env):
         raise ValueError("--model-name and --api-key-env belong to a server; name it with --server URL.")
 
-    from heedful.doctor import examine_machine, examine_server
+    from heedful.doctor import examine_machine, examine_model, examine_server
 
     machine = examine_machine()
+    model = None if words.model is None else examine_model(words.model)
     server = None if words.server is None else examine_server(words.server, words.model_name, words.api_key_env)
     faults = [*machine.faults, *(server.faults if server else ())]
     if words.json:
-        tell(json.dumps(_tree(machine, server, faults), indent=1))
+        tree = _tree(machine, server, faults)
+        tell(json.dumps({**tree, "model": model and asdict(model)}, indent=1))
     else:
-        told = [*_of_machine(machine), *(_of_server(server) if server else ())]
+        told = [*_of_machine(machine), *(_of_model(model) if model else ()), *(_of_server(server) if server else ())]
         # A server may name anything at any length.
         tell("\n".join(map(cut, told)))
         tell("\n".join(cut(f"wrong: {fault}") for fault in faults) or "Nothing is wrong.")
@@ -93,6 +98,12 @@ def _of_machine(machine: Machine) -> Iterator[str]:
         yield f"          missing: {', '.join(machine.absent)}. To add them: {how_to_add(machine.absent)}"
     for cache in machine.caches:
         yield f"cache     {cache.path}: {_size(cache.bytes)} ({cache.holds})"
+
+
+def _of_model(model: ModelFindings) -> Iterator[str]:
+    yield f"model     {model.name}: {model.kind}"
+    yield from (f"          {way}" for way in model.ways)
+    yield "          Tokens are counted for 8 prompts of 400 tokens with 8 replies of 100 tokens each."
 
 
 def _of_server(server: ServerFindings) -> Iterator[str]:

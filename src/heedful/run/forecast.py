@@ -8,10 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from heedful.envs.common.contract import turns_of
 from heedful.measuring.budget import PASSES_OF_UPDATE, steps_paid_for
+from heedful.measuring.ways import FASTEST, Ways
+from heedful.policies.local import Local
 from heedful.rollout.player import Player, made
 from heedful.run.config import TrainConfig
 from heedful.run.terminal import duration
@@ -47,9 +49,12 @@ def estimate(config: TrainConfig, parts: Parts, env: Environment) -> str:
     player = Player(made(env.episode), parts.tasks.next(1)[0], 0, turns_of(env), config.context)
     parts.tasks.cursor = cursor
     ids = parts.renderer.context_ids(player.conversation) if player.ending is None else ()
-    costs = []
+    costs, ways, reply = [], FASTEST, config.sampling.tokens_per_turn
+    if parts.learner.sharded is None:
+        scorer = cast(Any, parts.diagnostician.scorer) if config.diagnostics.enabled else None
+        ways = Ways.of(parts.model, scorer, samples=isinstance(config.policy, Local))
     if ids:
-        tokens = tokens_of_step(config, len(ids), sum(id < 0 for id in ids))
+        tokens = tokens_of_step(config, len(ids), sum(id < 0 for id in ids), ways)
         stages = f"collect {tokens.collect:,}, update {tokens.update:,}, diagnose {tokens.diagnose:,}"
         costs.append(f"{tokens.total:,} tokens ({stages})")
     if parts.learner.sharded is None:
@@ -60,21 +65,23 @@ def estimate(config: TrainConfig, parts: Parts, env: Environment) -> str:
         costs.append(f"{size} of memory at the peak")
     if not costs:
         return f"Before step {parts.version + 1}: what a step costs is not known."
-    return f"Before step {parts.version + 1}, an estimate of a step with replies of full length: {'; '.join(costs)}."
+    slower = [str(way) for way in ways.each(config.groups, config.group_size, len(ids), reply) if way.times > 1]
+    whole = f"Before step {parts.version + 1}, an estimate of a step with replies of full length: {'; '.join(costs)}."
+    return " ".join([whole, *slower])
 
 
-def tokens_of_step(config: TrainConfig, prompt: int, shown: int = 0) -> StepTokens:
+def tokens_of_step(config: TrainConfig, prompt: int, shown: int = 0, ways: Ways = FASTEST) -> StepTokens:
     """The tokens of one step. `prompt`: the tokens of a first prompt. `shown`: those of its pictures among them."""
     asked, reply, turns = config.diagnostics, config.sampling.tokens_per_turn, turns_of(config.env)
     episodes = config.groups * config.group_size
     sampled, later = episodes * turns * reply, episodes * (turns - 1) * shown
-    collect = config.groups * prompt + later + sampled
+    collect = ways.sampled(config.groups, config.group_size, prompt, reply, turns, shown)
     update = PASSES_OF_UPDATE * (episodes * prompt + later + sampled) * config.algorithm.epochs
     if not asked.enabled:
         return StepTokens(collect, update, 0)
 
     def matrix(columns: int, rows: int) -> int:
-        return columns * (prompt + rows * reply)
+        return ways.scored(columns, rows, prompt, reply)
 
     full = matrix(config.groups, episodes) + matrix(asked.any_turn, asked.any_turn)
     full += matrix(asked.swapped_columns, asked.swapped_rows) if turns > 1 and asked.swapped_rows else 0
@@ -93,6 +100,8 @@ def memory_of_step(model: Any, config: TrainConfig, prompt: int, *, reference: b
     update adds gradients, the logits of one micro-batch and its activations. Collecting adds the KV cache of all
     conversations. `critic`: it has a copy of the model.
     """
+    from heedful.models.forward.token_scores import BLOCK_BYTES, WIDE
+
     shape = model.config.get_text_config(decoder=True)
     weights = list(model.parameters())
     each = max(weight.element_size() for weight in weights)
@@ -108,10 +117,12 @@ def memory_of_step(model: Any, config: TrainConfig, prompt: int, *, reference: b
     layers, tokens = shape.num_hidden_layers, config.micro_batch_tokens
     kept = layers + VALUES_PER_STATE if config.gradient_checkpointing else VALUES_PER_STATE * layers
     activations = tokens * shape.hidden_size * each * kept
-    logits = LOGIT_BLOCKS * tokens * shape.vocab_size * 4
+    logits = tokens * shape.vocab_size * 4
+    if shape.vocab_size >= WIDE:
+        logits = min(logits, BLOCK_BYTES)
     context = prompt + turns_of(config.env) * config.sampling.tokens_per_turn
     cached = config.groups * config.group_size * context * layers * 2 * key_values * each
-    return stays + max(gradients + activations + logits, cached)
+    return stays + max(gradients + activations + LOGIT_BLOCKS * logits, cached)
 
 
 def time_left(config: TrainConfig, step: int, seconds: Mapping[str, float]) -> float:

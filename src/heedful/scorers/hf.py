@@ -83,14 +83,6 @@ class HFScorer:
         return self._name
 
     @property
-    def obstacle(self) -> str:
-        """Why the model cannot be read in packs, as half a sentence. Empty if it can.
-
-        Reads a few tokens, once. ValueError if that gives NaN.
-        """
-        return self._obstacle_to("packed")
-
-    @property
     def method(self) -> Method:
         """How this model is read: the method that was asked for (`auto` decides about `trie` in each call).
 
@@ -116,6 +108,16 @@ class HFScorer:
                 "method='auto', which falls back to a slower method."
             )
         return self._method
+
+    @property
+    def way(self) -> str:
+        """The method, with the reasons against faster ones. ValueError as for `method`."""
+        return self._named(self.method)
+
+    def _named(self, method: Method) -> str:
+        slower = self._asked == "auto"
+        reasons = [f"not {faster}: {found}" for faster, found in self._obstacles.items() if slower and found]
+        return "; ".join([method, *reasons])
 
     def _obstacle_to(self, method: Method) -> str:
         """Why the scores of a method cannot be trusted, as half a sentence. Empty if they can. Probed once."""
@@ -174,9 +176,7 @@ class HFScorer:
         if np.isnan(sums.sums_SMN).any():
             raise ValueError(_NOT_FINITE)
         noise = rounding_error(self._model, sums.sums_SMN[0], asked.lengths)
-        slower = self._asked == "auto"
-        reasons = [f"not {faster}: {found}" for faster, found in self._obstacles.items() if slower and found]
-        return sums.scores(asked, own_M, noise, "; ".join([method, *reasons]))
+        return sums.scores(asked, own_M, noise, self._named(method))
 
     def _head_at(self, temperature: float) -> OutputHead:
         """The output head, probed once, because a model's way from states to logits does not depend on its weights."""
