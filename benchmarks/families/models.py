@@ -196,7 +196,7 @@ FAMILIES: dict[str, Family] = {
     "kimi_linear": Family(
         "delta attention 3:1 latent, MoE", {**LATENT, **DELTA, "linear_head_dim": 16, "linear_num_heads": 4}
     ),
-    "bailing_hybrid": Family("lightning attention 3:1 latent, MoE", {**LATENT, **DELTA}),
+    "bailing_hybrid": Family("delta attention 3:1 latent, MoE", {**LATENT, **DELTA, "head_dim": 16}),
     "lfm2": Family("convolutions 3:1 full", CONVOLUTIONS),
     "lfm2_moe": Family("convolutions 3:1 full, MoE", CONVOLUTIONS),
     "lfm3": _sliding("convolutions, sliding, full", {"layer_types": ["conv", SLIDING, FULL, "conv"]}),
