@@ -62,8 +62,12 @@ class Message:
     """Pictures, before the text of the message."""
 
 
-CALL_START = r"<tool_call>|<\|python_tag\|>|\{\s*\"(?:name|arguments|parameters|type)\"\s*:"
-"""A pattern of the text with which the call of a tool begins, in the forms that `models.chat.calls` reads."""
+CALL_START = (
+    r"<tool_call>|<\|tool_call>call:|<\|tool_call_start\|>\[|<\|tool_calls_section_begin\|>|<｜tool▁calls▁begin｜>"
+    r"|<｜DSML｜\w+_calls>|<minimax:tool_call>|(?:<\|channel\|>\w+)? ?to=functions\."
+    r"|<\|python_tag\|>|\{\s*\"(?:name|arguments|parameters|type)\"\s*:"
+)
+"""A pattern of the text with which the call of a tool begins, in the forms of `models.chat.forms`."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -279,7 +279,7 @@ def _play_loaded(loaded: LoadedModel, task: Task, settings: ModelSettings, conso
     from heedful.run.terminal import episode_text
     from heedful.seeds import derive
 
-    env, sampling = in_tags(settings.env, settings.tags), settings.policy.sampling(settings.sampling)
+    env, sampling = in_tags(settings.env, loaded.renderer.tags), settings.policy.sampling(settings.sampling)
     policy = loaded.policy(sampling, derive(settings.seed, "play", settings.member))
     player = Player(made(env.episode), task, settings.member, turns_of(env), settings.context)
     while player.ending is None:
@@ -287,7 +287,7 @@ def _play_loaded(loaded: LoadedModel, task: Task, settings: ModelSettings, conso
     trajectory = player.trajectory(policy.temperature, policy.version)
     legend = "cyan: prompt, magenta: forced tag, green: thought, yellow: answer, blue: appended between"
     console.print(legend, soft_wrap=True)
-    console.print(episode_text(trajectory, settings.tags))
+    console.print(episode_text(trajectory, loaded.renderer.tags))
     console.print(table_of_turns(trajectory.turns))
     if settings.references > 0 and trajectory.outcome is not None:
         show_listening(trajectory, loaded, env, sampling, settings.references, console)

@@ -249,6 +249,7 @@ def from_written(tree: Any) -> TrainConfig:
     """The configuration that a run wrote, perhaps an earlier version's. Raises ValueError if it is none of a run."""
     tree = copy.deepcopy(tree)
     with suppress(LookupError, TypeError):
+        tree["tags"].setdefault("of_model", False)  # as it was before heedful knew the tags of families
         del tree["diagnostics"]["alarms"]["sampler"]  # changes nothing any more
     return from_json(TrainConfig, tree)
 

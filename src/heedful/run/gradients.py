@@ -107,7 +107,7 @@ def _play(
     from heedful.rollout import Request, isolated, shape_overlong
     from heedful.seeds import derive
 
-    env, algorithm, limit = in_tags(config.env, config.tags), config.algorithm, config.sampling.tokens_per_turn
+    env, algorithm, limit = in_tags(config.env, parts.renderer.tags), config.algorithm, config.sampling.tokens_per_turn
     names = ("tasks",) if config.pool is not None else ("gradients", "tasks", settings.seed)
     tasks = TaskStream(env, "train", derive(config.seed, *names), config.pool).next(settings.groups)
     size = max(1, settings.at_once // settings.group_size)

@@ -179,7 +179,7 @@ def assemble(
             device=learner.device,
         )
     parts = Parts(
-        env=in_tags(config.env, config.tags),
+        env=in_tags(config.env, renderer.tags),
         model=model,
         tokenizer=tokenizer,
         renderer=renderer,
@@ -213,7 +213,7 @@ def _diagnostician(config: TrainConfig, model: PreTrainedModel, renderer: Render
             check_model(asked.judge)
             judging = load_model(asked.judge, world.device, config.dtype)
             judge = Judge(*judging, judge_name(asked.judge), asked.max_tokens)
-    tags = ThoughtTags(config.tags.open, config.tags.close)
+    tags = ThoughtTags(renderer.tags.open, renderer.tags.close)
     scorer = HFScorer(model, max_tokens=asked.max_tokens)
     return Diagnostician(asked, scorer, config.seed, tags, renderer.piece, judge)
 

@@ -38,7 +38,7 @@ class TerminalView:
         self.console = console or SafeConsole(soft_wrap=True)
         self.steps = steps
         self._start = start
-        self._tags = tags
+        self.tags = tags
         self._began = time.perf_counter()
         self._last = self._began
         self._rows: deque[tuple[str, ...]] = deque(maxlen=ROWS)
@@ -73,7 +73,7 @@ class TerminalView:
         """Print the first episode once, coloured by role."""
         roles = (part for role, colour in ROLES.items() for part in ((role, colour), ", "))
         self.console.print(Text.assemble("The first episode: ", *roles, "other replied text plain"))
-        self.console.print(episode_text(trajectory, self._tags))
+        self.console.print(episode_text(trajectory, self.tags))
 
     def write(self, step: int, metrics: Sequence[Metric]) -> None:
         by_name = {metric.name: metric for metric in metrics}

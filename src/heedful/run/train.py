@@ -9,7 +9,7 @@ import shlex
 import shutil
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -257,6 +257,7 @@ def _run(config: TrainConfig, find_folder: Callable[[], RunFolder], told: _Repor
                 if refused and world.is_rank_0 and not resumed and folder.in_place and not has_begun:
                     shutil.rmtree(folder.path)  # refused before anything was computed
                 raise
+            config = read_config(folder) if process.is_rank_0 else config  # with the tags of the model
         run = Run(folder.path, config, outcome)  # all ranks have left each other
         if process.is_rank_0:
             with advising(f"heedful train --resume {run.path}"):
@@ -284,7 +285,8 @@ def _train(config: TrainConfig, folder: RunFolder, world: World, told: _Reportin
     console = SafeConsole(soft_wrap=True, quiet=not (told.show and world.is_rank_0))
     view = TerminalView(config.steps, version, config.tags, console)
     if not world.is_rank_0:
-        return train_steps(config, assemble(config, GrowthBar(console), start, world), folder, [], view)
+        parts = assemble(config, GrowthBar(console), start, world)
+        return train_steps(replace(config, tags=parts.renderer.tags), parts, folder, [], view)
     if resumed:
         if version and not folder.metrics.exists():
             view.note(f"{folder.metrics} is missing: the measurements of the first {version} steps are lost.")
@@ -296,13 +298,16 @@ def _train(config: TrainConfig, folder: RunFolder, world: World, told: _Reportin
         found_here = describe_environment(str(world.device), config.threads, world.size)
         write_whole(folder.environment, json.dumps(found_here, indent=2) + "\n")
     trackers = [*open_trackers(config.trackers, folder.path, to_json(config)), told]
+    asked = config
     try:
         with GrowthBar(console) as bar:
             parts = assemble(config, bar, start, world)
+        config = replace(config, tags=parts.renderer.tags)
+        view.tags = config.tags
         if resumed:  # the folder changes only now that settings and checkpoint have been found to fit
             folder.truncate_after(version - 1)
-            if told.typed:
-                write_whole(folder.config, json.dumps(to_json(config), indent=2) + "\n")
+        if told.typed or config != asked:
+            write_whole(folder.config, json.dumps(to_json(config), indent=2) + "\n")
         trackers.insert(0, JsonlTracker(folder.metrics))
         with view:
             return train_steps(config, parts, folder, trackers, view, lambda: told.stopped)

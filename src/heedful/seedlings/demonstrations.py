@@ -17,7 +17,7 @@ from heedful.rollout.context import Context
 from heedful.rollout.player import Player, made
 from heedful.seeds import derive, stream
 from heedful.training.samples import merge_rows
-from heedful.types import Ending, Group, Image, Message, Task, TrainingSample, Verdict
+from heedful.types import Conversation, Ending, Group, Image, Message, Task, TrainingSample, Verdict
 
 TOKENIZER_EPISODES = 200
 
@@ -83,10 +83,11 @@ def encode(episode: Sequence[tuple[str, str]], renderer: Renderer) -> TrainingSa
     """A demonstrated episode as token ids, exactly as a sampled episode would have them. Replies are trained."""
     ids: list[int] = []
     trained: list[bool] = []
-    for number, (observation, reply) in enumerate(episode):
-        message = [Message("user", observation)]
-        prompt = renderer.start(message) if number == 0 else renderer.glue(message, ended=True)
-        written = renderer.as_sampled(reply)
+    messages: list[Message] = []
+    for observation, reply in episode:
+        messages.append(Message("tool" if messages and renderer.tools else "user", observation))
+        prompt, written = renderer.next_prompt(Conversation("", tuple(messages))), renderer.as_sampled(reply)
+        messages.append(Message("assistant", reply, written))
         ids += [*prompt.ids, *written]
         trained += [False] * len(prompt.ids) + [True] * len(written)
     zeros = (0.0,) * len(ids)

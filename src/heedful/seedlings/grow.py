@@ -56,7 +56,8 @@ def shown_to_a_learner(env: Environment, knobs: object, tags: Tags, context: Con
     served = [env.served] if hasattr(env, "served") else []
     if isinstance(knobs, dict):  # a later knob, at its default, leaves the earlier names as they were
         knobs = {knob: value for knob, value in knobs.items() if (knob, value) not in _LATER}
-    return [knobs, asdict(tags), *window, *served]
+    texts = {name: text for name, text in asdict(tags).items() if name != "of_model"}
+    return [knobs, texts, *window, *served]
 
 
 def versions() -> str:

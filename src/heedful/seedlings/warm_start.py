@@ -97,11 +97,11 @@ def warm_started(recipe: WarmStart, beginner: Beginner, progress: Progress) -> P
 
 
 def _learn(recipe: WarmStart, beginner: Beginner, path: Path, copy: Copy, progress: Progress) -> None:
-    solver = in_tags(teacher(beginner.env, recipe.imperfect, recipe.template), beginner.tags)
     check_model(beginner.model)
     model, tokenizer = load_model(beginner.model, beginner.device, vision=beginner.vision)
     ends, tools = stop_ids(model), tools_of(beginner.env)
     renderer = Renderer(tokenizer, beginner.tags, dict(beginner.chat_options), ends, tools, vision_of(model))
+    solver = in_tags(teacher(beginner.env, recipe.imperfect, recipe.template), renderer.tags)
     adapters = Adapters(model, recipe.lora, derive(recipe.seed, "lora")) if recipe.lora.rank > 0 else None
     fit = Fit(
         model,

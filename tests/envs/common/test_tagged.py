@@ -35,6 +35,19 @@ def test_an_environment_asks_for_the_tags_of_the_run_and_reads_them() -> None:
     assert "there is no \\boxed{ block" in episode.step(asked).observation.text
 
 
+@pytest.mark.parametrize("template", ["<|channel|>final<|message|>", "<|turn>", "[THINK]", "<|START_THINKING|>"])
+def test_tags_that_a_model_was_taught_stand_in_replies_and_never_in_prompts(template: str) -> None:
+    tags = Tags().known_by(template)
+    env = in_tags(ENV, tags)
+    text, reply = env.demonstrate(env.task(1), random.Random(0))[0]
+    assert all(tag in reply for tag in (tags.open, tags.close, tags.answer_open))
+    assert not any(tag in text for tag in (tags.open, tags.close, "<think>", *({tags.answer_open} & tags.taught)))
+    assert "in this form: " + ("<answer>A</answer>" if tags.answer_open == "<answer>" else "A\n") in text
+    episode = env.episode()
+    episode.start(env.task(1), 0)
+    assert episode.step(reply).valid
+
+
 def test_it_offers_what_the_environment_offers() -> None:
     env = in_tags(ENV, BOXED)
     assert isinstance(env, Demonstrates)

@@ -28,7 +28,7 @@ from transformers.utils import chat_template_utils
 from heedful.envs.common.tools import text_tool
 from heedful.models.chat.render import Renderer
 from heedful.models.chat.replies import Tags
-from heedful.models.chat.template import DATE
+from heedful.models.chat.template import DATE, written_call
 from heedful.types import Message, Tool
 
 PAGE = Path(__file__).parents[3] / "docs" / "templates.md"
@@ -41,6 +41,8 @@ TOOLS = (
     text_tool("finish", "Give the answer.", "answer", "The answer.", "finish[{}]"),
 )
 TAGS = Tags(force=False)
+PIPE = "\\|"
+"""A bar in a table."""
 THINKING: Mapping[str, object] = {"enable_thinking": True}
 ASKED = Message("user", "What is an oak?")
 
@@ -163,6 +165,16 @@ def whole(
 ) -> str:
     """What transformers renders for the whole conversation, on this date."""
     said = [{"role": message.role, "content": message.content} for message in messages]
+    return whole_of(tokenizer, said, options, tools, date)
+
+
+def whole_of(
+    tokenizer: PreTrainedTokenizerFast,
+    said: list[dict[str, object]],
+    options: Mapping[str, object],
+    tools: Sequence[Tool] = (),
+    date: datetime = DATE,
+) -> str:
     asked = {**options, "tools": [tool.schema for tool in tools]} if tools else options
     with mock.patch.object(chat_template_utils, "datetime", Clock(date)):
         return str(tokenizer.apply_chat_template(said, tokenize=False, add_generation_prompt=True, **asked))
@@ -177,13 +189,14 @@ class Finding:
     reason: str
     system: str = ""
     tools: str = ""
+    tags: str = ""
     opening: str = ""
     earlier: str = ""
 
     @property
     def row(self) -> tuple[str, ...]:
         accepted = "no" if self.options is None else "with an option" if self.options else "yes"
-        return accepted, self.tools, self.system, self.opening, self.earlier, self.reason
+        return accepted, self.tools, self.system, self.tags, self.opening, self.earlier, self.reason
 
 
 REASONS = {
@@ -236,6 +249,7 @@ def _accepted(
         system=_system(renderer),
         tools=_tools(tokenizer, options),
         opening="yes" if renderer.opening else "no",
+        tags=" ".join(f"`{tag.replace('|', PIPE)}`" for tag in (renderer.tags.open, renderer.tags.close)),
         earlier=_earlier(tokenizer, renderer),
     )
 
@@ -268,13 +282,18 @@ def _tools(tokenizer: PreTrainedTokenizerFast, options: Mapping[str, object]) ->
         renderer = Renderer(tokenizer, TAGS, options, tools=TOOLS)
     except ValueError as error:
         return reason_of(error)
-    form = "Hermes" if "<tool_call>" in renderer.start([ASKED]).text else "Llama"
-    return f"yes: {form}, results as `{renderer.result_role}`"
+    _, call = written_call(renderer._render_messages, TOOLS[0])
+    assert call is not None
+    return f"{call.form.families}; results as `{renderer.result_role}`"
 
 
 def _earlier(tokenizer: PreTrainedTokenizerFast, renderer: Renderer) -> str:
     """What becomes of a thought where the template itself renders the conversation again."""
-    reply = f"{renderer.opening or '<think>'}it grows</think>It is a tree."
+    tags = renderer.tags
+    if renderer._channel:  # the template takes the thought apart from the text
+        said = [{"role": "user", "content": "a"}, {"role": "assistant", "content": "b", "thinking": "it grows"}]
+        return "kept" if "it grows" in whole_of(tokenizer, [*said, said[0]], renderer.template_options) else "dropped"
+    reply = f"{renderer.opening or tags.open}it grows{tags.close}It is a tree."
     messages = (ASKED, Message("assistant", reply), ASKED)
     again = whole(tokenizer, messages, renderer.template_options)
     if "it grows" not in again:
@@ -286,7 +305,7 @@ def _earlier(tokenizer: PreTrainedTokenizerFast, renderer: Renderer) -> str:
 def table() -> list[str]:
     """The lines of the table. A training variant with the same answers shares the row of its original."""
     head = (
-        *("template", "from", "accepted", "tool calls", "system message", "opens the thought"),
+        *("template", "from", "accepted", "tool calls", "system message", "tags of thoughts", "opens the thought"),
         *("thoughts of earlier turns", "reason or remark"),
     )
     rows: dict[tuple[str, ...], list[str]] = {}

@@ -10,7 +10,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from heedful.models.chat.calls import Call, CallFault, find_call, fitting_tools, read_call, signatures, tools_of
-from heedful.types import Tool
+from heedful.models.chat.forms import FORMS
+from heedful.models.chat.replies import ReplyParser, Tags
+from heedful.types import Prompt, Tool
+from tests.models.chat.written_calls import PAGE, WRITTEN, with_table
 
 SEARCH = Tool(
     "search",
@@ -56,6 +59,121 @@ def test_the_first_call_counts():
     two = one.replace('"a"', '"b"')
     assert read(one + two) == Call(SEARCH, {"query": "a"})
     assert read("{} " + two + one) == Call(SEARCH, {"query": "b"})
+
+
+MARKS_OF_ENDS = (
+    "</tool_call> </parameter> </function> </arg_value> </invoke> <tool_call|> <|tool_call_end|> <|call|> "
+    "<｜tool▁call▁end｜> ``` <|tool_calls_section_end|> </｜DSML｜parameter> } ) ] x=1, y"
+)
+VALUES = ["oak", "print('a', \"b\")", "a\n  b\n", "ähre 木 🌳", "C:\\dir", "", "7", "true", MARKS_OF_ENDS]
+each_form = pytest.mark.parametrize("write", WRITTEN.values(), ids=WRITTEN.keys())
+
+
+@pytest.mark.parametrize("value", VALUES)
+@each_form
+def test_every_form_gives_back_the_text_that_was_written(write, value):
+    call = write("search", query=value)
+    before, after = "hm. ü ", " and more"
+    written = find_call(before + call + after)
+    assert (written.start, written.end) == (len(before), len(before + call))
+    assert read_call(written, TOOLS) == Call(SEARCH, {"query": value})
+
+
+@each_form
+def test_every_form_gives_numbers_and_several_arguments(write):
+    assert read(write("move", steps=3, way="left")) == Call(MOVE, {"steps": 3, "way": "left"})
+    assert read(write("move", steps=3)) == Call(MOVE, {"steps": 3})
+
+
+@each_form
+def test_the_first_of_two_calls_counts_in_every_form(write):
+    one, two = write("search", query="a"), write("search", query="b")
+    written = find_call(f"{one}\n{two}")
+    assert (written.end, read_call(written, TOOLS)) == (len(one), Call(SEARCH, {"query": "a"}))
+
+
+@each_form
+def test_a_call_that_is_cut_anywhere_is_never_a_call(write):
+    call = write("move", steps=12, way="left")
+    read_anyway = [end for end in range(len(call)) if isinstance(read(call[:end]), Call)]
+    assert not read_anyway
+    assert isinstance(read(call[:-1]), CallFault)
+
+
+@each_form
+def test_values_that_do_not_fit_are_faults_in_every_form(write):
+    for arguments, said in (
+        ({"steps": "many"}, "not of the type integer"),
+        ({"steps": 2, "way": "up"}, "none of left, right"),
+        ({"way": "left"}, "missing"),
+        ({"steps": 2, "top": 3}, "unknown argument"),
+    ):
+        fault = read(write("move", **arguments))
+        assert isinstance(fault, CallFault)
+        assert said in fault.clause
+    assert read(write("fetch", query="a")).kind == "unknown tool"
+
+
+@pytest.mark.parametrize("name", [name for name, write in WRITTEN.items() if '"query": "a"' in write("x", query="a")])
+def test_bad_json_is_a_fault_up_to_the_end_of_the_call(name):
+    good = WRITTEN[name]("search", query="a")
+    call = good.replace('"a"', "a")
+    written = find_call(call + " and more")
+    assert read_call(written, TOOLS).kind == "no JSON"
+    assert written.end == len(call) if "llama" not in name else len(call + " and more")
+
+
+def test_two_calls_in_one_block_end_apart():
+    kimi = WRITTEN["kimi k2"]
+    two = kimi("search", query="b").removeprefix("<|tool_calls_section_begin|>")
+    text = kimi("search", query="a").removesuffix("<|tool_calls_section_end|>") + two
+    assert text[: find_call(text).end].endswith('"a"}<|tool_call_end|>')
+    text = "<|tool_call_start|>[search(query='a'), search(query='b')]<|tool_call_end|>"
+    assert text[: find_call(text).end] == "<|tool_call_start|>[search(query='a')"
+    assert read(text) == Call(SEARCH, {"query": "a"})
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [
+        ('"it\'s"', "it's"),
+        (r"'it\'s\n'", "it's\n"),
+        ("'a, query=b'", "a, query=b"),
+        ("'print(1)'", "print(1)"),
+    ],
+)
+def test_strings_of_lfm_are_read_as_python_does_or_as_they_stand(text, value):
+    assert read(f"<|tool_call_start|>[search(query={text})]<|tool_call_end|>") == Call(SEARCH, {"query": value})
+
+
+def test_values_that_are_no_texts_keep_their_types():
+    any_type = Tool(
+        "set", "Set.", {"type": "object", "properties": {name: {"type": kind} for name, kind in KINDS.items()}}
+    )
+    for text in (
+        "<|tool_call_start|>[set(a=[1, 'x'], b={\"k\": true}, c=True, d=None, e=1.5)]<|tool_call_end|>",
+        '<|tool_call>call:set{a:[1,<|"|>x<|"|>],b:{k:true},c:true,d:null,e:1.5}<tool_call|>',
+        WRITTEN["qwen3.5"]("set", a='[1, "x"]', b='{"k": true}', c="True", d="None", e="1.5"),
+        WRITTEN["minimax m2"]("set", a='[1, "x"]', b='{"k": true}', c="true", d="null", e="1.5"),
+    ):
+        call = read_call(find_call(text), (any_type,))
+        assert call == Call(any_type, {"a": [1, "x"], "b": {"k": True}, "c": True, "d": None, "e": 1.5})
+
+
+KINDS = {"a": "array", "b": "object", "c": "boolean", "d": "null", "e": "number"}
+
+
+@pytest.mark.parametrize("value", VALUES)
+@each_form
+def test_the_tokens_of_a_call_are_exact_where_they_split_its_marks(write, value):
+    call = write("search", query=value)
+    before, after = "hm ü</think>", " and so on"
+    end = 0
+    ids = (*(before + call + after).encode(), end)
+    parser = ReplyParser(lambda some: bytes(some).decode("utf-8", "replace"), Tags(), {end}, calls=True)
+    reply = parser.parse(Prompt("", ()), ids, (), opening="<think>")
+    assert bytes(ids[reply.thought.start : reply.thought.end]) == before.encode()
+    assert bytes(ids[reply.answer.start : reply.answer.end]) == call.encode()
 
 
 @pytest.mark.parametrize(
@@ -107,6 +225,21 @@ def test_any_argument_survives_a_call(query, before, after, hermes):
 
 MARKS = st.sampled_from(
     [
+        *(write("search", query="a") for write in WRITTEN.values()),
+        "<function=a>",
+        "<parameter=b>",
+        "</parameter>",
+        "<arg_key>",
+        "</arg_value>",
+        "<|tool_call>call:a{",
+        '<|"|>',
+        "<|tool_call_start|>[a(",
+        "b='",
+        ")]<|tool_call_end|>",
+        " to=functions.a",
+        "<|channel|>commentary",
+        "<|message|>",
+        "<｜DSML｜",
         "<tool_call>",
         "</tool_call>",
         "<|python_tag|>",
@@ -128,6 +261,13 @@ def test_no_text_makes_the_reader_raise(text):
     if written is not None:
         assert 0 <= written.start < written.end <= len(text)
         assert isinstance(read_call(written, TOOLS), Call | CallFault)
+
+
+def test_the_table_of_the_docs_shows_a_call_of_every_form():
+    page = PAGE.read_text(encoding="utf-8")
+    assert page == with_table(page), "run `python -m tests.models.chat.written_calls docs/models.md`"
+    shown = {find_call(write("search", query="a")).form.families for write in WRITTEN.values()}
+    assert shown == {form.families for form in FORMS} - {"DeepSeek V4"}  # that of V3.2 with another mark
 
 
 def test_signatures_and_environments_without_tools():

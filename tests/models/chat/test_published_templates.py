@@ -10,6 +10,8 @@ import pytest
 
 pytest.importorskip("transformers", reason="rendering is tested with transformers tokenizers: install heedful[train]")
 
+from heedful.envs.common.tools import call_text
+from heedful.models.chat.calls import Call, find_call, read_call
 from heedful.models.chat.render import Renderer
 from heedful.models.chat.replies import Tags
 from heedful.models.chat.template import render_chat
@@ -30,6 +32,7 @@ from tests.models.chat.published_templates import (
     reason_of,
     tokenizer_for,
     whole,
+    whole_of,
     with_table,
     writes_date,
 )
@@ -42,12 +45,16 @@ MUSE = ("muse_glimmer", "muse_glimmer_training")
 
 ALL = published()
 OTHER = other_versions()
-REFUSED = [one for one in ALL if re.match(r"gptoss|idefics3|llava_next|muse_glimmer|smolvlm", one.name)]
+REFUSED = [one for one in ALL if re.match(r"idefics3|llava_next|muse_glimmer|smolvlm", one.name)]
 ACCEPTED = [one for one in ALL if one not in REFUSED]
 WITHOUT_SYSTEM = [one for one in ACCEPTED if one.name in ("gemma", "gemma_training")]
 WITH_TOOLS = [
-    one for one in ACCEPTED if re.fullmatch(r"llama(3_1|3_2|4)|qwen(2_5|3|3_instruct_2507|3_vl)(_training)?", one.name)
+    one
+    for one in ACCEPTED
+    if re.match(r"llama(3_1|3_2|4)|qwen(2_5|3.*)|.*gemma4?|glm4moe|gptoss|lfm2_(2|v)|nemotron", one.name)
+    and not re.match(r"gemma3?(_training)?$|qwen2_5_vl", one.name)
 ]
+ODD = 'it\'s "so"\n</tool_call>: 1, n=2) <ü>'
 
 
 def each(templates: list[Published]) -> pytest.MarkDecorator:
@@ -109,12 +116,13 @@ def check_turns(template: Published, system: bool) -> None:
     assert first.ids == renderer._encode(first.text)
     assert first.text.count(QUESTIONS[0].content) == 1
     assert first.text.count(SYSTEM.content) == system
+    own = renderer._ends.text  # in Harmony, the token that ends an earlier reply is not the one that was sampled
     again = whole(tokenizer, messages, options_of(template))
     _, found, after = again.partition(REPLIES[0])
     between, found_too, last = after.partition(REPLIES[1])
     assert (found, found_too) == REPLIES
-    assert last == end + third.text
-    assert bare(between) == bare(end + second.text)
+    assert last == own + third.text
+    assert bare(between) == bare(own + second.text + renderer._channel)
     text = f"{first.text}{REPLIES[0]}{end}{second.text}{REPLIES[1]}{end}{third.text}"
     assert renderer.context_ids(Conversation("k", messages)) == renderer._encode(text)
 
@@ -151,7 +159,8 @@ def test_every_message_keeps_its_header_however_the_reply_before_it_ended(templa
         tails[how] = context[len(renderer.start([ASKED]).ids) + len(ids) - len(ends) :]
         before, _, _ = renderer._decode(tails[how]).partition("And an elm?")
         assert MARKS.findall(before)[-1] == header, how
-    assert tails["cut"] == tails["ended"]
+    assert tails["cut"][0] == renderer._ends.token
+    assert tails["cut"][1:] == tails["ended"][1:]
     assert tails["another"][0] == other
     assert tails["another"][1:] in (tails["ended"], tails["ended"][1:])
 
@@ -160,10 +169,12 @@ def test_every_message_keeps_its_header_however_the_reply_before_it_ended(templa
 def test_a_forced_thought_is_opened_once_at_the_end_of_every_prompt(template):
     renderer = renderer_of(template, Tags())
     for prompt in prompts_of(renderer, talk(renderer, REPLIES)):
-        assert prompt.text.rstrip().endswith("<think>")
-        assert prompt.text.rpartition(QUESTIONS[0].content)[2].count("<think>") == 1
-    text = "<think>\nit grows</think>It is a tree."
-    assert renderer.parse(renderer.start([ASKED]), renderer.as_sampled(text), [], []).text == text
+        assert prompt.text.rstrip().endswith(renderer.tags.open)
+        assert prompt.text.rpartition(QUESTIONS[0].content)[2].count(renderer.tags.open) == 1
+    thought = f"{renderer.tags.open}\nit grows{renderer.tags.close}"
+    end = renderer.tags.answer_close if renderer._channel else ""  # which ends the reply, and is a part of its answer
+    reply = renderer.parse(renderer.start([ASKED]), renderer.as_sampled(f"{thought}It is a tree."), [], [])
+    assert reply.text == f"{thought}{renderer._header}It is a tree.{end}"
 
 
 @each(WITHOUT_SYSTEM)
@@ -173,17 +184,32 @@ def test_a_template_without_system_messages_says_so_at_the_first_prompt(template
 
 
 @each(WITH_TOOLS)
-def test_tools_and_results_are_written_as_the_template_does(template):
-    renderer = Renderer(tokenizer_for(template), TAGS, options_of(template), tools=TOOLS)
+def test_tools_calls_and_results_are_written_and_read_as_the_template_does(template):
+    options, tool = options_of(template), TOOLS[0]
+    renderer = Renderer(tokenizer_for(template), TAGS, options, tools=TOOLS)
     tokenizer = renderer.tokenizer
-    assert renderer.start([ASKED]).text == whole(tokenizer, [ASKED], options_of(template), TOOLS)
-    reply, result = "I look it up.", Message("tool", 'found "elm"')
-    messages = (ASKED, Message("assistant", reply, spelled(renderer, reply)), result)
-    again = whole(tokenizer, messages, options_of(template), TOOLS)
-    glue = renderer.next_prompt(Conversation("k", messages))
-    assert again.partition(reply)[2] == renderer._decode([renderer.end_of_turn_id]) + glue.text
+    assert renderer.start([ASKED]).text == whole(tokenizer, [ASKED], options, TOOLS)
+    name, given = "functions.search:0", {"query": ODD}
+    called = {"id": name, "type": "function", "function": {"name": tool.name, "arguments": given}}
+    said = {"role": "assistant", "content": "", "tool_calls": [called]}
+    found = {"role": "tool", "content": 'found "elm"', "name": tool.name, "tool_call_id": name}
+    asked = {"role": "user", "content": ASKED.content}
+    again = whole_of(tokenizer, [asked, said, found], options, TOOLS)
+    call = find_call(again, again.index(ASKED.content))
+    assert read_call(call, TOOLS) == Call(tool, given)
+    text = again[call.start : call.end]
+    thought = renderer.tags.close if renderer.opening else ""
+    ids = (*renderer._encode(thought + text), *([] if call.form.ends_reply else [renderer._call_ends.token]))
+    reply = renderer.parse(renderer.start([ASKED]), ids, (0.0,) * len(ids))
+    assert renderer._decode(ids[reply.answer.start : reply.answer.end]) == text
+    glue = renderer.next_prompt(
+        Conversation("k", (ASKED, Message("assistant", text, ids), Message("tool", 'found "elm"')))
+    )
+    end = "" if call.form.ends_reply else renderer._call_ends.text
+    assert again[call.end :].lstrip() == end + glue.text
     assert "elm" in glue.text
-    assert "search" not in glue.text
+    demonstrated = renderer.as_sampled(renderer.opening + thought + call_text(f"search[{ODD}]", TOOLS))
+    assert renderer._decode(demonstrated) == renderer._decode(ids)
 
 
 @each(REFUSED)
@@ -209,7 +235,7 @@ def test_what_the_tests_expect_of_a_template_is_what_the_renderer_says():
     assert [one for one in ALL if findings[one].options is None] == REFUSED
     assert [one for one in ALL if findings[one].system == "refused"] == WITHOUT_SYSTEM
     assert [one for one in ALL if findings[one].system == "dropped"] == []
-    assert [one for one in ALL if findings[one].tools.startswith("yes")] == WITH_TOOLS
+    assert [one for one in ALL if findings[one].tools.endswith("`")] == WITH_TOOLS
 
 
 def test_all_templates_of_the_versions_on_the_page_were_found():

@@ -526,10 +526,12 @@ def test_a_template_that_opens_the_thought_only_sometimes_is_refused_when_it_doe
         renderer.start([Message("user", "deep")])
 
 
-def test_tags_that_are_special_tokens_are_refused():
+def test_tags_that_are_special_tokens_delimit_the_thought():
     tokenizer = make_tokenizer(CHATML, ordinary=(), special=("<think>", "</think>"))
-    assert "tags.open = '<think>'" in refusal(tokenizer)
-    assert "special=False" in refusal(tokenizer)
+    renderer = Renderer(tokenizer)
+    reply = read(renderer, renderer.as_sampled("<think>go</think><answer>Up</answer>"))
+    assert decode(tokenizer, reply.ids[reply.thought.start : reply.thought.end]) == "go</think>"
+    assert reply.text == "<think>go</think><answer>Up</answer>"
 
 
 def test_tags_that_the_tokenizer_cannot_write_are_refused():

@@ -7,6 +7,7 @@ other tags plays them through here, so that a prompt asks for the tags by which 
 from __future__ import annotations
 
 import random
+import re
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -34,9 +35,22 @@ class _TaggedEnvironment:
         return tuple(zip(own, (tags.open, tags.close, tags.answer_open, tags.answer_close), strict=True))
 
     def told(self, text: str) -> str:
-        """A text of the environment, as the run's model reads it."""
+        """A text of the environment, as the run's model reads it.
+
+        Tags that a model was taught are tokens of its own. They are never written into a prompt.
+        """
         for own, theirs in self.pairs:
+            if theirs in self.tags.taught:
+                text = re.sub(f"{OPEN_THOUGHT}[^<]*{CLOSE_THOUGHT}", "", text)
+                text = re.sub(f"{own}([^<]*){CLOSE_ANSWER}", r"\1", text) if own == OPEN_ANSWER else text
+                theirs = " ".join(re.findall(r"\w+", theirs))
             text = text.replace(own, theirs)
+        return text
+
+    def answered(self, text: str) -> str:
+        """A reply of the environment's solver, as the run's model writes it."""
+        for own, theirs in self.pairs:
+            text = text.replace(own, theirs + ("\n" if theirs[-1].isalnum() else ""))  # Gemma's tag ends in a word
         return text
 
     def read(self, text: str) -> str:
@@ -59,7 +73,7 @@ class _TaggedEnvironment:
             return found
 
         def demonstrate(task: Task, rng: random.Random) -> list[tuple[str, str]]:
-            return [(self.told(text), self.told(reply)) for text, reply in found(task, rng)]
+            return [(self.told(text), self.answered(reply)) for text, reply in found(task, rng)]
 
         return demonstrate
 

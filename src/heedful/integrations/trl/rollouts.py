@@ -8,6 +8,7 @@ from __future__ import annotations
 import copy
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import Any, Protocol
 
 import torch
@@ -60,7 +61,7 @@ class EnvironmentRollouts:
         chat_options: dict[str, object] | None = None,
         sampler: Sampler | None = None,
     ) -> None:
-        self.tags = tags or Tags()
+        self.tags = replace(tags or Tags(), of_model=False)  # prompts are written before a model is known
         self.env = in_tags(env, self.tags)
         self.tokens_per_turn = tokens_per_turn
         self.sampler = sampler

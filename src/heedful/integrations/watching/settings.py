@@ -69,7 +69,7 @@ class WatchingConfig:
     """The name of the value that measures success: 1 = solved, between 0 and 1 = partly. TRL: a reward function, by its
     name in TRL's logs. verl: a key of `reward_extra_info`. Without it success is unknown, unless heedful's own
     environments are played."""
-    tags: Tags = field(default_factory=Tags)
+    tags: Tags = field(default_factory=lambda: Tags(of_model=False))
     """Delimiters of thought and answer in a completion."""
     diagnostics: DiagnosticsConfig = field(default_factory=DiagnosticsConfig)
     """How often and on how many thoughts heedful measures. Inside verl `max_tokens` has no effect: verl cuts batches

@@ -1,11 +1,4 @@
-"""Calls of tools in a reply: where the first one is, and what it says.
-
-Two forms are read. Models are taught one of them, and the JSON of both may use either key for the arguments.
-
-| form   | text of a call                                                                     |
-|--------|------------------------------------------------------------------------------------|
-| Hermes | `<tool_call>{"name": "search", "arguments": {"query": "Mozart"}}</tool_call>`      |
-| Llama  | `{"name": "search", "parameters": {"query": "Mozart"}}`, also after `<|python_tag|>` |
+"""Calls of tools in a reply: where the first one is, and what it says. `forms.py` has the forms of all families.
 
 The first call counts. Text after it, further calls included, is ignored. Torch-free, and no text makes it raise.
 """
@@ -14,31 +7,23 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, cast
 
-from heedful.boundary.jsontext import parse_json_at
+from heedful.boundary.jsontext import parse_json
 from heedful.guarded import in_short
+from heedful.models.chat.forms import FORMS, Form
 from heedful.types import CALL_START, Tool
 
 OPEN_CALL = "<tool_call>"
 CLOSE_CALL = "</tool_call>"
-PYTHON_TAG = "<|python_tag|>"
 
 LONGEST_QUOTE = 20
 """Characters of a model's word that a message repeats."""
 
-_START = re.compile(CALL_START)
-_BLANK = re.compile(r"[ \t\r\n]*")
-_ARGUMENTS = ("arguments", "parameters")
-_KINDS: Mapping[str, tuple[type, ...]] = {
-    "string": (str,),
-    "integer": (int,),
-    "number": (int, float),
-    "boolean": (bool,),
-    "array": (list,),
-    "object": (dict,),
-}
+_PYTHON_WORDS = {"True": "true", "False": "false", "None": "null"}
+_KINDS = {"string": str, "integer": int, "number": int | float, "boolean": bool, "array": list, "object": dict}
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,13 +38,16 @@ class CallFault:
 
 @dataclass(frozen=True, slots=True)
 class WrittenCall:
-    """The first call of a text: the range of its characters, and its JSON value."""
+    """The first call of a text: the range of its characters, and its value, an object with `name` and `arguments`."""
 
     start: int
     end: int
-    value: object = None
-    fault: CallFault | None = None
+    value: object
+    fault: CallFault | None
     """Why there is no value."""
+    form: Form
+    name: str | None
+    """The name of the tool, if the form has it outside of JSON."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,60 +63,47 @@ def tools_of(env: object) -> tuple[Tool, ...]:
 
     Raises ValueError for `tools` of another form, which no template could be written with.
     """
-    found = getattr(env, "tools", ()) or ()
-    if not _are_tools(found):
+    tools, found = fitting_tools(env), getattr(env, "tools", ())
+    if found and not tools:
         raise ValueError(
             f"Expected a tuple of heedful.types.Tool as `tools` of the environment {getattr(env, 'name', env)}, found "
             f"{in_short(found)}. Declare each with heedful.envs.common.tools.text_tool; `heedful check-env` tries them."
         )
-    return tuple(found)
+    return tools
 
 
 def fitting_tools(env: object) -> tuple[Tool, ...]:
     """The same without an error: empty, too, where `tools` has another form."""
     found = getattr(env, "tools", ())
-    return tuple(found) if _are_tools(found) else ()
-
-
-def _are_tools(found: object) -> bool:
-    return isinstance(found, tuple | list) and all(isinstance(tool, Tool) for tool in found)
+    fits = isinstance(found, tuple | list) and all(isinstance(tool, Tool) for tool in found)
+    return tuple(found) if fits else ()
 
 
 def find_call(text: str, start: int = 0) -> WrittenCall | None:
     """The first call that begins at `start` or later. `None` if there is none."""
-    found = _START.search(text, start)
-    if found is None:
-        return None
-    opening = found[0]
-    tagged = opening in (OPEN_CALL, PYTHON_TAG)
-    at = _after_blank(text, found.end() if tagged else found.start())
+    for found in re.compile(CALL_START).finditer(text, start):
+        for form in FORMS:
+            if opening := form.opening.match(text, found.start()):
+                return _read(form, opening, text)
+    return None
+
+
+def _read(form: Form, opening: re.Match[str], text: str) -> WrittenCall:
+    start, at, name, value = opening.start(), opening.end(), opening.groupdict().get("name"), None
     try:
-        value, end = parse_json_at(text, at)
+        value, at = form.body(text, at)
+        extra = "other text" if form.is_text else "more than one JSON object"
+        fault = None if form.close.match(text, at) else CallFault(f"there is {extra} before {form.mark}", "no JSON")
     except ValueError as error:
         fault = CallFault(f"the tool call is {error}", "no JSON")
-        return WrittenCall(found.start(), *_unread(text, at, opening, fault))
-    if opening != OPEN_CALL:
-        return WrittenCall(found.start(), end, value)
-    close = _after_blank(text, end)
-    if text.startswith(CLOSE_CALL, close):
-        return WrittenCall(found.start(), close + len(CLOSE_CALL), value)
-    fault = CallFault(f"there is more than one JSON object before {CLOSE_CALL}", "no JSON")
-    return WrittenCall(found.start(), *_unread(text, end, opening, fault))
-
-
-def _after_blank(text: str, start: int) -> int:
-    found = _BLANK.match(text, start)
-    return start if found is None else found.end()
-
-
-def _unread(text: str, at: int, opening: str, fault: CallFault) -> tuple[int, None, CallFault]:
-    """The end of a call without a value, and why it has none."""
-    if opening != OPEN_CALL:
-        return len(text), None, fault
-    close = text.find(CLOSE_CALL, at)
-    if close < 0:
-        return len(text), None, CallFault(f"the tool call is not closed by {CLOSE_CALL}", "open call")
-    return close + len(CLOSE_CALL), None, fault
+    close = form.close.search(text, at) if form.mark or not fault else None
+    if fault:
+        value = None
+        if form.mark and not close:
+            fault = CallFault(f"the tool call is not closed by {form.mark}", "open call")
+    elif name is not None:
+        value = {"name": name, "arguments": value}
+    return WrittenCall(start, close.end() if close else len(text), value, fault, form, name)
 
 
 def read_call(written: WrittenCall, tools: Sequence[Tool]) -> Call | CallFault:
@@ -143,27 +118,35 @@ def read_call(written: WrittenCall, tools: Sequence[Tool]) -> Call | CallFault:
     if tool is None:
         clause = f'unknown tool "{quoted(value["name"])}" (expected {signatures(tools)})'
         return CallFault(clause, "unknown tool")
-    given = [value[key] for key in _ARGUMENTS if key in value]
+    given = [value[key] for key in ("arguments", "parameters") if key in value]
     arguments = given[0] if given else {}
-    wrong = _misfit(tool, arguments) if len(given) < 2 else "both arguments and parameters are given"
+    properties = cast(Mapping[str, Mapping[str, Any]], tool.parameters.get("properties") or {})
+    if written.form.is_text:
+        arguments = {key: _typed(text, properties.get(key) or {}) for key, text in arguments.items()}
+    wrong = _misfit(tool, properties, arguments) if len(given) < 2 else "both arguments and parameters are given"
     if wrong:
         return CallFault(f"{wrong} (expected {signatures([tool])})", "wrong arguments")
     return Call(tool, cast(Mapping[str, Any], arguments))
 
 
-def _misfit(tool: Tool, arguments: object) -> str:
+def _typed(value: Any, schema: Mapping[str, Any]) -> Any:
+    """The value of an argument that was written as text: JSON, unless the schema allows a text."""
+    with suppress(ValueError):
+        if isinstance(value, str) and "string" not in schema.get("type", "string"):
+            return parse_json(_PYTHON_WORDS.get(value.strip(), value))
+    return value
+
+
+def _misfit(tool: Tool, properties: Mapping[str, Mapping[str, Any]], arguments: object) -> str:
     """What is wrong with the arguments, as a clause. Empty if nothing is."""
     if not isinstance(arguments, dict):
         return "the arguments are no JSON object"
-    schema = tool.parameters
-    properties = cast(Mapping[str, Mapping[str, Any]], schema.get("properties") or {})
-    missing = [name for name in cast(Collection[str], schema.get("required") or ()) if name not in arguments]
+    missing = [name for name in cast(Collection[str], tool.parameters.get("required") or ()) if name not in arguments]
     if missing:
         return f'the argument "{missing[0]}" is missing'
-    if not schema.get("additionalProperties"):
-        unknown = next((name for name in arguments if name not in properties), None)
-        if unknown is not None:
-            return f'unknown argument "{quoted(unknown)}"'
+    unknown = [name for name in arguments if name not in properties]
+    if unknown and not tool.parameters.get("additionalProperties"):
+        return f'unknown argument "{quoted(unknown[0])}"'
     for name, value in arguments.items():
         wrong = _mistyped(value, properties.get(name) or {})
         if wrong:
@@ -173,10 +156,9 @@ def _misfit(tool: Tool, arguments: object) -> str:
 
 def _mistyped(value: object, schema: Mapping[str, Any]) -> str:
     kind = schema.get("type")
-    if isinstance(kind, str) and kind in _KINDS:
-        fits = isinstance(value, _KINDS[kind]) and (kind == "boolean" or not isinstance(value, bool))
-        if not fits:
-            return f"is not of the type {kind}"
+    known = _KINDS.get(kind, object) if isinstance(kind, str) else object
+    if not isinstance(value, known) or (isinstance(value, bool) and kind in ("integer", "number")):
+        return f"is not of the type {kind}"
     choices = schema.get("enum")
     if isinstance(choices, list) and value not in choices:
         return f"is none of {', '.join(map(str, choices))}"

@@ -13,8 +13,9 @@ from functools import lru_cache
 from typing import Any, NamedTuple
 
 from heedful.boundary.foreign_text import encodable
+from heedful.models.chat.calls import Call, find_call, read_call
 from heedful.models.chat.replies import ReplyParser, Tags
-from heedful.models.chat.template import ResultRole, check_options, examine_tools, render_chat
+from heedful.models.chat.template import ResultRole, check_options, examine_tools, render_chat, written_call
 from heedful.models.chat.turn_ends import find_turn_ends
 from heedful.models.sight import Sight, parts, refuse_images, with_pictures
 from heedful.types import Conversation, Image, Message, Prompt, Reply, Tool
@@ -45,7 +46,7 @@ class Renderer:
     Prompts are cached by their text, so equal observations are rendered and tokenised once.
 
     Raises `ValueError`, at construction, for a tokenizer without a chat template, and for tags that the tokenizer
-    cannot write or drops as special tokens. Also for a template that
+    cannot write. Also for a template that
 
     - drops the reply, or rewrites the text before it,
     - has glue that depends on the content or position of a reply,
@@ -73,7 +74,7 @@ class Renderer:
         `tools`: written into the template, once, where it begins a conversation. Replies are then calls.
         """
         self.tokenizer = tokenizer
-        self.tags = tags
+        tags = self.tags = tags.known_by(str(tokenizer.chat_template))
         self.template_options = dict(template_options or {})
         self.tools = tuple(tools)
         self.sight = sight
@@ -95,23 +96,30 @@ class Renderer:
         self.opening: str = self._template_opening or (tags.open if tags.force else "")
         """The opening tag at the end of every prompt, with the text that the template writes after it. Empty if the
         policy has to sample the tag."""
-        special = {*tokenizer.all_special_ids, *tokenizer.get_added_vocab().values()}
+        self._special = {*tokenizer.all_special_ids, *tokenizer.get_added_vocab().values()}
+        self._channel = ""
+        """The header of an answer, where the generation prompt leaves it to the policy."""
+        self._header = ""
+        """The generation prompt alone, which then begins each message of a reply."""
         glue = self._check_template()
-        self._ends = find_turn_ends(glue, asked, _QUESTION, self._encode, self._decode, special, stop_ids)
-        self.end_of_turn_id: int = self._ends.token
-        """The token with which the template ends an assistant message."""
-        self.stop_ids: frozenset[int] = self._ends.stop_ids
-        """The ids that end a reply: the given ones and the template's end-of-turn token."""
-        self._parser = ReplyParser(self._decode, tags, self.stop_ids, calls=bool(self.tools))
+        self._ends = find_turn_ends(glue, asked, _QUESTION, self._encode, self._decode, self._special, stop_ids)
+        self._call_ends = self._ends
         if self.result_role == "tool":
-            result = Text("tool", _QUESTION)
-            self._glue((result,), 1)
-            replies = (
-                f'<tool_call>\n{{"name": "so", "arguments": {{}}}}\n</tool_call>{_MARK}',
-                f'{tags.open}so{tags.close}{{"name": "so", "parameters": {{}}}}{_MARK}',
-                f"{tags.open}{_MARK}",
-            )
-            self._check_glue(self._glue_text((result,)), result, replies)
+            result = self._result_text((Text("tool", _QUESTION),), self.tools[0].name)
+            ends = find_turn_ends(result, asked, _QUESTION, self._encode, self._decode, self._special, stop_ids)
+            self._call_ends = replace(ends, opens_next=ends.token != self._ends.token or self._ends.opens_next)
+        self.end_of_turn_id: int = self._ends.token
+        """The token with which a reply ends."""
+        self.stop_ids: frozenset[int] = self._ends.stop_ids | self._call_ends.stop_ids
+        """The ids that end a reply: the given ones, and those with which the template ends a reply and a call."""
+        if self._channel:  # a token that ends each message of a reply, and another one that ends the reply
+            self.stop_ids = frozenset({tokenizer.eos_token_id, *stop_ids, self._call_ends.token} - {self._ends.token})
+            self.end_of_turn_id = tokenizer.eos_token_id
+        self._ends, self._call_ends = (replace(one, stop_ids=self.stop_ids) for one in (self._ends, self._call_ends))
+        shown_ends = self.stop_ids if self._channel else ()
+        self._parser = ReplyParser(self._decode, tags, self.stop_ids, bool(self.tools), shown_ends)
+        if self.result_role == "tool":
+            self._glue((Text("tool", _QUESTION),), 1, self.tools[0].name)
 
     def start(self, messages: Sequence[Message]) -> Prompt:
         """The whole template with its generation prompt and the forced tag. The last message must not be a reply."""
@@ -123,7 +131,8 @@ class Renderer:
         `ended`: whether the last sampled id is the end of turn. Otherwise the glue begins with that token, which is
         then never trained.
         """
-        return self._glue(self._texts(messages), int(ended))
+        texts = self._texts(messages)
+        return self._glue(texts, int(ended), self._called(texts, ()))
 
     def next_prompt(self, conversation: Conversation) -> Prompt:
         """The ids to append for this conversation: `start` before the first sampled reply, `glue` after one.
@@ -140,14 +149,14 @@ class Renderer:
             return replace(start, restarts=True) if conversation.restarts else start
         if conversation.restarts:
             return self._window(messages, sampled)
-        return self._glues(messages, sampled[-1:])[0]
+        return self._glues(messages, sampled[-1:])[0][0]
 
     def context_ids(self, conversation: Conversation) -> tuple[int, ...]:
         """All ids before the next sampled id."""
         messages = conversation.messages
         sampled = _sampled_positions(messages)
         ids = list(self.start(messages[: sampled[0]] if sampled else messages).ids)
-        for position, glue in zip(sampled, self._glues(messages, sampled), strict=True):
+        for position, (glue, _) in zip(sampled, self._glues(messages, sampled), strict=True):
             ids += messages[position].ids or ()
             ids += glue.ids
         return tuple(ids)
@@ -163,7 +172,17 @@ class Renderer:
                 f"Expected a reply that begins with {opening!r}, which the prompt already ends with, found "
                 f"{text[:40]!r}. Write the tag in front of the reply, or set tags.force to false."
             )
-        return (*self._encode(text[len(opening) :]), self.end_of_turn_id)
+        call = find_call(text) if self.tools else None
+        if call is not None and isinstance(found := read_call(call, self.tools), Call):
+            shown, own = written_call(self._render_messages, found.tool, arguments=found.arguments)
+            text = text[: call.start] + (shown[own.start : own.end] if own else text[call.start : call.end])
+        text = text[len(opening) :]
+        if self._channel:  # each message has a header of its own
+            before, close, after = text.partition(self.tags.close)
+            text = before + close + (self._header if after else "") + after.removeprefix(self._header)
+        ids = self._encode(text)
+        end = self._call_ends.token if call else self.end_of_turn_id
+        return ids if ids and ids[-1] in self.stop_ids else (*ids, end)
 
     def parse(
         self, prompt: Prompt, ids: Sequence[int], logprobs: Sequence[float], entropies: Sequence[float] = ()
@@ -179,34 +198,47 @@ class Renderer:
         """A conversation with sampled replies as one prompt. All of it but the newest observation is history."""
         start, glues = self.start(messages[: sampled[0]]), self._glues(messages, sampled)
         text, ids, history = start.text, list(start.ids), 0
-        for position, glue in zip(sampled, glues, strict=True):
+        for position, (glue, written) in zip(sampled, glues, strict=True):
             reply = messages[position]
             ids += reply.ids or ()
             # After a cut reply the glue begins with the end-of-turn token, which is no part of the observation.
-            history = len(ids) + (0 if self._ends.written(reply.ids or ()) else 1)
+            history = len(ids) + (0 if written else 1)
             ids += glue.ids
             text += self._decode(reply.ids or ()) + glue.text
-        return Prompt(text, tuple(ids), restarts=True, history=history, images=_images((start, *glues)))
+        images = _images((start, *(glue for glue, _ in glues)))
+        return Prompt(text, tuple(ids), restarts=True, history=history, images=images)
 
-    def _glues(self, messages: Sequence[Message], sampled: Sequence[int]) -> list[Prompt]:
-        """The glue after each sampled reply."""
-        bounds = zip(sampled, [*sampled, len(messages)][1:], strict=True)
-        return [
-            self._glue(self._texts(messages[at + 1 : end]), self._ends.written(messages[at].ids or ()))
-            for at, end in bounds
-        ]
+    def _glues(self, messages: Sequence[Message], sampled: Sequence[int]) -> list[tuple[Prompt, int]]:
+        """The glue after each sampled reply, and how many tokens of its end were sampled."""
+        glues = []
+        for at, end in zip(sampled, [*sampled, len(messages)][1:], strict=True):
+            ids, texts = messages[at].ids or (), self._texts(messages[at + 1 : end])
+            called = self._called(texts, ids)
+            written = (self._call_ends if called else self._ends).written(ids)
+            glues.append((self._glue(texts, written, called), written))
+        return glues
+
+    def _called(self, texts: Texts, ids: tuple[int, ...]) -> str:
+        """The tool that a sampled reply calls, if `texts` are its result. The first one, if the name cannot be read."""
+        if not texts or texts[0].role != "tool":
+            return ""
+        answer = self.parse(Prompt("", ()), ids, ()).answer
+        call = find_call(self._decode(ids[answer.start : answer.end]))
+        name = call and (call.name or (isinstance(call.value, dict) and call.value.get("name")))
+        return name if isinstance(name, str) and re.fullmatch(r"[\w.-]+", name) else self.tools[0].name
 
     def _make_start(self, texts: Texts) -> Prompt:
         text, images = self._open(self._render(texts)), _images(texts)
         return Prompt(text, self._encode(text, images), images=images)
 
-    def _make_glue(self, texts: Texts, written: int) -> Prompt:
-        text, images = self._open(self._glue_text(texts)), _images(texts)
+    def _make_glue(self, texts: Texts, written: int, called: str) -> Prompt:
+        text = self._open(self._result_text(texts, called) if called else self._glue_text(texts), called)
+        ends, images = self._call_ends if called else self._ends, _images(texts)
         ids = self._encode(text, images)
         held = self._decode(ids[: max(1, written)])
-        if ids[: max(1, written)] != self._ends.run[: max(1, written)] or not text.startswith(held):
+        if ids[: max(1, written)] != ends.run[: max(1, written)] or not text.startswith(held):
             raise ValueError(
-                f"Expected the text between two replies to begin with {self._ends.text!r}, found {text[:40]!r}: the "
+                f"Expected the text between two replies to begin with {ends.text!r}, found {text[:40]!r}: the "
                 f"chat template ends a reply differently before roles {[message.role for message in texts]}. Use a "
                 f"template that ends every assistant message with the same token."
             )
@@ -218,7 +250,13 @@ class Renderer:
         rendered = self._render((Text("user", _QUESTION), Text("assistant", _MARK), *texts))
         return rendered[rendered.index(_MARK) + len(_MARK) :]
 
-    def _open(self, text: str) -> str:
+    def _result_text(self, texts: Texts, called: str) -> str:
+        """The text from the end of a call to the next reply."""
+        tool = next((one for one in self.tools if one.name == called), replace(self.tools[0], name=called))
+        text, call = written_call(self._render_messages, tool, self._messages(texts))
+        return text[call.end - len(call.form.mark) * call.form.ends_reply :].lstrip() if call else ""
+
+    def _open(self, text: str, called: str = "") -> str:
         """The rendered text, with the opening tag at its end if the prompt has one."""
         stem = text.rstrip()
         if stem.endswith(self.tags.close):
@@ -231,13 +269,14 @@ class Renderer:
                 f"option {option} in template_options so that the template stops writing it (now: "
                 f"{self.template_options}), or choose other tags."
             )
-        if self.tags.opening_of(text) != self._template_opening:
+        opening = self.tags.opening_of(text)
+        if opening != self._template_opening and not (called and opening and self.opening):
             raise ValueError(
                 f"Expected every generation prompt of the chat template to end with {self._template_opening!r} after "
                 f"its header, as it does for a plain question, found {text[-40:]!r}: the template opens the thought "
                 f"depending on the messages. Fix its mode through template_options."
             )
-        return text if self._template_opening else text + self.opening
+        return text if opening else text + self.opening
 
     def _check_template(self) -> str:
         """Refuse a template that cannot be continued append-only. Returns the glue before a dummy question."""
@@ -253,7 +292,10 @@ class Renderer:
         before, _, glue = plain.partition(_MARK)
         stem = prompt[: len(prompt) - len(self.opening)].rstrip()
         added = before[len(stem) :].replace(tags.open, "").replace(tags.close, "")
-        if not before.startswith(stem) or added.strip():
+        if before.startswith(stem) and self._names_channel(added):
+            self._channel, tags = added, _PLAIN_TAGS  # the template may refuse its own tags within a reply
+            self._header = glue.partition(_QUESTION)[2].removeprefix(self._decode(self._encode(glue)[:1]))
+        elif not before.startswith(stem) or added.strip():
             raise ValueError(
                 f"Expected the chat template to keep the text before a reply when the conversation continues, but the "
                 f"prompt ends with {stem[-40:]!r} and later the reply follows {before[-40:]!r}. Use a template that "
@@ -266,19 +308,23 @@ class Renderer:
             f"{tags.open}so{tags.close}",
             f"{'so ' * 200}{_MARK}",
         )
-        self._check_glue(glue, asked, replies)
+        self._check_glue(glue, replies)
         return glue
 
-    def _check_glue(self, glue: str, following: Text, replies: Sequence[str]) -> None:
+    def _names_channel(self, text: str) -> bool:
+        """Whether a text is special tokens and one word, as the header of an answer in Harmony."""
+        word = [one for one in self._encode(text) if one not in self._special]
+        return self._decode(word).isalpha() and len(word) < len(self._encode(text))
+
+    def _check_glue(self, glue: str, replies: Sequence[str]) -> None:
         """Refuse a template whose text between a reply and the message after it depends on replies like these."""
         asked = Text("user", _QUESTION)
-        later = (asked, Text("assistant", "so"), following, Text("assistant", _MARK), following)
-        shown = {f"a reply of {reply[:60]!r}": (asked, Text("assistant", reply), following) for reply in replies}
+        later = (asked, Text("assistant", "so"), asked, Text("assistant", _MARK), asked)
+        shown = {f"a reply of {reply[:60]!r}": (asked, Text("assistant", reply), asked) for reply in replies}
         for where, texts in (shown | {"the second reply": later}).items():
             rendered = self._render(texts)
             _, _, after = rendered.rpartition(_MARK)
             if not rendered.endswith(glue) or (_MARK in rendered and after != glue):
-                where += " and before a result" if following.role == "tool" else ""
                 raise ValueError(
                     f"Expected the text between two replies to be the same whatever the replies say, but after {where} "
                     f"the chat template writes {after[-80:]!r} and after a plain one {glue[-80:]!r}. Use a template "
@@ -294,12 +340,6 @@ class Renderer:
                     f"Expected a tokenizer that can write tags.{name} = {tag!r}, but it reads it back as "
                     f"{self._decode(ids)!r}. Choose a tag from its vocabulary or add the tag as an ordinary token."
                 )
-            if tag not in self._decode(ids, skip_special_tokens=True):
-                raise ValueError(
-                    f"Expected tags.{name} = {tag!r} to be ordinary text, but the tokenizer holds it as a "
-                    f"special token, which vanishes wherever special tokens are skipped (servers, other trainers). "
-                    f"Add it as an ordinary token (special=False), or choose another tag."
-                )
 
     def _texts(self, messages: Sequence[Message]) -> Texts:
         if self.sight is None:
@@ -311,11 +351,13 @@ class Renderer:
         return tuple(Text(roles.get(one.role, one.role), one.content, one.images) for one in messages)
 
     def _render(self, texts: Texts) -> str:
-        messages = [
+        return self._render_messages(self._messages(texts), self.tools)
+
+    def _messages(self, texts: Texts) -> list[dict[str, object]]:
+        return [
             {"role": role, "content": parts(content, images) if self.sight else content}
             for role, content, images in texts
         ]
-        return self._render_messages(messages, self.tools)
 
     def _render_messages(self, messages: Sequence[Mapping[str, object]], tools: Sequence[Tool]) -> str:
         return render_chat(self.tokenizer, messages, self.template_options, [tool.schema for tool in tools])
@@ -325,8 +367,8 @@ class Renderer:
         ids = tuple(self.tokenizer(text, add_special_tokens=False).input_ids)
         return ids if self.sight is None else with_pictures(ids, images, self.sight, text)
 
-    def _decode(self, ids: Sequence[int], skip_special_tokens: bool = False) -> str:
-        named = {"skip_special_tokens": skip_special_tokens, "clean_up_tokenization_spaces": False}
+    def _decode(self, ids: Sequence[int]) -> str:
+        named = {"skip_special_tokens": False, "clean_up_tokenization_spaces": False}
         return str(self.tokenizer.decode(list(ids), **named))
 
 

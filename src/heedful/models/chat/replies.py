@@ -25,6 +25,8 @@ class Tags:
     answer_close: str = "</answer>"
     force: bool = True
     """Append the opening tag to the generation prompt unless it already ends with it."""
+    of_model: bool = True
+    """Where all four tags are the usual ones, take those that the model's chat template is known by."""
 
     def __post_init__(self) -> None:
         texts = (self.open, self.close, self.answer_open, self.answer_close)
@@ -34,9 +36,42 @@ class Tags:
                 f"Set tags.open, tags.close, tags.answer_open and tags.answer_close accordingly."
             )
 
+    def known_by(self, template: str) -> Tags:
+        """These tags, or in the place of the usual ones those of the family that has such a chat template."""
+        is_usual = self == Tags(force=self.force)
+        known = next((texts for _, mark, texts in FAMILIES if is_usual and mark in template), ())
+        own = (self.open, self.close, self.answer_open, self.answer_close)
+        begin, end, answer, last = (*known, *own[len(known) :])
+        return Tags(begin, end, answer, last, self.force, of_model=False)
+
+    @property
+    def taught(self) -> frozenset[str]:
+        """The tags among these that a family of models was taught."""
+        known = {tag for _, _, texts in FAMILIES for tag in texts}
+        return frozenset(known & {self.open, self.close, self.answer_open, self.answer_close})
+
     def opening_of(self, prompt: str) -> str:
         """The opening tag, with the whitespace after it, at the end of a prompt. Empty if the prompt has none."""
         return prompt[prompt.rindex(self.open) :] if prompt.rstrip().endswith(self.open) else ""
+
+
+_FINAL = "<|channel|>final<|message|>"
+FAMILIES = (
+    ("gpt-oss", _FINAL, ("<|channel|>analysis<|message|>", "<|end|>", _FINAL, "<|return|>")),
+    ("Gemma 4", "<|turn>", ("<|channel>thought", "<channel|>")),
+    ("Magistral, Ministral 3", "[THINK]", ("[THINK]", "[/THINK]")),
+    ("Seed-OSS", "<seed:think>", ("<seed:think>", "</seed:think>")),
+    ("Apertus", "<|inner_prefix|>", ("<|inner_prefix|>", "<|inner_suffix|>")),
+    ("LongCat", "<longcat_think>", ("<longcat_think>", "</longcat_think>")),
+    ("Kimi-VL", "◁think▷", ("◁think▷", "◁/think▷")),
+    ("EXAONE Deep", "<thought>", ("<thought>", "</thought>")),
+    (
+        *("Command A Reasoning", "<|START_THINKING|>"),
+        ("<|START_THINKING|>", "<|END_THINKING|>", "<|START_RESPONSE|>", "<|END_RESPONSE|>"),
+    ),
+)
+"""Family, a text of its chat templates, and the tags of its thoughts, and of its answers where these have tags. Other
+families have the usual tags. Read in templates, and in the parsers of vLLM and llama.cpp."""
 
 
 def unanswered(prompt: Prompt) -> Reply:
@@ -49,15 +84,22 @@ class ReplyParser:
 
     `decode`: turns ids into text, with special tokens and spaces. `stop_ids`: every id that ends a reply. `calls`: the
     answer of a reply is its first call of a tool. The text before it is the thought, unless a thought has tags.
+    `shown_ends`: the stop ids that are a part of the text, since they also close an answer or a call.
     """
 
     def __init__(
-        self, decode: Callable[[Sequence[int]], str], tags: Tags, stop_ids: Collection[int], calls: bool = False
+        self,
+        decode: Callable[[Sequence[int]], str],
+        tags: Tags,
+        stop_ids: Collection[int],
+        calls: bool = False,
+        shown_ends: Collection[int] = (),
     ) -> None:
         self._decode = decode
         self._tags = tags
         self._calls = calls
         self._stop_ids = frozenset(stop_ids)
+        self._shown_ends = frozenset(shown_ends)
         self._pieces: dict[int, str] = {}
 
     def parse(
@@ -78,7 +120,7 @@ class ReplyParser:
         """
         sampled = tuple(ids)
         cut = not sampled or sampled[-1] not in self._stop_ids
-        written = sampled if cut else sampled[:-1]
+        written = sampled if cut or sampled[-1] in self._shown_ends else sampled[:-1]
         text = self._decode(written)
         thought, answer, closed = self._spans(text, written, len(sampled), bool(opening))
         return Reply(

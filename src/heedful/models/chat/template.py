@@ -6,6 +6,7 @@ Python. Its first rendering has a time limit. Torch-free.
 
 from __future__ import annotations
 
+import json
 import re
 import threading
 from collections.abc import Callable, Mapping, Sequence
@@ -14,7 +15,8 @@ from typing import Any, Literal
 
 from heedful.boundary.foreign_text import cut
 from heedful.guarded import Answered, Raised, guarded_call
-from heedful.models.chat.calls import OPEN_CALL, CallFault, find_call, read_call, signature
+from heedful.models.chat.calls import OPEN_CALL, CallFault, WrittenCall, find_call, read_call, signature
+from heedful.models.chat.forms import FORMS
 from heedful.types import Tool
 
 DATE = datetime(2024, 7, 26)
@@ -27,23 +29,10 @@ SECONDS = 20.0
 _rendered: set[str] = set()
 """The sources of the templates that have rendered once within their time."""
 
-NO_VARIABLES = frozenset(
-    {
-        "add_generation_prompt",
-        "chat_template",
-        "continue_final_message",
-        "conversation",
-        "max_length",
-        "messages",
-        "padding",
-        "return_dict",
-        "return_tensors",
-        "tokenize",
-        "tokenizer_kwargs",
-        "tools",
-        "truncation",
-    }
-)
+NO_VARIABLES = {
+    *("add_generation_prompt", "chat_template", "continue_final_message", "conversation", "max_length", "messages"),
+    *("padding", "return_dict", "return_tensors", "tokenize", "tokenizer_kwargs", "tools", "truncation"),
+}
 """What `apply_chat_template` takes for itself, and what it gives the template."""
 
 
@@ -125,7 +114,6 @@ ChatRenderer = Callable[[Sequence[Mapping[str, object]], Sequence[Tool]], str]
 """Messages and tools -> text with a generation prompt. Raises ValueError for what the template refuses."""
 
 _ASKED = {"role": "user", "content": "heedfulquestion"}
-_REPLY = {"role": "assistant", "content": "heedfulmark"}
 _RESULT = "heedfulresult"
 _ARGUMENT = "heedfulargument"
 
@@ -150,36 +138,43 @@ def examine_tools(render: ChatRenderer, tools: Sequence[Tool]) -> ResultRole:
             f"Expected a chat template that writes the name and the arguments of every tool, but {missing[0]!r} is "
             f"missing from what it renders. {_REMEDY}"
         )
-    call = _written_call(render, tools[0])
-    if not call and OPEN_CALL not in written:
+    text, call = written_call(render, tools[0])
+    if not text and OPEN_CALL not in written:
         raise ValueError(
             f"Expected a chat template that tells how calls are written, but it shows no call of a reply and no "
             f"{OPEN_CALL}. {_REMEDY}"
         )
-    found = find_call(call)
-    if call and (found is None or isinstance(read_call(found, tools), CallFault)):
+    if text and (call is None or isinstance(read_call(call, tools), CallFault)):
         raise ValueError(
-            'Expected a chat template that writes calls as <tool_call>{"name": .., "arguments": {..}}</tool_call> '
-            f'(Hermes) or {{"name": .., "parameters": {{..}}}} (Llama), found {call[:120]!r}. Use a model that was '
-            f"taught one of these forms, or {_PLAIN}."
+            f"Expected a chat template that writes calls as those of {', '.join(form.families for form in FORMS)}, "
+            f"found {text[:120]!r}. Use a model that was taught one of these forms, or {_PLAIN}."
         )
-    try:
-        text = render([_ASKED, _REPLY, {"role": "tool", "content": _RESULT}], tools)
-    except ValueError:
-        return "user"
-    before, _, after = text.partition(_REPLY["content"])
-    return "tool" if after.count(_RESULT) == 1 and _RESULT not in before else "user"
+    text, call = written_call(render, tools[0], [{"role": "tool", "content": _RESULT}])
+    return "tool" if call is not None and text[call.end :].count(_RESULT) == 1 else "user"
 
 
-def _written_call(render: ChatRenderer, tool: Tool) -> str:
-    """A call as the template writes it, from the reply's header on. Empty if it does not show calls at all."""
-    arguments = dict.fromkeys(signature(tool), _ARGUMENT)
-    function = {"name": tool.name, "arguments": arguments}
-    said = {"role": "assistant", "content": "", "tool_calls": [{"type": "function", "function": function}]}
-    try:
-        text, alone = render([_ASKED, said], [tool]), render([_ASKED], [tool])
-    except ValueError:
-        return ""  # a call in the history is refused, and heedful never renders one
-    shared = next((at for at, (one, two) in enumerate(zip(text, alone, strict=False)) if one != two), len(alone))
-    part = text[shared:]
-    return part if not arguments or _ARGUMENT in part else ""
+def written_call(
+    render: ChatRenderer,
+    tool: Tool,
+    following: Sequence[Mapping[str, object]] = (),
+    arguments: Mapping[str, object] | None = None,
+) -> tuple[str, WrittenCall | None]:
+    """A reply that calls a tool, and the messages after it, as the template writes them. And the call in this text.
+
+    The text begins in the reply's header. It is empty if the template does not show calls, or refuses the messages.
+    """
+    named = {"name": tool.name, "tool_call_id": f"functions.{tool.name}:0"}
+    results = [{**one, **named} if one["role"] == "tool" else one for one in following]
+    given = dict.fromkeys(signature(tool), _ARGUMENT) if arguments is None else dict(arguments)
+    for form in (given, json.dumps(given)):  # some templates take the arguments as JSON
+        call = {"id": named["tool_call_id"], "type": "function", "function": {"name": tool.name, "arguments": form}}
+        said = {"role": "assistant", "content": "", "tool_calls": [call]}
+        try:
+            text, alone = render([_ASKED, said, *results], [tool]), render([_ASKED], [tool])
+        except ValueError:
+            continue
+        shared = next((at for at, (one, two) in enumerate(zip(text, alone, strict=False)) if one != two), len(alone))
+        part = text[shared:]
+        if arguments or not given or _ARGUMENT in part:
+            return part, find_call(part)
+    return "", None

@@ -173,8 +173,8 @@ def evaluate_subject(subject: Subject, settings: EvaluateSettings, console: Cons
     """
     refuse_numbers(settings.json)
     with (
-        isolated(in_tags(settings.env, settings.tags), settings.env_workers, settings.env_timeout) as env,
         load(subject, console) as loaded,
+        isolated(in_tags(settings.env, loaded.renderer.tags), settings.env_workers, settings.env_timeout) as env,
     ):
         tasks, played = evaluation_tasks(env, settings.split, settings.tasks), []
         for kind, samples in (("sampled", settings.samples), ("greedy", 1)):

@@ -14,6 +14,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from heedful.models.chat.calls import tools_of
+from heedful.models.chat.replies import Tags
 from heedful.models.chat.template import read_options
 from heedful.policies.sampling import Sampling
 from heedful.policies.served_text import TextPolicy
@@ -64,6 +65,11 @@ class ServedModel:
             "dialect": "chat completions, text alone" if self.text_only else "completions with token ids",
             "ids": not self.text_only,
         }
+
+    @property
+    def tags(self) -> Tags:
+        """The tags of its thoughts and answers."""
+        return self.settings.tags if self.renderer is None else self.renderer.tags
 
     def policy(self, sampling: Sampling, seed: int) -> TextPolicy | CountedTokens:
         """The model as a policy. `seed` is the seed of the sampling."""
