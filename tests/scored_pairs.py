@@ -12,6 +12,7 @@ import pytest
 torch = pytest.importorskip("torch")
 transformers = pytest.importorskip("transformers")
 
+from heedful.models.forward.exactness import plain_states  # noqa: E402
 from heedful.scorers.hf import HFScorer  # noqa: E402
 
 METHODS = ("packed", "trie", "cached", "by_token")
@@ -85,7 +86,7 @@ def naive_logprobs(model: Any, prompt: Sequence[int], thought: Sequence[int], te
     if not thought:
         return np.zeros(0)
     with torch.no_grad():
-        logits = model.eval()(input_ids=torch.tensor([[*prompt, *thought]])).logits[0, len(prompt) - 1 : -1]
+        logits = plain_states(model.eval(), torch.tensor([[*prompt, *thought]]))[0, len(prompt) - 1 : -1]
     logprobs = torch.log_softmax(logits.to(torch.promote_types(logits.dtype, torch.float32)) / temperature, dim=-1)
     return logprobs.gather(1, torch.tensor(thought)[:, None])[:, 0].double().numpy()
 

@@ -8,12 +8,14 @@ import foreign_logs as logs
 import pytest
 from audit_watching import Witness, by_step, read
 
+from benchmarks.families.models import built
 from heedful.auditing import AuditSettings, measure_log, open_log
 from heedful.auditing.logs.conversations import text_turn
 from heedful.auditing.measure import sampled_groups
 from heedful.auditing.readers.reader import prompt_task, text_trajectory
 from heedful.auditing.scoring import ModelJudge, model_judge
 from heedful.diagnostics.cross_scores.thoughts import ThoughtTags
+from heedful.scorers.hf import HFScorer
 from heedful.seeds import stream
 from heedful.storage import RunFolder
 from heedful.types import Group, Reply
@@ -127,6 +129,20 @@ def test_a_model_is_doubted_on_text_that_it_would_not_write_and_not_on_its_own(o
     other.measure(0, other.with_ids(strange, {}), sampled_it=False)
     (sentence,) = other.warnings()
     assert "wildly improbable" in sentence
+
+
+def test_a_model_that_is_read_pair_by_pair_says_so(judge: ModelJudge) -> None:
+    scorer = HFScorer(built("minimax", vocab_size=4096), name="slow")
+    slow = ModelJudge(lambda name: scorer, judge.tokenizer, "slow", TAGS, 0)
+    groups = slow.with_ids([group(f"prompt {place}", ["<think>a</think>", "<think>b</think>"]) for place in "ab"], {})
+    found = slow.measure(0, groups, sampled_it=False)
+    assert found.scores is not None
+    (sentence,) = slow.warnings()
+    assert sentence.startswith("slow reads each pair of prompt and thought whole (plain; not packed: ")
+    assert "fewer --prompts and --thoughts" in sentence
+    again = ModelJudge(lambda name: scorer, judge.tokenizer, "slow", TAGS, 0)
+    again.load_state(slow.state())
+    assert again.warnings() == [sentence]
 
 
 def test_thoughts_that_name_their_prompt_carry_information_and_templates_none(

@@ -28,6 +28,7 @@ from tiny_trl import (
 )
 from transformers import GenerationConfig
 
+from benchmarks.families.models import built
 from heedful.filters import DropConstant
 from heedful.integrations.trl import HeedfulConfig
 from heedful.integrations.trl.observer import why_unreadable
@@ -46,6 +47,19 @@ def test_completions_without_a_thought_are_no_reason_to_end_a_run(tiny_model: Pa
     assert metrics.metrics["information/first_turn/mi"].why == "no thought to score"
     assert RunFolder(tmp_path / "heedful").score_steps() == []
     assert metrics.metrics["reward/mean"].value == 0.5
+
+
+@pytest.mark.parametrize(("kind", "method"), [("qwen3_5_text", "cached; not packed: "), ("minimax", "plain; not pack")])
+def test_a_recurrent_model_is_measured_and_the_record_names_the_way(
+    kind: str, method: str, tiny_model: Path, tmp_path: Path
+) -> None:
+    args = arguments(tmp_path, num_generations=2, per_device_train_batch_size=4, max_completion_length=12)
+    model = built(kind, vocab_size=4096)
+    others = {"model": model, "reward_funcs": differing, "train_dataset": prompts("plain")}
+    trainer_of(tiny_model, args, heedful=MEASURED, **others).train()
+    assert json.loads((tmp_path / "heedful" / "config.json").read_text())["scorer"].startswith(method)
+    _, metrics = recorded(tmp_path)
+    assert metrics.metrics["information/first_turn/mi"].value is not None
 
 
 def test_measuring_changes_nothing_of_the_training(tiny_model: Path, tmp_path: Path) -> None:

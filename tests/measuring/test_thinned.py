@@ -9,6 +9,7 @@ import pytest
 from test_diagnostician import Reader, acting, diagnostician, measure, measured, scopes
 
 from heedful.measuring.diagnostician import Diagnostician, DiagnosticsConfig
+from heedful.scorers.pairs import tokens_of_pairs
 from heedful.types import CrossScores, Group, Verdict
 
 NOT_MEASURED = "not measured in this step: the share of"
@@ -49,6 +50,29 @@ def test_what_it_says_it_read_is_what_went_through_the_scorer(share: float) -> N
         assert readings["cost/diagnosis_share"].value == pytest.approx(scorer.read / paid_for / tokens_of(groups))
         smallest = [readings[f"cost/diagnosis_{name}"].value for name in ("prompts", "thoughts")] == [10.0, 2.0]
         assert readings["cost/diagnosis_share"].value <= share or smallest
+
+
+class Pairwise(Counting):
+    """Reads each pair of prompt and thought whole, and says so beforehand."""
+
+    def reading(self, prompts_N: Any, thoughts_M: Any) -> int:
+        return tokens_of_pairs(prompts_N, thoughts_M)
+
+    def cross_score(self, prompts_N: Any, thoughts_M: Any, *rest: Any, **also: Any) -> CrossScores:
+        before = self.read
+        scores = super().cross_score(prompts_N, thoughts_M, *rest, **also)
+        self.read = before + tokens_of_pairs(prompts_N, thoughts_M)
+        return scores
+
+
+def test_a_scorer_that_reads_pair_by_pair_gets_fewer_of_them_for_the_same_share() -> None:
+    groups, rows = rolled(), []
+    for scorer in (Counting(), Pairwise()):
+        readings = measured(measure(diagnostician(scorer, share=0.02), 0, groups))
+        assert readings["tokens/diagnose"].value == scorer.read
+        assert readings["cost/diagnosis_share"].value <= 0.02
+        rows.append(readings["cost/diagnosis_prompts"].value * readings["cost/diagnosis_thoughts"].value)
+    assert 20 < rows[1] < rows[0]
 
 
 def test_what_does_not_fit_is_missing_with_the_reason_and_is_not_asked_of_the_model() -> None:

@@ -12,6 +12,7 @@ from bisect import bisect_left
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -79,6 +80,8 @@ class ModelJudge:
     """Minus the log-probability of all thoughts that were scored, each under its own prompt."""
     read_bytes: int = 0
     """Length of these thoughts in UTF-8."""
+    method: str = ""
+    """How the scorer read the last step (`CrossScores.method`)."""
     reader: ScopeReader = field(init=False)
 
     def __post_init__(self) -> None:
@@ -92,6 +95,9 @@ class ModelJudge:
         """Sentences about the fit of model and log: another tokenizer, or text that the model finds improbable."""
         bits = self.nats / math.log(2) / max(1, self.read_bytes)
         noted = [self.note] if self.note else []
+        if self.method.startswith("plain"):
+            slow = f"{self.name} reads each pair of prompt and thought whole ({self.method}). This is exact and slow"
+            noted.append(f"{slow}: fewer --prompts and --thoughts cost less.")
         if self.read_bytes < _LEAST_BYTES or bits <= IMPROBABLE:
             return noted
         return [
@@ -103,14 +109,19 @@ class ModelJudge:
 
     def state(self) -> dict[str, Any]:
         """What an audit that goes on has to know: a JSON tree."""
-        kept = {"retokenised": self.retokenised, "nats": self.nats, "read_bytes": self.read_bytes}
+        kept = {
+            "retokenised": self.retokenised,
+            "nats": self.nats,
+            "read_bytes": self.read_bytes,
+            "method": self.method,
+        }
         return {**self.reader.state(), **kept}
 
     def load_state(self, state: Mapping[str, Any]) -> None:
         """Go on from what `state` returned. Older audits lack all but the reader's state."""
         self.reader.load_state(state)
         self.nats, self.read_bytes = float(state.get("nats", 0.0)), int(state.get("read_bytes", 0))
-        self.retokenised = bool(state.get("retokenised", False))
+        self.retokenised, self.method = bool(state.get("retokenised", False)), str(state.get("method", ""))
 
     def reads(self, groups: Sequence[Group]) -> bool:
         """Whether the logged ids are this tokenizer's: the first prompt that has ids decodes to its logged text."""
@@ -156,6 +167,7 @@ class ModelJudge:
         elif thoughts.thoughts_M:
             why, scores = self._scores(thoughts, temperatures.pop())
         if scores is not NO_SCORES:
+            self.method = scores.method
             own = (float(row[column]) for row, column in zip(scores.scores_MN, scores.own_M, strict=True))
             self.nats -= sum(own)
             self.read_bytes += sum(len(text.encode()) for text in thoughts.thought_texts_M)
@@ -325,7 +337,8 @@ def model_judge(source: str, settings: AuditSettings, tags: ThoughtTags, seed: i
     read_vision(model, read.tokenizer, source, _REMEDY)
     name = judge_name(str(Path(source).resolve()) if Path(source).exists() else source)
 
-    def make_scorer(name: str) -> HFScorer:
+    @cache
+    def make_scorer(name: str) -> HFScorer:  # its probes run once
         return HFScorer(model, name=name, max_tokens=settings.max_tokens)
 
     return ModelJudge(make_scorer, read.tokenizer, name, tags, seed, vision=vision_of(model), note=read.note)

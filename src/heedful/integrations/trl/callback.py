@@ -57,7 +57,8 @@ class Bridge(TrainerCallback):
         if not self._config.record:
             return
         known = Record.of_checkpoint(resumed, checkpoint, Path(str(args.output_dir))) if resumed else None
-        observer.begin(known or claim_record(self._trainer, self._config, self._chooses))
+        scorer = observer.diagnostician.scorer
+        observer.begin(known or claim_record(self._trainer, self._config, self._chooses, scorer))
 
     def on_save(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: Any) -> None:
         if state.is_world_process_zero:

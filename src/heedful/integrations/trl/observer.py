@@ -18,6 +18,7 @@ from heedful.integrations.watching import observer as watching
 from heedful.integrations.watching.observer import Observer, refuse_replaced
 from heedful.integrations.watching.record import Record
 from heedful.integrations.watching.settings import truncating, unknown_metrics
+from heedful.measuring.ways import Ways
 from heedful.protocols import Filter
 from heedful.scorers.hf import HFScorer
 
@@ -103,10 +104,12 @@ def unknown_to_trl(outcome: bool, played: bool) -> dict[str, str]:
     return unknown_metrics("TRL", UNKNOWN_SUCCESS, outcome or played, played)
 
 
-def claim_record(trainer: Any, config: HeedfulConfig, chooses: Filter) -> Record:
-    """A new folder for the record of this run."""
+def claim_record(trainer: Any, config: HeedfulConfig, chooses: Filter, scorer: Any) -> Record:
+    """A new folder for the record of this run. `scorer`: the `HFScorer` of the observer, or `None`."""
     folder, device = Path(trainer.args.output_dir), str(trainer.accelerator.device)
-    return Record.claim(folder, described(trainer, config, chooses), device, torch.get_num_threads())
+    ways = None if scorer is None else Ways.of(bare_model(trainer), scorer, samples=False)
+    tree = {**described(trainer, config, chooses), "scorer": ways and ways.method}
+    return Record.claim(folder, tree, device, torch.get_num_threads())
 
 
 def described(trainer: Any, config: HeedfulConfig, chooses: Filter) -> dict[str, Any]:
