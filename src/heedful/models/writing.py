@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Protocol, cast
 
 from safetensors import SafetensorError
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
+from transformers.core_model_loading import revert_weight_conversion
 from transformers.utils import logging
 
 from heedful.models.vision.loading import write_processor
@@ -29,7 +30,10 @@ Two threads at the same time would lose tied weights, and so would all models of
 
 
 class Saveable(Protocol):
-    """Writes config.json and weights into a folder, as a model does."""
+    """Writes config.json and weights into a folder, as its model does."""
+
+    @property
+    def model(self) -> PreTrainedModel: ...
 
     def save_pretrained(self, folder: Path) -> None: ...
 
@@ -81,7 +85,10 @@ class WholeWeights:
 
 
 def whole_tensors(saveable: Saveable | PreTrainedModel) -> dict[str, torch.Tensor]:
-    """The tensors that a model folder would have. One that several names share is given once, under its first name."""
+    """The tensors that a model folder would have. One that several names share is given once, under its first name.
+
+    In a folder, experts and some other weights have other names and shapes than in the model (transformers 5).
+    """
     if isinstance(saveable, WholeWeights):
         named = saveable.weights
     else:
@@ -90,7 +97,8 @@ def whole_tensors(saveable: Saveable | PreTrainedModel) -> dict[str, torch.Tenso
     found: dict[int, str] = {}
     for name, tensor in named.items():
         found.setdefault(tensor.data_ptr(), name)
-    return {name: named[name] for name in found.values()}
+    model = saveable if isinstance(saveable, PreTrainedModel) else saveable.model
+    return revert_weight_conversion(model, {name: named[name] for name in found.values()})
 
 
 def write_pretrained(folder: Path, model: Saveable | PreTrainedModel, tokenizer: PreTrainedTokenizerBase) -> None:
