@@ -17,6 +17,7 @@ import pytest
 torch = pytest.importorskip("torch")
 pytest.importorskip("transformers")
 
+from benchmarks.families.models import built  # noqa: E402
 from fake_server import GENERATE, FakeServer, Fault, ModelBrain, fake_server  # noqa: E402
 from heedful.envs.toys.echo import Echo  # noqa: E402
 from heedful.models.chat.render import Renderer  # noqa: E402
@@ -414,3 +415,14 @@ def test_an_id_that_the_learner_does_not_have_is_refused(loaded: Any, pushed: bo
             brain.on = True
             with pytest.raises(ServerUnreachable, match=sentence):
                 episodes(source, renderer)
+
+
+def test_a_server_with_another_window_is_caught_also_where_the_scored_probes_are_shorter(tokenizer: Any) -> None:
+    """A push brings weights, and no window."""
+    model, wide = (built("gemma3_text", window, vocab_size=len(tokenizer)) for window in (80, 200))
+    with fake_server(ModelBrain(model)) as server, opened([server], model) as source:
+        assert source.metrics[0].value < 1e-5
+        assert source.metrics[0].n == 4 * 64 + 1
+    raised = pytest.raises(WrongWeights, match="on 5 probes")
+    with fake_server(ModelBrain(wide)) as server, raised, opened([server], model):
+        pass

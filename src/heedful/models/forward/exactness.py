@@ -32,7 +32,7 @@ Ids = tuple[int, ...]
 
 _PROMPTS = (5, 5, 66)
 """Lengths of the prompts. Two are read in one pass. The last is long enough for every attention kernel, and is longer
-by what `_reach` finds."""
+by what `reach` finds."""
 _WINDOW = 8
 """Tokens of a window or chunk of attention while the probe reads."""
 _NARROWED = ("sliding_window", "sliding_window_size", "attention_chunk_size")
@@ -235,17 +235,17 @@ def _sequences(model: PreTrainedModel) -> tuple[list[Ids], list[Ids]]:
     def some(length: int) -> Ids:
         return tuple(generator.randrange(vocabulary) for _ in range(length))
 
-    lengths = (*_PROMPTS[:-1], _PROMPTS[-1] + _reach(model))
+    lengths = (*_PROMPTS[:-1], _PROMPTS[-1] + reach(model, _HELD))
     prompts = [some(max(1, min(length, limit - max(_THOUGHTS)))) for length in lengths]
     shared = some(_SHARED)
     ends = [some(length - _SHARED) for length in _THOUGHTS]
     return prompts, [shared + ends[0], shared + ends[1], some(1) + ends[2] + some(_SHARED - 1)]
 
 
-def _reach(model: PreTrainedModel) -> int:
-    """Tokens after which a model may read otherwise, as far as `_narrowed` cannot make them fewer."""
+def reach(model: PreTrainedModel, names: Sequence[str] = (*_NARROWED, *_HELD)) -> int:
+    """Tokens after which a model may read otherwise, as far as these settings say. 0: it reads all tokens alike."""
     config = model.config.get_text_config(decoder=True)
-    found = [value for name in _HELD if isinstance(value := getattr(config, name, None), int)]
+    found = [value for name in names if isinstance(value := getattr(config, name, None), int)]
     rates = getattr(config, "compress_rates", None) or {}
     pooled = [max(rates.values()), min(rates.values()) * int(getattr(config, "index_topk", 0))] if rates else []
     return max([*found, *pooled, _PROMPTS[-1] if getattr(model, "_is_stateful", False) else 0])

@@ -188,7 +188,7 @@ class OpenVllm:
 
     def _push(self, server: Server) -> None:
         """Bring the weights to one server, twice if need be, and measure them there."""
-        from heedful.policies.vllm.probes import TEMPERATURES, WrongWeights
+        from heedful.policies.vllm.probes import WrongWeights
 
         for attempt in (1, 2):
             try:
@@ -204,12 +204,12 @@ class OpenVllm:
         self._errors[server.url] = error
         if not error <= self._config.tolerance:
             raise WrongWeights(
-                f"The server at {server.url} does not hold the learner's weights: on {len(TEMPERATURES)} probes its "
-                f"log-probabilities differ by up to {error:.2g} nats from the learner's, and --sampler.tolerance is "
-                f"{self._config.tolerance:g}. Likely causes: it serves another model; its dtype is another one "
-                "(--dtype); it reports log-probabilities without the temperature (start it with --logprobs-mode "
-                "processed_logprobs); on a CPU, a tied output layer that keeps its old weights (start it with "
-                f"--worker-extension-cls {WORKER})."
+                f"The server at {server.url} does not hold the learner's weights: on {len(self._probes.ids)} probes "
+                f"its log-probabilities differ by up to {error:.2g} nats from the learner's, and --sampler.tolerance "
+                f"is {self._config.tolerance:g}. Likely causes: it serves another model; it reads with another window; "
+                "its dtype is another one (--dtype); it reports log-probabilities without the temperature (start it "
+                "with --logprobs-mode processed_logprobs); on a CPU, a tied output layer that keeps its old weights "
+                f"(start it with --worker-extension-cls {WORKER})."
             )
 
     def _restore(self, server: Server) -> None:
