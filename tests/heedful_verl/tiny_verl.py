@@ -23,12 +23,12 @@ def compute_score(data_source, solution_str, ground_truth, extra_info=None, **_)
 """
 
 
-def make_folder(folder: Path) -> Path:
-    """A folder with the model, the task file and the reward function."""
+def make_folder(folder: Path, kind: str = "llama", **shape: Any) -> Path:
+    """A folder with the model, the task file and the reward function. `shape`: of the kind's own configuration."""
     import torch
     from datasets import Dataset
     from tokenizers import Tokenizer, decoders, models, pre_tokenizers
-    from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
+    from transformers import AutoConfig, AutoModelForCausalLM, PreTrainedTokenizerFast
 
     letters = sorted(pre_tokenizers.ByteLevel.alphabet())
     inner = Tokenizer(models.BPE(vocab={letter: at for at, letter in enumerate(letters)}, merges=[]))
@@ -37,10 +37,10 @@ def make_folder(folder: Path) -> Path:
     tokenizer = PreTrainedTokenizerFast(tokenizer_object=inner, pad_token="<pad>", eos_token="<end>")
     tokenizer.chat_template = "{% for m in messages %}{{ m['content'] }}<end>{% endfor %}<think>"
     torch.manual_seed(0)
-    shape = {"hidden_size": 64, "intermediate_size": 128, "num_hidden_layers": 2, "num_attention_heads": 4}
+    shape = {"hidden_size": 64, "intermediate_size": 128, "num_hidden_layers": 2, "num_attention_heads": 4} | shape
     ids = {"bos_token_id": None, "eos_token_id": tokenizer.eos_token_id, "pad_token_id": tokenizer.pad_token_id}
-    model = LlamaForCausalLM(LlamaConfig(vocab_size=len(tokenizer), tie_word_embeddings=True, **shape, **ids))
-    model.save_pretrained(folder / "model")
+    config = AutoConfig.for_model(kind, vocab_size=len(tokenizer), tie_word_embeddings=True, **shape, **ids)
+    AutoModelForCausalLM.from_config(config, dtype=torch.float32).save_pretrained(folder / "model")
     tokenizer.save_pretrained(folder / "model")
     rows = [
         {

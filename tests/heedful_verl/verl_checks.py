@@ -114,7 +114,7 @@ def groups_of(keys: Sequence[str]) -> int:
 
 
 def compare_scores(session: Any) -> None:
-    """The workers' scores against `HFScorer`'s, all thoughts under all prompts, and own ones against the sampler's."""
+    """The workers' scores against plain forward passes, all thoughts under all prompts, and against the sampler's."""
     import torch
     from transformers import AutoModelForCausalLM
 
@@ -130,7 +130,7 @@ def compare_scores(session: Any) -> None:
     thoughts, own = [row.response_ids for row in rows], [prompts.index(row.prompt_ids) for row in rows]
     scorer = session.trainer.observer.diagnostician.scorer
     ours = torch.tensor(scorer.cross_score(prompts, thoughts, own, 1.0).scores_MN)
-    theirs = torch.tensor(HFScorer(model).cross_score(prompts, thoughts, own, 1.0).scores_MN)
+    theirs = torch.tensor(HFScorer(model, method="plain").cross_score(prompts, thoughts, own, 1.0).scores_MN)
     own_N = torch.tensor(own)[:, None]
     sampled = torch.tensor([sum(row.logprobs or ()) for row in rows], dtype=torch.float64)
     largest = {

@@ -10,7 +10,7 @@ from collections.abc import Generator, Iterator
 from pathlib import Path
 
 import pytest
-from real_vllm import RealVllm, alone, missing
+from real_vllm import RealVllm, alone, missing, running
 
 from heedful.policies.servers import Call, Client
 
@@ -49,13 +49,15 @@ def first_weights(vllm: RealVllm, seedling_folder: Path) -> None:
 
 
 @pytest.fixture(scope="session")
-def vllm(seedling_folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[RealVllm]:
+def no_other_session() -> Iterator[None]:
+    """No other test session on this machine runs a real server meanwhile."""
+    with alone():
+        yield
+
+
+@pytest.fixture(scope="session")
+def vllm(no_other_session: None, seedling_folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[RealVllm]:
     """A running server. A test that stops it starts it again."""
     log = os.environ.get("HEEDFUL_VLLM_LOG")
-    server = RealVllm(seedling_folder, Path(log) if log else tmp_path_factory.mktemp("vllm") / "server.log")
-    with alone():
-        try:
-            server.start()
-            yield server
-        finally:
-            server.stop()
+    with running(seedling_folder, Path(log) if log else tmp_path_factory.mktemp("vllm") / "server.log") as server:
+        yield server

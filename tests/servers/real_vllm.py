@@ -122,6 +122,17 @@ class RealVllm:
         self.process = None
 
 
+@contextmanager
+def running(model: Path, log: Path, flags: Sequence[str] = FLAGS) -> Iterator[RealVllm]:
+    """A server with this model, stopped at the end whatever happens."""
+    server = RealVllm(model, log, flags)
+    try:
+        server.start()
+        yield server
+    finally:
+        server.stop()
+
+
 def free_port() -> int:
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
