@@ -7,7 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from heedful.auditing.scalars.aliases import ALIASES
 from heedful.diagnostics.alarms.conditions import Change
+from heedful.diagnostics.alarms.logged_rules import logged_rules
 from heedful.diagnostics.alarms.rules import AlarmConfig, standard_rules
 from heedful.diagnostics.catalogue import CATALOGUE, LIVE_COLUMNS, TABLES, direction_of, entry_of, unit_of
 from heedful.diagnostics.catalogue.entry import PARTS, Entry, under
@@ -119,10 +121,13 @@ def test_a_share_never_leaves_0_to_1() -> None:
 def test_the_alarms_of_the_catalogue_are_the_rules_of_a_run() -> None:
     rules = standard_rules(AlarmConfig())
     assert [entry.pattern for entry in TABLES["alarm"]] == [f"alarm/{rule.name}" for rule in rules]
+    logged = [rule.name for rule in logged_rules(AlarmConfig())]
+    assert logged == [entry.pattern.removeprefix("alarm/") for entry in (*TABLES["alarm"], *TABLES["logged"])]
+    assert [entry.pattern for entry in TABLES["trainer"]] == [*ALIASES, "trainer/not_finite"]
 
 
 def test_an_alarm_watches_known_metrics_and_never_against_their_direction() -> None:
-    for rule in standard_rules(AlarmConfig()):
+    for rule in logged_rules(AlarmConfig()):
         for condition in (each for group in rule.all_of for each in group):
             entry = entry_of(condition.metric)
             assert entry is not None, condition.metric

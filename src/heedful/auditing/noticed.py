@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 
@@ -78,7 +78,10 @@ class Noticed:
         some = f"Only {self.closed} of {self.replies} replies hold" if self.closed else "No reply holds"
         return f"{some} {log.tags.close}"
 
-    def found(self, log: RecognisedLog, settings: AuditSettings, faults: Faults, interleaved: int) -> Iterator[str]:
+    def found(
+        self, log: RecognisedLog, settings: AuditSettings, faults: Faults, interleaved: int, aside: Sequence[int]
+    ) -> Iterator[str]:
+        """`aside`: steps whose rows were known to be those of an evaluation."""
         yield (
             f"{log.format}: {counted(len(log.files.files), 'file')}, {counted(self.steps, 'step')}, "
             f"{counted(self.episodes, 'episode')} in {counted(self.groups, 'group')}."
@@ -104,10 +107,10 @@ class Noticed:
                 "one for each answer."
             )
         yield from (f"{counted(count, 'row')} {what} left out." for what, count in faults.aside.items() if count)
-        yield from _evaluated(log, self.sizes)
+        yield from _evaluated(log, [step for step in self.sizes if step not in aside])
 
     def assumed(self, log: RecognisedLog) -> Iterator[str]:
-        if self.single:
+        if self.single and self.episodes:
             yield "No two episodes share a group, so nothing can be said of spread within groups."
         yield from (sentence for kind, sentence in _CONTRADICTED.items() if kind in self.contradicted)
         if why := self.untagged(log):

@@ -5,15 +5,16 @@ Nothing is measured here. A log that cannot be recognised ends in a sentence tha
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain, islice
 from pathlib import Path
 from typing import Any
 
 from heedful.auditing.logs.files import LogFiles, find_files, is_parquet, rows_of
-from heedful.auditing.logs.records import Faults, Row, is_missing, scalar_of
+from heedful.auditing.logs.records import Faults, Knowledge, Row, is_missing, scalar_of
 from heedful.auditing.readers import FORMATS, Hints, RowReader, recognise
+from heedful.auditing.scalars import scalar_kind
 from heedful.auditing.settings import AuditSettings, OwnRun, refuse_unreadable_runs
 from heedful.boundary import listed
 from heedful.diagnostics.cross_scores.thoughts import ThoughtTags
@@ -54,13 +55,19 @@ class RecognisedLog:
         return not (self.reader.knowledge.own or self.reader.knowledge.numbered)
 
 
-def open_log(source: Path, settings: AuditSettings) -> RecognisedLog:
+def open_log(source: Path, settings: AuditSettings, scalars: Sequence[Path] = ()) -> RecognisedLog:
     """Recognise a log by its rows. All of them are read once: what a column means may show late.
+
+    `scalars`: files of scalars beside it. The log itself may be one: then there are no episodes.
 
     Raises:
         ValueError: nothing there, nothing readable, an unknown format, or files of several formats.
     """
-    files = find_files(source)
+    if source.is_file() and scalar_kind(source):
+        files = LogFiles((), scalars=(source, *scalars))
+        no_rows = RowReader(Hints(), Knowledge(temperature=True))
+        return RecognisedLog(source, files, "scalars", no_rows, None, "reward", ThoughtTags(), 0, {})
+    files = replace(find_files(source), scalars=tuple(scalars))
     own = OwnRun.of(source)
     tags = ThoughtTags(*settings.tags) if settings.tags else own.tags if own else ThoughtTags()
     name, sample, files = _one_format(source, files)

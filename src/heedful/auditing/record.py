@@ -41,6 +41,8 @@ class AuditRecord:
     files: list[dict[str, Any]]
     """Name, size in bytes and SHA-256 of each."""
     settings: dict[str, Any]
+    scalars: list[dict[str, Any]] = field(default_factory=list)
+    """Of each file of scalars: its kind, the key of each name, and the keys that were not read."""
     aside: list[str] = field(default_factory=list)
     """What else the folder held."""
     found: list[str] = field(default_factory=list)
@@ -74,6 +76,7 @@ class AuditRecord:
             log.format,
             prints.listed,
             {**to_json(settings), **resolved},
+            [],
             list(log.files.aside),
             list(knowledge.found),
             assumed,
@@ -113,7 +116,7 @@ class Fingerprints:
     @classmethod
     def of(cls, log: LogFiles) -> Self:
         listed, seen = [], {}
-        for file in (*log.files, *log.failures):
+        for file in (*log.files, *log.failures, *log.scalars):
             with open_file(file) as stream:
                 found = os.fstat(stream.fileno())
                 digest = hashlib.file_digest(stream, "sha256").hexdigest()

@@ -23,11 +23,14 @@ from heedful.auditing.noticed import Noticed
 from heedful.auditing.readers.verifiers import TRACELESS, traceless
 from heedful.auditing.recognised import RecognisedLog, counted, open_log
 from heedful.auditing.record import PROGRESS, RECORD, AuditRecord, Fingerprints, new_folder, resume
+from heedful.auditing.scalars import History, mapped
 from heedful.auditing.scoring import ModelJudge, judge_of
 from heedful.auditing.settings import AuditSettings
 from heedful.auditing.steps import LoggedStep, StepStream, joined
 from heedful.boundary import listed, trusting
 from heedful.console import SafeConsole
+from heedful.diagnostics.alarms.logged_rules import logged_rules
+from heedful.diagnostics.alarms.rules import AlarmConfig
 from heedful.diagnostics.alarms.watch import Alarm, Alarms
 from heedful.report import write_report
 from heedful.report.record import stored_sentences
@@ -35,6 +38,9 @@ from heedful.storage import RunFolder, StepMetrics, advising, held, read_metrics
 from heedful.storage.trackers import JsonlTracker
 from heedful.types import Metric
 
+SCALARS_ALONE = (
+    "Template collapse: not measured, since scalars hold no thoughts. Name the rollouts, and the scalars after them."
+)
 PAUSE = 5.0
 """Seconds between lines."""
 
@@ -75,10 +81,12 @@ def measure_log(
     Raises:
         ValueError: nothing could be read, `out` holds another audit, or another process is at work there.
     """
+    history = History.of(log.files.scalars, mapped(settings.map))
     # Loaded first: a name that leads nowhere should cost neither time nor a folder.
     with judge_of(settings, log.tags, log.seed) as judge:
         prints = Fingerprints.of(log.files)
         fresh = AuditRecord.of(log, settings, prints)
+        fresh.scalars = history.read
         folder = new_folder(Path("audits"), log.source) if out is None else out
         if folder.exists() and not folder.is_dir():
             resume(folder, fresh)  # refuses a file
@@ -86,8 +94,8 @@ def measure_log(
             record = resume(folder, fresh)
             watch.note(f"Writing to {folder}.")
             run, faults, noticed = RunFolder(folder, folder.stat()), Faults(), Noticed()
-            stream, refusal = _measure(log, settings, run, record, judge, watch, faults, noticed)
-            if not noticed.steps:
+            stream, refusal = _measure(log, settings, history, run, record, judge, watch, faults, noticed)
+            if not noticed.steps and not history.steps:
                 _leave_nothing(folder)
                 raise ValueError(
                     f"Expected episodes in {log.source} ({log.format}), found none that could be read: "
@@ -97,7 +105,9 @@ def measure_log(
             record.steps, record.episodes, record.groups = noticed.steps, noticed.episodes, noticed.groups
             record.count(faults)
             changed = prints.changed()
-            found = [*noticed.found(log, settings, faults, stream.interleaved)]
+            found = [*history.found()]
+            if noticed.steps:
+                found = [*noticed.found(log, settings, faults, stream.interleaved, history.evaluated), *found]
             if changed:
                 found.append(
                     f"The log changed while it was read: {listed(changed)}. These numbers are of no whole log. Audit "
@@ -123,6 +133,7 @@ def measure_log(
 def _measure(
     log: RecognisedLog,
     settings: AuditSettings,
+    history: History,
     run: RunFolder,
     record: AuditRecord,
     judge: ModelJudge | None,
@@ -131,8 +142,8 @@ def _measure(
     noticed: Noticed,
 ) -> tuple[StepStream, str]:
     """Measure the steps that `record` does not know of. Returns the stream, and the sentence of an --on that no step
-    holds."""
-    alarms, done = Alarms(), set[int]()
+    holds. A step of scalars alone has a line of its own."""
+    alarms, done = Alarms(rules=logged_rules(AlarmConfig())), set[int]()
     if record.lines:
         done = {line.step for line in read_metrics(run.metrics)}
         watch.note(f"Going on with {run.path}: {len(done)} steps are measured.")
@@ -159,25 +170,28 @@ def _measure(
     tracker = JsonlTracker(run.metrics)
     lacking: list[str] = []  # of each step: why it does not hold what --on names
     try:
-        for place, step in enumerate(joined(noticing(stream), settings.join)):
-            if step.number in done:
+        for place, (number, step) in enumerate(history.beside(joined(noticing(stream), settings.join))):
+            if number in done:
                 continue
-            absent = spread_unknown(step, log.on, {}).get("signal/mixed", "")
-            if absent and settings.on is not None and not (lacking or record.lines):
-                watch.note(f"Step {step.number}: {absent}.")
-            lacking.append(absent)
-            diagnosis = measure_step(log, settings, judge, place, step, noticed.untagged(log))
-            diagnosis.store_scores(run.scores(step.number))
-            metrics, raised = diagnosis.metrics, list[Alarm]()
+            metrics, raised = history.metrics(number, settings.validation_tasks), list[Alarm]()
+            if step is not None:
+                absent = spread_unknown(step, log.on, {}).get("signal/mixed", "")
+                if absent and settings.on is not None and not (lacking or record.lines):
+                    watch.note(f"Step {number}: {absent}.")
+                lacking.append(absent)
+                diagnosis = measure_step(log, settings, judge, place, step, noticed.untagged(log))
+                diagnosis.store_scores(run.scores(number))
+                metrics = [*diagnosis.metrics, *metrics]
             if not noticed.disorder:  # else what went up seems to fall
-                seen = alarms.observe(step.number, metrics)
+                seen = alarms.observe(number, metrics)
                 metrics, raised = [*metrics, *seen.metrics], [*seen.raised]
             run.refuse_moved("--out")
-            tracker.write(step.number, metrics)
+            tracker.write(number, metrics)
             record.lines += 1
             record.state = {**(judge.state() if judge is not None else {}), "alarms": alarms.state()}
             record.save_step(run.path)
-            watch.step(step, metrics)
+            if step is not None:
+                watch.step(step, metrics)
             for alarm in raised:
                 watch.note(alarm.sentence())
     finally:
@@ -216,7 +230,8 @@ def _write_verdict(run: RunFolder, record: AuditRecord, lost: str) -> None:
     if record.left_out["count"]:
         read.append(f"{counted(record.left_out['count'], 'line')} did not fit and were left out; see audit.json.")
     read += [f"Assumed: {sentence}" for sentence in record.assumed]
-    tree = {"sentences": conclusion(read_metrics(run.metrics), lost), "read": read, "regime": "", "figures": {}}
+    said = conclusion(read_metrics(run.metrics), lost) if record.episodes else [SCALARS_ALONE]
+    tree = {"sentences": said, "read": read, "regime": "", "figures": {}}
     write_whole(run.verdict, json.dumps(tree, ensure_ascii=False, indent=1) + "\n")
 
 
@@ -247,6 +262,7 @@ def audit(
     model: Path | str | None = None,
     out: Path | str | None = None,
     settings: AuditSettings | None = None,
+    scalars: Iterable[Path | str] = (),
     trust: Iterable[str] = (),
     show: bool = True,
     take_over: bool = False,
@@ -254,12 +270,13 @@ def audit(
     """Measure what a trainer logged: heedful, TRL, verl, verifiers, RAGEN, or plain JSON lines.
 
     Args:
-        log: a file or a folder of rollouts; it is only read.
+        log: a file or a folder of rollouts, or a file of scalars; it is only read.
         model: a causal model (folder or Hugging Face name) that scores the thoughts; without one, what needs no model
             is measured.
         out: the audit's folder; by default `audits/<name>-<n>`. In the folder of an interrupted audit of the same log
             the audit continues.
         settings: everything else that can be set.
+        scalars: files of scalars of the same run, such as `trainer_state.json`; joined by step.
         trust: models (a folder or a Hugging Face name) that may run code of their own. No log names code.
         show: print the progress.
         take_over: take over the folder from a process on another host that has ended.
@@ -272,4 +289,6 @@ def audit(
     progress = AuditProgress(SafeConsole(soft_wrap=True, quiet=not show))
     with trusting(trust):
         folder = None if out is None else Path(out)
-        return Audit(measure_log(open_log(Path(log), chosen), chosen, folder, progress, take_over))
+        return Audit(
+            measure_log(open_log(Path(log), chosen, [*map(Path, scalars)]), chosen, folder, progress, take_over)
+        )

@@ -50,6 +50,10 @@ class AuditSettings:
     """The columns whose sum is the reward; empty = all that can be."""
     success: str | None = None
     """The column that holds success, 0 to 1; none = one that is called so by custom."""
+    map: tuple[str, ...] = ()
+    """NAME=KEY: the key of a scalar whose name is not known, such as success=rewards/correct/mean."""
+    validation_tasks: Count | None = None
+    """Tasks behind each validation score among the scalars, which gives it an interval; none = not known."""
     every: Count = 1
     """Read the thoughts (by --model, and by the judge of words) at every N-th step of the log."""
     join: Count = 1

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 from rich.console import Console
 
 from heedful.auditing.settings import AuditSettings
 from heedful.boundary import CommandLine, Positional, Shown
+from heedful.cli.report import concluded
 from heedful.console import SafeConsole
-from heedful.types import Metric
+
+if TYPE_CHECKING:
+    from heedful.report.outcome import Outcome
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,6 +26,8 @@ class AuditWords:
     changed. Pickles are refused: opening one can run code.
 
       heedful audit trl-output/completions
+      heedful audit trl-output/completions trl-output/trainer_state.json
+      heedful audit trl-output/trainer_state.json --fail-on collapse --summary "$GITHUB_STEP_SUMMARY"
       heedful audit rollout_dumps --model Qwen/Qwen2.5-0.5B-Instruct --every 5
       heedful audit runs/frozen_lake-grpo-s0-1 --model runs/frozen_lake-grpo-s0-1/checkpoints/step_000040
 
@@ -33,25 +38,21 @@ class AuditWords:
     """A file or a folder. Any JSON lines or parquet with the columns `prompt` and `completion`, TRL completions
     (log_completions=True), verl rollouts (rollout_data_dir), verifiers traces or results, RAGEN's JSONL, a run of
     heedful or its rollouts."""
+    scalars: Annotated[tuple[Path, ...], Positional("SCALARS")] = ()
+    """Files of scalars of the same run, joined by step: trainer_state.json, TensorBoard's event files, .wandb,
+    Trackio's SQLite file, JSON lines or CSV with a step, the console of verl or TRL. LOG may itself be one of them."""
     out: Annotated[Path | None, Shown("FOLDER")] = None
     """Where to write metrics.jsonl, audit.json and report.html. Default: audits/<name>-<n>. In the folder of an
     interrupted audit of the same log the audit continues."""
     take_over: bool = False
     """Take over the folder from a process on another host that has ended without releasing it."""
-
-
-SHOWN = {
-    "reward/mean": "reward",
-    "success/rate": "success",
-    "signal/mixed": "groups with spread",
-    "text/judge_accuracy_8way": "prompt named from words, 8-way",
-    "mi": "mutual information",
-    "mi_ceiling": "its ceiling",
-    "gap_per_token": "gap per token",
-    "accuracy": "retrieval accuracy",
-    "chance": "its chance",
-}
-"""The rows of the closing table: a metric's name, or the end of one of the first turn."""
+    fail_on: tuple[str, ...] = ("never",)
+    """Alarms at which the command ends with exit code 3: their names, or collapse, warning or notice for all that are
+    at least that. Exit code 4: none of them could be judged."""
+    json: bool = False
+    """Print the outcome as one JSON object, and everything else to standard error."""
+    summary: Annotated[Path | None, Shown("FILE")] = None
+    """Append the outcome as Markdown to a file, such as "$GITHUB_STEP_SUMMARY"."""
 
 
 def main(argv: list[str]) -> int:
@@ -60,49 +61,38 @@ def main(argv: list[str]) -> int:
 
     from heedful.auditing.recognised import open_log
     from heedful.auditing.run import AuditProgress, measure_log
+    from heedful.report.outcome import Outcome, named_alarms
 
-    console = SafeConsole(soft_wrap=True)
-    log = open_log(Path(words.log), settings)
+    named_alarms(words.fail_on)
+    console = SafeConsole(soft_wrap=True, stderr=words.json)
+    log = open_log(Path(words.log), settings, words.scalars)
     console.print(f"{log.format} in {words.log}", style="bold")
     for sentence in log.reader.knowledge.found:
         console.print(sentence)
     for sentence in log.reader.knowledge.assumed:
         console.print(f"assumed: {sentence}")
     folder = measure_log(log, settings, words.out, AuditProgress(console), words.take_over)
-    _conclude(console, folder)
-    return 0
+    outcome = Outcome.of(folder)
+    _conclude(console, folder, outcome)
+    return concluded(outcome, words)
 
 
-def _conclude(console: Console, folder: Path) -> None:
+def _conclude(console: Console, folder: Path, outcome: Outcome) -> None:
     """Print what was read and left out, the first and last reading of the main metrics, and the verdict."""
     from heedful.auditing.record import RECORD
     from heedful.boundary.jsontext import read_json
-    from heedful.storage import RunFolder, read_metrics
+    from heedful.report.outcome import shown
 
-    record = read_json(folder / RECORD)
-    left_out = record["left_out"]
+    left_out = read_json(folder / RECORD)["left_out"]
     for fault in left_out["first"][:5]:
         console.print(f"{fault['file']}, line {fault['line']}: expected {fault['expected']}, found {fault['found']}")
     if left_out["count"]:
         console.print(f"lines left out: {left_out['count']} (the first are in {folder / RECORD})", style="bold")
-    lines = sorted(read_metrics(folder / "metrics.jsonl"), key=lambda line: line.step)
-    for name, label in SHOWN.items():
-        readings = [metric for line in lines for metric in line.metrics.values() if _is(metric.name, name)]
-        if readings:
-            missing = f" ({readings[-1].why})" if readings[-1].value is None else ""
-            console.print(f"{label:>30}: {_value(readings[0]):>8} -> {_value(readings[-1])}{missing}")
+    for words, series in outcome.figures():
+        first, last = series.points[0].metric, series.points[-1].metric
+        missing = f" ({last.why})" if last.value is None else ""
+        console.print(f"{words:>30}: {shown(first):>8} -> {shown(last)}{missing}")
     console.print("Verdict", style="bold")
-    for sentence in read_json(RunFolder(folder).verdict)["sentences"]:
+    for sentence in outcome.run.verdict.sentences if outcome.run.verdict else ():
         console.print(f"  - {sentence}")
     console.print(f"page: {folder / 'report.html'}")
-
-
-def _is(metric: str, name: str) -> bool:
-    if "/" in name:
-        return metric == name
-    kind, _, rest = metric.partition("/")
-    return kind.partition("@")[0] in ("information", "retrieval") and rest == f"first_turn/{name}"
-
-
-def _value(metric: Metric | None) -> str:
-    return f"{metric.value:.3f}" if metric is not None and isinstance(metric.value, int | float) else "-"

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import json
+import sys
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Protocol
 
 from heedful.boundary import CommandLine, Positional, Shown, tell
+
+if TYPE_CHECKING:
+    from heedful.report.outcome import Outcome
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,15 +30,25 @@ class ReportWords:
     """A run's folder, finished or not. The folder of several seeds or of a study gets its tables and its page again."""
     out: Annotated[Path | None, Shown("FILE")] = None
     """The file of a comparison. Default: comparison.html, in this folder."""
+    fail_on: tuple[str, ...] = ("never",)
+    """Alarms of one run at which the command ends with exit code 3: their names, or collapse, warning or notice for all
+    that are at least that. Exit code 4: none of them could be judged."""
+    json: bool = False
+    """Print the outcome of one run as one JSON object, and everything else to standard error."""
+    summary: Annotated[Path | None, Shown("FILE")] = None
+    """Append the outcome of one run as Markdown to a file."""
 
 
 def main(argv: list[str]) -> int:
     line = CommandLine(ReportWords, argv, "heedful report")
     line.end()
-    paths, out = line.words.runs, line.words.out
+    words, paths, out = line.words, line.words.runs, line.words.out
     missing = [str(path) for path in paths if not path.is_dir()]
     if missing:
         raise ValueError(f"Expected the folders of runs, found no folder at {', '.join(missing)}.")
+    asked = words.json or words.summary is not None or words.fail_on != ("never",)
+    if asked and (len(paths) > 1 or (paths[0] / "study.json").exists()):
+        raise ValueError("--fail-on, --json and --summary are of one run: name one run's folder.")
     if len(paths) > 1:
         from heedful.report import write_comparison
 
@@ -48,6 +63,29 @@ def main(argv: list[str]) -> int:
 
         return 0 if reread_study(path, wide_console()) else 1
     from heedful.report import write_report
+    from heedful.report.outcome import Outcome, named_alarms
 
-    tell(write_report(path))
-    return 0
+    named_alarms(words.fail_on)
+    tell(write_report(path), sys.stderr if words.json else None)
+    return concluded(Outcome.of(path), words) if asked else 0
+
+
+class Asked(Protocol):
+    """What a command was asked to make of an outcome."""
+
+    @property
+    def fail_on(self) -> tuple[str, ...]: ...
+    @property
+    def json(self) -> bool: ...
+    @property
+    def summary(self) -> Path | None: ...
+
+
+def concluded(outcome: Outcome, words: Asked) -> int:
+    """Print and append the outcome as asked for. Returns the exit code."""
+    if words.json:
+        tell(json.dumps(outcome.to_json(), ensure_ascii=False, indent=1))
+    if words.summary is not None:
+        with words.summary.open("a", encoding="utf-8") as stream:
+            stream.write(outcome.markdown())
+    return outcome.code(words.fail_on)

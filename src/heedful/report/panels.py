@@ -104,6 +104,7 @@ def sections(run: RunRecord) -> list[Section]:
                 ),
             ),
         ),
+        *_trainer(run),
         *_scopes(run),
         *_pictures(run),
         Section(
@@ -203,6 +204,29 @@ def _panel(
     if reference is not None:
         curves = (*curves, Curve(reference[0], run.get(reference[1]), 0, reference=True))
     return Panel(title, unit, curves, axis, stacked, optional)
+
+
+def _trainer(run: RunRecord) -> list[Section]:
+    """What the trainer of an audited log says itself, where its scalars were read."""
+    if not any(name.startswith("trainer/") for name in run.series):
+        return []
+    curves = (
+        ("Reward, as the trainer says", "", ("training", "trainer/reward", 1), ("validation", "trainer/validation", 2)),
+        (
+            "Groups without spread, cut replies",
+            "share",
+            ("groups", "trainer/zero_std", 1),
+            ("cut", "trainer/truncated", 2),
+        ),
+        ("Entropy, as the trainer says", "nats per token", ("policy", "trainer/entropy", 1)),
+        ("Divergence from the reference", "as the trainer takes it", ("KL", "trainer/kl", 1)),
+        ("Gradient norm, as the trainer says", "", ("all parameters", "trainer/grad_norm", 1)),
+        ("Length, as the trainer says", "tokens", ("reply", "trainer/length", 1)),
+    )
+    panels = tuple(_panel(run, title, unit, *choices, optional=True) for title, unit, *choices in curves)
+    return [
+        Section("trainer", "What the trainer logged", "Scalars of the trainer itself, under heedful's names.", panels)
+    ]
 
 
 def splits(run: RunRecord) -> list[str]:

@@ -54,6 +54,8 @@ class LogFiles:
     """Files of the log that cannot be read at all, each with the sentence that says why."""
     failures: tuple[Path, ...] = ()
     """Files in which only the episodes without a trace count: the others are in `files`, as far as they were used."""
+    scalars: tuple[Path, ...] = ()
+    """Files of scalars, which were named beside the log."""
 
     @property
     def size(self) -> int:

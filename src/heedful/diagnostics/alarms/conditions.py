@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from statistics import fmean
+from statistics import fmean, median
+from typing import Literal
 
 from heedful.diagnostics.statistics.change_point import Design, Point, Shift, largest_shift
 
@@ -23,6 +25,9 @@ class Change:
     """The last part of the name of the same quantity in another unit. Its change is said too, and decides nothing."""
     beside: tuple[str, ...] = ()
     """The last parts of the names of metrics whose levels before and since are said."""
+    paid_by: tuple[str, ...] = ()
+    """Metrics that excuse the change, if the first of them that is recorded has risen by `payment` since."""
+    payment: float = 0.0
 
     @property
     def siblings(self) -> tuple[str, ...]:
@@ -54,7 +59,49 @@ class Share:
     count: int
 
 
-Condition = Change | Beyond | Share
+@dataclass(frozen=True, slots=True)
+class Jump:
+    """A value exceeds `times` the highest of all earlier ones, of which there are at least `count`: a definition.
+
+    A warm-up, a decay and a warm restart of a learning rate never do.
+    """
+
+    metric: str
+    times: float
+    count: int
+
+
+@dataclass(frozen=True, slots=True)
+class Spike:
+    """A value exceeds `times` the median of the `count` values before it, and their logs by `deviations` robust ones.
+
+    At least `first` values come before it.
+    """
+
+    metric: str
+    times: float
+    deviations: float
+    first: int
+    count: int
+
+
+@dataclass(frozen=True, slots=True)
+class Runaway:
+    """The mean of the last 5 values is `times` that of 5 around the middle of the `count` latest ones, and `least`.
+
+    Linear growth from zero gives 2, quadratic growth 4. At least `first` values come before it.
+    """
+
+    metric: str
+    times: float
+    least: float
+    first: int
+    count: int
+
+
+Condition = Change | Beyond | Share | Jump | Spike | Runaway
+Severity = Literal["collapse", "warning", "notice"]
+"""With `--on-collapse stop` a run ends at a collapse. A notice may be harmless."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,12 +112,15 @@ class Rule:
     all_of: tuple[tuple[Condition, ...], ...]
     advice: str
     unless: tuple[Condition, ...] = ()
-    collapse: bool = False
-    """With `--on-collapse stop` the run ends here."""
+    severity: Severity = "warning"
     of_update: bool = False
     """It watches metrics of the update, so it is judged after it."""
     optional: bool = False
     """Not written where its metrics were never recorded, and before there are enough of them."""
+
+    @property
+    def collapse(self) -> bool:
+        return self.severity == "collapse"
 
 
 def sibling(name: str, last: str) -> str:
@@ -98,6 +148,10 @@ class SeriesTest:
     """The step since which the metric is beyond its limit."""
     within: bool = False
     """The metric has been within its limit."""
+    highest: float | None = None
+    """The highest value that was no jump."""
+    seen: int = 0
+    """The number of values."""
 
 
 def follow_change(design: Design, points: Sequence[Point], test: SeriesTest) -> None:
@@ -169,6 +223,53 @@ def judge_share(condition: Share, name: str, points: Sequence[Point]) -> Finding
         f"{name} was {share:.3g} of {total} in steps {points[0].step} to {points[-1].step}, "
         f"{(share - limit) / error:.1f} standard errors above {limit:g}",
     )
+
+
+def judge_jump(condition: Jump, name: str, points: Sequence[Point], test: SeriesTest, step: int) -> Finding:
+    if not points or points[-1].step != step:
+        return Finding(None if test.seen <= condition.count else False)
+    now, highest = points[-1], test.highest
+    test.seen += 1
+    if test.seen <= condition.count or highest is None or now.value <= condition.times * highest:
+        test.highest = now.value if highest is None else max(highest, now.value)
+        need = f"{test.seen} of the first {condition.count + 1} readings of {name}"
+        return Finding(False) if test.seen > condition.count else Finding(None, need)
+    return Finding(
+        True, f"{name} is {now.value:.3g} at step {now.step}, {now.value / highest:.3g} times its highest value before"
+    )
+
+
+def judge_spike(condition: Spike, name: str, points: Sequence[Point], test: SeriesTest, step: int) -> Finding:
+    if len(points) <= condition.first:
+        return Finding(None, f"{len(points)} of the first {condition.first + 1} readings of {name}")
+    *before, now = points
+    logs = [math.log(max(point.value, 1e-30)) for point in before]
+    middle = median(logs)
+    scatter = 1.4826 * median(abs(each - middle) for each in logs)
+    times = now.value / math.exp(middle)
+    if now.step != step or times <= condition.times or math.log(times) <= condition.deviations * scatter:
+        return Finding(False)
+    return Finding(True, f"{name} is {now.value:.3g} at step {now.step}, {times:.3g} times the median before")
+
+
+def judge_runaway(condition: Runaway, name: str, points: Sequence[Point]) -> Finding:
+    if len(points) <= condition.first:
+        return Finding(None, f"{len(points)} of the first {condition.first + 1} readings of {name}")
+    half = len(points) // 2
+    before = fmean(point.value for point in points[half - 3 : half + 2])
+    now = fmean(point.value for point in points[-5:])
+    if now < condition.least or now < condition.times * before:
+        return Finding(False)
+    return Finding(
+        True, f"{name} grew from {before:.3g} around step {points[half].step} to {now:.3g} at step {points[-1].step}"
+    )
+
+
+def is_paid(change: Change, series: Series, shift: Shift) -> bool:
+    """Whether the last 8 values of what excuses a change are higher than the 8 before it, by enough."""
+    points = next((series[name] for name in change.paid_by if series.get(name)), ())
+    before = [point.value for point in points if point.step < shift.since][-8:]
+    return bool(before) and fmean(point.value for point in points[-8:]) - fmean(before) >= change.payment
 
 
 def _moved(design: Design, participle: bool = False) -> str:

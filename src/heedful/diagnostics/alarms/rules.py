@@ -103,7 +103,7 @@ class AlarmConfig:
 
 def standard_rules(config: AlarmConfig) -> tuple[Rule, ...]:
     """The alarms of every run, in the order of the documentation: first the collapses, then the warnings."""
-    change = partial(_changes, config)
+    change = partial(changes, config)
     blind = Beyond(P_VALUE, config.p, True, config.p_readings)
     indistinguishable = replace(blind, once_within=True)
     entropies = THOUGHT_ENTROPY, ENTROPY_GIVEN_PROMPT
@@ -125,28 +125,28 @@ def standard_rules(config: AlarmConfig) -> tuple[Rule, ...]:
             "Read some thoughts: do they tell their prompts apart? Filter by reward variance, lower the entropy bonus, "
             "and go back to a checkpoint before the step named.",
             unless=entropy_fell,
-            collapse=True,
+            severity="collapse",
         ),
         Rule(
             "low_entropy_collapse",
             (entropy_fell, uninformed_or_worse),
             "The policy repeats itself. Lower the learning rate, add a KL penalty or a small entropy bonus, and go "
             "back to a checkpoint before the step named.",
-            collapse=True,
+            severity="collapse",
         ),
         Rule(
             "noise_collapse",
             (entropy_rose, uninformed_or_worse),
             "Thoughts become random. Lower the entropy bonus or the learning rate, and keep groups without signal out "
             "of the loss (--filter top_p): only regularisers act on them.",
-            collapse=True,
+            severity="collapse",
         ),
         Rule(
             "format_collapse",
             (change("down", config.format, "format/valid_rate", "format/closed_rate", relative=False),),
             "Look at replies that could not be executed. If they were cut, raise the token limit. Otherwise lower the "
             "learning rate, or make the format part of the reward.",
-            collapse=True,
+            severity="collapse",
         ),
         Rule(
             "entropy_gaming",
@@ -243,12 +243,18 @@ def _information_lost(config: AlarmConfig, gap: str = GAP, pair: bool = False) -
     Per token the information also falls where thoughts only get longer, and it stays where half of a thought is left
     out. So it is told beside, with the lengths, and it decides nothing.
     """
-    (change,) = _changes(config, "down", config.information, gap, pair=pair)
+    (change,) = changes(config, "down", config.information, gap, pair=pair)
     return replace(change, other_unit=GAP_PER_TOKEN, beside=(THOUGHT_TOKENS,))
 
 
-def _changes(
-    config: AlarmConfig, direction: Direction, least: float, *metrics: str, relative: bool = True, pair: bool = False
+def changes(
+    config: AlarmConfig,
+    direction: Direction,
+    least: float,
+    *metrics: str,
+    relative: bool = True,
+    pair: bool = False,
+    floor: float = 0.0,
 ) -> tuple[Change, ...]:
     """One of the metrics has moved by a part of its level, or (not `relative`) by an amount."""
     threshold = config.pair_threshold if pair else config.threshold
@@ -259,6 +265,9 @@ def _changes(
         baseline = config.measured_baseline if sparse else config.baseline
         confirm = config.measured_confirm if sparse else config.confirm
         changes.append(
-            Change(metric, Design(direction, least, relative, threshold, baseline, confirm, config.correlation))
+            Change(
+                metric,
+                Design(direction, least, relative, threshold, baseline, confirm, config.correlation, floor=floor),
+            )
         )
     return tuple(changes)

@@ -16,13 +16,21 @@ from heedful.diagnostics.alarms.conditions import (
     Change,
     Condition,
     Finding,
+    Jump,
     Rule,
+    Runaway,
     SeriesTest,
+    Severity,
+    Spike,
     follow_change,
     found_change,
     found_other_change,
+    is_paid,
     judge_beyond,
+    judge_jump,
+    judge_runaway,
     judge_share,
+    judge_spike,
     sibling,
 )
 from heedful.diagnostics.alarms.rules import AlarmConfig, standard_rules
@@ -38,7 +46,11 @@ class Alarm:
     step: int
     evidence: str
     advice: str
-    collapse: bool
+    severity: Severity
+
+    @property
+    def collapse(self) -> bool:
+        return self.severity == "collapse"
 
     def sentence(self) -> str:
         return f"Alarm {self.name} at step {self.step}: {self.evidence}. {self.advice}"
@@ -91,7 +103,7 @@ class Alarms:
                 self._raised.pop(rule.name, None)
             elif rule.name not in self._raised:
                 self._raised[rule.name] = step
-                raised.append(Alarm(rule.name, step, finding.words, rule.advice, rule.collapse))
+                raised.append(Alarm(rule.name, step, finding.words, rule.advice, rule.severity))
             value = None if finding.holds is None else float(finding.holds)
             found.append(Metric(f"alarm/{rule.name}", value, why=finding.words))
         return StepAlarms(step, tuple(found), tuple(raised))
@@ -99,7 +111,8 @@ class Alarms:
     def _remember(self, step: int, metrics: Sequence[Metric]) -> None:
         conditions = [each for rule in self.rules for group in (*rule.all_of, rule.unless) for each in group]
         changes = [each for each in conditions if isinstance(each, Change)]
-        watched = {each.metric for each in conditions} | {name for each in changes for name in each.siblings}
+        watched = {each.metric for each in conditions}
+        watched |= {name for each in changes for name in (*each.siblings, *each.paid_by)}
         most = max(self.config.window, *(each.count for each in conditions if not isinstance(each, Change)), 0)
         for metric in metrics:
             if metric.name in self._series or any(stands_for(pattern, metric.name) for pattern in watched):
@@ -143,6 +156,13 @@ class Alarms:
         if isinstance(condition, Beyond):
             key = f"{name} {condition.above:d} {condition.limit:g} {condition.count}"
             return judge_beyond(condition, name, points, self._tests.setdefault(key, SeriesTest()))
+        if isinstance(condition, Jump | Spike):
+            test = self._tests.setdefault(f"{name} {type(condition).__name__}", SeriesTest())
+            if isinstance(condition, Jump):
+                return judge_jump(condition, name, points, test, step)
+            return judge_spike(condition, name, self._series[name][-condition.count - 1 :], test, step)
+        if isinstance(condition, Runaway):
+            return judge_runaway(condition, name, points)
         return judge_share(condition, name, points)
 
     def _judge_change(self, change: Change, name: str, step: int) -> Finding:
@@ -151,6 +171,8 @@ class Alarms:
         if test is None:
             need = change.design.baseline + change.design.confirm
             return Finding(None, f"{len(self._series[name])} of the first {need} readings of {name}")
+        if test.held is not None and change.paid_by and is_paid(change, self._series, test.held):
+            return Finding(False)
         if test.held is not None:
             return found_change(change, name, self._series, test.held, other)
         if other is not None and other.held is not None:

@@ -46,6 +46,8 @@ TABLES: dict[str, tuple[Entry, ...]] = {
     "text": thoughts.TEXT,
     "regime": thoughts.REGIME,
     "alarm": training.ALARMS,
+    "logged": training.LOGGED_ALARMS,
+    "trainer": training.TRAINER,
     "signal": episodes.SIGNAL,
     "filter": episodes.FILTER,
     "ranking": episodes.RANKING,

@@ -11,7 +11,8 @@ import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from heedful.diagnostics.alarms.rules import AlarmConfig, standard_rules
+from heedful.diagnostics.alarms.logged_rules import logged_rules
+from heedful.diagnostics.alarms.rules import AlarmConfig
 from heedful.diagnostics.catalogue import TABLES, Entry
 
 _WRITTEN = {
@@ -33,7 +34,7 @@ def with_tables(page: str) -> str:
 def _table(entries: Sequence[Entry]) -> list[str]:
     """The lines of one table. A column without content is left out; one cadence for all is a line below."""
     cadences = {entry.cadence for entry in entries}
-    stops = {f"alarm/{rule.name}": "stops" if rule.collapse else "warns" for rule in standard_rules(AlarmConfig())}
+    stops = {f"alarm/{rule.name}": "stops" if rule.collapse else "warns" for rule in logged_rules(AlarmConfig())}
     columns: dict[str, Callable[[Entry], str]] = {
         # Without the parts that may be left out: the page says once what they are.
         "name": lambda entry: "`" + re.sub(r"\[.*?\]", "", entry.pattern) + "`",

@@ -122,6 +122,53 @@ ALARMS = under(
     missing="too few values for a baseline",
 )
 
+LOGGED_ALARMS = under(
+    "alarm/",
+    Entry("not_finite", "", "The gradient norm, the loss or the reward is no finite number.", "`trainer/not_finite`."),
+    Entry("rate_jump", "", "The learning rate is more than twice its highest value before.",
+        "`trainer/learning_rate`, after five values. A warm-up, a decay and a warm restart never are."),
+    Entry("gradient_spike", "", "One gradient norm is above three times the median, and six robust deviations.",
+        "`trainer/grad_norm`, against the 32 values before. Not in the log's first ten."),
+    Entry("kl_runaway", "", "The divergence from the reference has grown fourfold since the middle of the run.",
+        "`trainer/kl`: means of five values, of the last 64, and at least .01. Linear growth gives 2, quadratic 4."),
+    Entry("sampler_mismatch", "", "Sampler and learner differ three times as much as before, and by .002 nats more.",
+        "`trainer/mismatch`."),
+    Entry("truncation", "", "The share of cut replies has risen by .1, or is above .25 for five steps.",
+        "`trainer/truncated`."),
+    Entry("length_rise", "", "Replies are longer by half, and success or reward is not .05 higher.",
+        "`trainer/length`."),
+    Entry("outgrown", "", "For eight steps, over three quarters of the groups have no spread, and success is above .8.",
+        "`trainer/zero_std` or `signal/solved`, with `success/rate` or `trainer/success`."),
+    Entry("validation_drop", "", "The validation score has fallen by .05.",
+        "`trainer/validation`. With `--validation-tasks` it has an interval, without it falls are seen late or never."),
+    Entry("train_validation_gap", "", "The validation score has fallen, and the reward of training has not."),
+    Entry("words_uninformed", "", "A judge of words names prompts from thoughts less often than before, by a quarter.",
+        "`text/judge_accuracy_8way`. Words are no proof."),
+    unit="0 or 1",
+    missing="too few values for a baseline",
+)
+
+TRAINER = under(
+    "trainer/",
+    Entry("reward", "", "Mean reward of the batch."),
+    Entry("success", "", "Success, where `--map success=KEY` names its key."),
+    Entry("reward_std", "", "Spread of rewards, as the trainer takes it."),
+    Entry("zero_std", "share", "Groups whose rewards are all equal."),
+    Entry("entropy", "nats per token", "Entropy of the policy."),
+    Entry("kl", "", "Divergence from the reference, as the trainer estimates it."),
+    Entry("clip_share", "share", "Tokens at which the clip binds."),
+    Entry("grad_norm", "", "Norm of the gradient."),
+    Entry("length", "tokens", "Mean length of a reply."),
+    Entry("truncated", "share", "Replies that were cut at the limit of tokens."),
+    Entry("validation", "", "Score of the evaluation."),
+    Entry("learning_rate", "", "Learning rate."),
+    Entry("mismatch", "nats", "Divergence of the engine that samples from the policy that learns."),
+    Entry("loss", "", "Loss of the update."),
+    Entry("not_finite", "count", "How many of gradient norm, loss and reward are no finite numbers, and which.",
+        "After five steps with one of them, its absence counts too."),
+    missing="the trainer logged no finite number",
+)
+
 GRADIENT = under(
     "gradient/<bucket>/",
     Entry("<part>_signal2", "", "Squared norm of the expected gradient, unbiased.",

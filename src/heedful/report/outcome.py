@@ -1,0 +1,175 @@
+"""What a measured folder comes to, for a program that asks: alarms and figures as JSON, Markdown and an exit code."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Self
+
+from heedful.boundary import listed
+from heedful.diagnostics.alarms.conditions import Rule
+from heedful.diagnostics.alarms.logged_rules import logged_rules
+from heedful.diagnostics.alarms.rules import AlarmConfig
+from heedful.report.record import RunRecord, Series, read_run
+from heedful.types import Metric
+
+RAISED, NOT_JUDGED = 3, 4
+"""Exit codes: an alarm that `--fail-on` names was raised; nothing that it names could be judged."""
+NEVER = "never"
+SEVERITIES = ("notice", "warning", "collapse")
+"""In ascending order. Each stands for the alarms of its own severity and those above."""
+FIGURES = {
+    "reward/mean": "reward",
+    "trainer/reward": "reward, as the trainer says",
+    "success/rate": "success",
+    "trainer/validation": "validation, as the trainer says",
+    "signal/mixed": "groups with spread",
+    "trainer/zero_std": "groups without spread, as the trainer says",
+    "trainer/entropy": "entropy, as the trainer says",
+    "trainer/kl": "KL, as the trainer says",
+    "trainer/length": "length, as the trainer says",
+    "text/judge_accuracy_8way": "prompt named from words, 8-way",
+    "mi": "mutual information",
+    "mi_ceiling": "its ceiling",
+    "gap_per_token": "gap per token",
+    "accuracy": "retrieval accuracy",
+    "chance": "its chance",
+}
+"""What is shown first and last: a metric's name, or the end of one of the first turn -> its words."""
+_TEN = 10
+
+
+@dataclass(frozen=True, slots=True)
+class Raised:
+    """An alarm as it was raised first."""
+
+    name: str
+    severity: str
+    step: int
+    last: int
+    """The last step at which it is raised."""
+    evidence: str
+    advice: str
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """The alarms and figures of a run or an audit."""
+
+    run: RunRecord
+    raised: tuple[Raised, ...]
+    judged: frozenset[str]
+    """The alarms that could be judged at some step."""
+
+    @classmethod
+    def of(cls, folder: Path) -> Self:
+        """Read a folder with `metrics.jsonl`. Raises ValueError as `read_run` does."""
+        run = read_run(folder)
+        raised, judged = [], set()
+        for name, series in run.series.items():
+            alarm = name.removeprefix("alarm/")
+            if alarm == name or not series.numeric:
+                continue
+            judged.add(alarm)
+            if at := [point for point in series.numeric if point.number]:
+                rule = _RULES.get(alarm)
+                severity, advice = (rule.severity, rule.advice) if rule else ("warning", "")
+                raised.append(Raised(alarm, severity, at[0].step, at[-1].step, at[0].metric.why, advice))
+        return cls(run, tuple(sorted(raised, key=lambda one: one.step)), frozenset(judged))
+
+    def code(self, fail_on: Sequence[str]) -> int:
+        """The exit code: 0, `RAISED` or `NOT_JUDGED`. `fail_on`: as `named_alarms` reads it."""
+        named = named_alarms(fail_on)
+        if any(one.name in named for one in self.raised):
+            return RAISED
+        return NOT_JUDGED if named and not named & self.judged else 0
+
+    def figures(self) -> list[tuple[str, Series]]:
+        """The words and readings of the main metrics that were recorded."""
+        return [
+            (words, series)
+            for name, words in FIGURES.items()
+            for key, series in self.run.series.items()
+            if _is(key, name)
+        ]
+
+    def to_json(self) -> dict[str, Any]:
+        """One object. `schema` rises when a key changes its meaning."""
+        verdict = self.run.verdict
+        return {
+            "schema": 1,
+            "folder": str(self.run.folder.path),
+            "name": self.run.name,
+            "steps": list(self.run.steps),
+            "verdict": list(verdict.sentences) if verdict else [],
+            "read": list(verdict.read) if verdict else [],
+            "alarms": [
+                {
+                    "name": one.name,
+                    "severity": one.severity,
+                    "step": one.step,
+                    "last": one.last,
+                    "evidence": one.evidence,
+                    "advice": one.advice,
+                }
+                for one in self.raised
+            ],
+            "judged": sorted(self.judged),
+            "figures": {
+                series.name: {"words": words, "first": series.points[0].number, "last": series.points[-1].number}
+                for words, series in self.figures()
+            },
+            "report": str(self.run.folder.report),
+        }
+
+    def markdown(self) -> str:
+        """A summary for the page of a CI job."""
+        lines = [f"### heedful: {_cell(self.run.name)}", ""]
+        lines += [f"- {_cell(sentence)}" for sentence in (self.run.verdict.sentences if self.run.verdict else ())]
+        lines += (
+            ["", "| alarm | severity | steps | evidence |", "|---|---|---|---|"] if self.raised else ["", "No alarm."]
+        )
+        for one in self.raised:
+            lines.append(f"| {one.name} | {one.severity} | {one.step} to {one.last} | {_cell(one.evidence)} |")
+        lines += ["", "| | first | last |", "|---|---|---|"]
+        for words, series in self.figures()[:_TEN]:
+            lines.append(f"| {words} | {shown(series.points[0].metric)} | {shown(series.points[-1].metric)} |")
+        return "\n".join([*lines, "", f"Page: `{_cell(str(self.run.folder.report))}`", ""])
+
+
+_RULES: dict[str, Rule] = {rule.name: rule for rule in logged_rules(AlarmConfig())}
+
+
+def named_alarms(fail_on: Sequence[str]) -> frozenset[str]:
+    """The alarms that `--fail-on` names: by name, or by severity. Raises ValueError for a word that is neither."""
+    found: set[str] = set()
+    for word in fail_on:
+        if word in SEVERITIES:
+            least = SEVERITIES.index(word)
+            found |= {name for name, rule in _RULES.items() if SEVERITIES.index(rule.severity) >= least}
+        elif word in _RULES:
+            found.add(word)
+        elif word != NEVER:
+            raise ValueError(
+                f"Expected --fail-on {NEVER}, {listed(reversed(SEVERITIES))}, or alarms ({listed(_RULES, most=40)}), "
+                f"found {word!r}."
+            )
+    return frozenset(found)
+
+
+def shown(metric: Metric) -> str:
+    """A reading with three decimals. `-` where there is none."""
+    return f"{metric.value:.3f}" if isinstance(metric.value, int | float) else "-"
+
+
+def _is(metric: str, name: str) -> bool:
+    if "/" in name:
+        return metric == name
+    kind, _, rest = metric.partition("/")
+    return kind.partition("@")[0] in ("information", "retrieval") and rest == f"first_turn/{name}"
+
+
+def _cell(text: str) -> str:
+    """Text in a table of Markdown."""
+    return " ".join(text.split()).replace("|", "\\|").replace("<", "&lt;")

@@ -1,0 +1,255 @@
+"""Scalars of trainers: read from the files that real libraries wrote, named alike, joined with rollouts, judged."""
+
+from __future__ import annotations
+
+import json
+import math
+import sqlite3
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from heedful import cli
+from heedful.auditing.run import audit
+from heedful.auditing.scalars import History, Names, scalar_kind, scalar_rows
+from heedful.auditing.settings import AuditSettings
+from heedful.diagnostics.alarms import AlarmConfig, Alarms
+from heedful.diagnostics.alarms.logged_rules import logged_rules
+from heedful.types import Metric
+
+LOGS = Path(__file__).parent / "fixtures" / "scalars"
+"""One run of TRL, three steps with an evaluation at 2 and 3, as its trackers stored it; and verl's console."""
+EVENTS = LOGS / "events.out.tfevents.1.host.1.0"
+REWARDS = {1: 0.0875, 2: 0.1, 3: 0.2125}
+VALIDATION = {2: 0.2, 3: 0.225}
+
+
+@pytest.mark.parametrize(
+    ("name", "kind", "digits"),
+    [
+        ("trainer_state.json", "trainer_state", 5),
+        ("trl_console.txt", "console", 3),
+        ("run-tiny0000.wandb", "W&B", 5),
+        (EVENTS.name, "event file", 5),
+    ],
+)
+def test_every_tracker_tells_the_same_of_one_run(name: str, kind: str, digits: int) -> None:
+    assert scalar_kind(LOGS / name) == kind
+    history = History.of([LOGS / name], {})
+    for logged, key in ((REWARDS, "trainer/reward"), (VALIDATION, "trainer/validation")):
+        found = {step: values[key] for step, values in history.steps.items() if key in values}
+        assert found == pytest.approx(logged, abs=10**-digits)
+    assert history.steps[3]["trainer/grad_norm"] == pytest.approx(0.4548, abs=1e-4)
+
+
+def test_verl_prints_its_steps_and_nan() -> None:
+    rows = list(scalar_rows(LOGS / "verl_console.txt"))
+    assert [row.step for row in rows] == [1, 2, 3]
+    assert math.isnan(rows[2].values["actor/grad_norm"])
+    assert Names().translated(rows[1].values)["trainer/validation"] == 0.375
+
+
+@pytest.mark.parametrize("name", ["run-tiny0000.wandb", EVENTS.name, "trl_console.txt", "trainer_state.json"])
+def test_a_file_cut_at_any_byte_gives_a_beginning_of_its_rows(name: str, tmp_path: Path) -> None:
+    content = (LOGS / name).read_bytes()
+    kind = scalar_kind(LOGS / name)
+    whole = [(row.step, dict(row.values)) for row in scalar_rows(LOGS / name)]
+    cut = tmp_path / name
+    for size in range(0, len(content), max(1, len(content) // 400)):
+        cut.write_bytes(content[:size])
+        rows = [(row.step, dict(row.values)) for row in scalar_rows(cut, kind)]
+        # Of an event file the last step may lack names.
+        assert rows == whole[: len(rows)] or (kind == "event file" and rows[:-1] == whole[: len(rows) - 1])
+
+
+def test_values_of_either_generation_of_writers_are_read(tmp_path: Path) -> None:
+    tensorboard = pytest.importorskip("torch.utils.tensorboard")
+    with tensorboard.SummaryWriter(tmp_path) as writer:
+        writer.add_scalar("train/reward", 0.25, 7)
+        writer.add_scalar("train/loss", math.nan, 7, new_style=True)
+        writer.add_scalar("train/kl", 0.5, 7, new_style=True, double_precision=True)
+    ((step, values),) = scalar_rows(next(tmp_path.iterdir()))
+    assert (step, values["train/reward"], values["train/kl"]) == (7, 0.25, 0.5)
+    assert math.isnan(values["train/loss"])
+
+
+def test_trackio_gives_the_run_that_was_logged_last(tmp_path: Path) -> None:
+    path = tmp_path / "project.db"
+    with sqlite3.connect(path) as base:
+        base.execute("create table metrics (id integer primary key, run_id text, step integer, metrics text)")
+        rows = [("old", 0, {"train/reward": 0.9}), ("new", 3, {"train/reward": 0.1, "train/global_step": 1})]
+        rows += [("new", 4, {"train/reward": "NaN", "train/global_step": 2, "table": {"_type": "trackio.table"}})]
+        base.executemany("insert into metrics (run_id, step, metrics) values (?, ?, ?)",
+            [(run, step, json.dumps(row)) for run, step, row in rows])  # fmt: skip
+    base.close()
+    first, second = scalar_rows(path)
+    assert (first.step, first.values) == (1, {"train/reward": 0.1})
+    assert second.step == 2
+    assert math.isnan(second.values["train/reward"])
+
+
+def test_a_table_with_a_step_is_read_and_rows_of_rollouts_are_no_scalars(tmp_path: Path) -> None:
+    table, rollouts = tmp_path / "log.csv", tmp_path / "rollouts.jsonl"
+    table.write_text("step,reward,entropy\n1,0.5,\n2,nan,0.3\n3,0.")
+    rollouts.write_text('{"step": 1, "prompt": "a", "completion": "b", "reward": 1}\n')
+    first, second = scalar_rows(table)
+    assert first == (1, {"reward": 0.5})
+    assert math.isnan(second.values["reward"])
+    assert scalar_kind(rollouts) == ""
+
+
+def test_keys_of_evaluations_and_of_other_divergences_are_no_values_of_training() -> None:
+    row = {"eval_reward": 0.1, "val/reward": 0.2, "actor/ppo_kl": 9.0, "train/ppo_kl": 9.0, "train/kl": 0.3}
+    names = Names()
+    assert names.translated(row) == {"trainer/validation": 0.1, "trainer/kl": 0.3}
+    assert names.unknown == {"val/reward", "actor/ppo_kl", "train/ppo_kl"}
+
+
+def test_a_pattern_that_fits_two_keys_is_told_and_not_read(tmp_path: Path) -> None:
+    log = tmp_path / "log.jsonl"
+    row = {"step": 1, "val-core/a/acc/mean@1": 0.1, "val-core/b/acc/mean@1": 0.9, "by_group/frac_mixed": 0.25}
+    log.write_text(json.dumps(row) + "\n")
+    history = History.of([log], {})
+    assert history.steps == {1: {"trainer/zero_std": 0.75}}
+    assert "val-core/a/acc/mean@1, val-core/b/acc/mean@1" in history.sentences[0]
+    assert "--map validation=KEY" in history.sentences[0]
+    chosen = History.of([log], {"trainer/validation": "val-core/b/acc/mean@1"})
+    assert chosen.steps[1]["trainer/validation"] == 0.9
+    with pytest.raises(ValueError, match="reward=nothing in none of them"):
+        History.of([log], {"trainer/reward": "nothing"})
+
+
+def test_the_later_row_of_a_step_counts_and_files_are_joined(tmp_path: Path) -> None:
+    one, other = tmp_path / "one.jsonl", tmp_path / "other.jsonl"
+    one.write_text('{"step": 1, "reward": 0.1}\n{"step": 1, "reward": 0.2}\n')
+    other.write_text('{"step": 1, "data": {"actor/entropy": 0.5}}\n{"step": 2, "data": {"actor/entropy": 0.4}}\n')
+    steps = History.of([one, other], {}).steps
+    assert steps == {1: {"trainer/reward": 0.2, "trainer/entropy": 0.5}, 2: {"trainer/entropy": 0.4}}
+
+
+@pytest.mark.parametrize("spelling", ["NaN", "null", '"NaN"', None])
+def test_a_gradient_that_is_no_number_is_an_alarm_in_every_spelling(spelling: str | None, tmp_path: Path) -> None:
+    log = tmp_path / "metrics.jsonl"
+    lines = [f'{{"step": {step}, "reward": 0.5, "grad_norm": 0.3}}' for step in range(8)]
+    broken = "" if spelling is None else f', "grad_norm": {spelling}'
+    log.write_text("\n".join([*lines, f'{{"step": 8, "reward": 0.5{broken}}}']) + "\n")
+    done = audit(log, out=tmp_path / "out", show=False)
+    alarms = {line.step: line.metrics.get("alarm/not_finite") for line in done.metrics()}
+    assert [step for step, alarm in alarms.items() if alarm and alarm.value] == [8]
+
+
+def test_rows_that_an_evaluation_wrote_over_are_set_aside(tmp_path: Path) -> None:
+    log = tmp_path / "completions.jsonl"
+    rewards = {1: REWARDS[1], 2: VALIDATION[2], 3: REWARDS[3]}
+    rows = [
+        {"step": step, "prompt": f"p{prompt}", "completion": f"c{member}", "reward": reward}
+        for step, reward in rewards.items()
+        for prompt in range(3)
+        for member in range(2)
+    ]
+    log.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    done = audit(log, scalars=[LOGS / "trainer_state.json"], out=tmp_path / "out", show=False)
+    found = {line.step: line.metrics for line in done.metrics()}
+    assert [step for step, metrics in found.items() if "reward/mean" in metrics] == [1, 3]
+    assert found[2]["trainer/reward"].value == pytest.approx(0.1)
+    record = json.loads((tmp_path / "out" / "audit.json").read_text())
+    assert any("Steps 2 hold completions of an evaluation" in sentence for sentence in record["found"])
+
+
+def test_scalars_of_other_steps_have_lines_of_their_own_and_an_audit_goes_on(tmp_path: Path) -> None:
+    log, scalars = tmp_path / "rows.jsonl", tmp_path / "scalars.jsonl"
+    log.write_text('{"step": 2, "prompt": "p", "completion": "c", "reward": 0.5}\n')
+    scalars.write_text("".join(f'{{"step": {step}, "reward": 0.5}}\n' for step in (1, 2, 3)))
+    out = tmp_path / "out"
+    done = audit(log, scalars=[scalars], out=out, show=False)
+    assert [line.step for line in done.metrics()] == [1, 2, 3]
+    before = (out / "metrics.jsonl").read_bytes()
+    audit(log, scalars=[scalars], out=out, show=False)
+    assert (out / "metrics.jsonl").read_bytes() == before
+    scalars.write_text(scalars.read_text() + '{"step": 4, "reward": 0.5}\n')
+    with pytest.raises(ValueError, match=r"Expected the log that the audit in .* began with"):
+        audit(log, scalars=[scalars], out=out, show=False)
+
+
+def test_tasks_behind_a_validation_score_give_it_an_interval(tmp_path: Path) -> None:
+    for tasks, known in ((None, False), (100, True)):
+        chosen = AuditSettings(validation_tasks=tasks)
+        done = audit(LOGS / "trainer_state.json", settings=chosen, out=tmp_path / str(tasks), show=False)
+        metric = next(line.metrics["trainer/validation"] for line in done.metrics() if line.step == 2)
+        assert (metric.low is not None) is known
+
+
+def raised(series: dict[str, list[float]]) -> dict[str, int]:
+    """Alarm -> the step at which it was first raised."""
+    alarms, found = Alarms(rules=logged_rules(AlarmConfig())), dict[str, int]()
+    for step in range(len(next(iter(series.values())))):
+        metrics = [Metric(name, values[step]) for name, values in series.items()]
+        for alarm in alarms.observe(step, metrics).raised:
+            found.setdefault(alarm.name, step)
+        state = json.loads(json.dumps(alarms.state()))
+        alarms = Alarms(rules=logged_rules(AlarmConfig()))
+        alarms.load_state(state)  # as an audit that goes on
+    return found
+
+
+def waves(level: float, steps: int = 40, size: float = 0.1) -> list[float]:
+    return [level * (1 + size * math.sin(1.7 * step * step)) for step in range(steps)]
+
+
+def cases() -> Iterator[Any]:
+    warm = [1e-6 * min(1, (step + 1) / 6) for step in range(40)]
+    yield pytest.param({"trainer/learning_rate": warm}, {}, id="a warm-up")
+    cosine = [1e-6 * (1.01 + math.cos(step / 3)) for step in range(40)]
+    yield pytest.param({"trainer/learning_rate": cosine}, {}, id="warm restarts")
+    jump = [*warm[:30], *[2e-5] * 3, *warm[33:]]
+    yield pytest.param({"trainer/learning_rate": jump}, {"rate_jump": 30}, id="a jump")
+    norms = waves(0.4)
+    yield pytest.param({"trainer/grad_norm": norms}, {}, id="usual norms")
+    yield pytest.param({"trainer/grad_norm": [*norms[:20], 4.0, *norms[21:]]}, {"gradient_spike": 20}, id="a spike")
+    yield pytest.param({"trainer/grad_norm": [*norms[:4], 4.0, *norms[5:]]}, {}, id="a spike at the start")
+    yield pytest.param({"trainer/kl": [0.02 * step for step in range(60)]}, {}, id="linear growth")
+    growing = [0.01 * 1.12**step for step in range(40)]
+    yield pytest.param({"trainer/kl": growing}, {"kl_runaway": 28}, id="a runaway")
+    longer = {"trainer/length": [*waves(200, 25), *waves(400, 15)]}
+    yield pytest.param({**longer, "trainer/reward": waves(0.4)}, {"length_rise": 26}, id="longer for nothing")
+    paid = [*waves(0.4, 25), *waves(0.6, 15)]
+    yield pytest.param({**longer, "trainer/reward": paid}, {}, id="longer and better")
+    mismatch = [*waves(0.001, 20), *waves(0.02, 20)]
+    yield pytest.param({"trainer/mismatch": mismatch}, {"sampler_mismatch": 21}, id="another engine")
+
+
+@pytest.mark.parametrize(("series", "expected"), cases())
+def test_rules_on_scalars(series: dict[str, list[float]], expected: dict[str, int]) -> None:
+    assert raised(series) == expected
+
+
+def test_words_that_tell_less_are_an_alarm() -> None:
+    """The collapse that is seen without a model."""
+    alarms = Alarms(rules=logged_rules(AlarmConfig()))
+    found = {}
+    for step, accuracy in enumerate([*waves(0.9, 8, 0.02), *waves(0.4, 4, 0.02)]):
+        metric = Metric("text/judge_accuracy_8way", accuracy, low=accuracy - 0.1, high=accuracy + 0.1)
+        found |= {alarm.name: step for alarm in alarms.observe(step, [metric]).raised}
+    assert found == {"words_uninformed": 8}
+
+
+def test_a_ci_job_gets_an_exit_code_an_object_and_a_summary(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    log, summary = tmp_path / "metrics.jsonl", tmp_path / "summary.md"
+    log.write_text("".join(f'{{"step": {step}, "reward": 0.5, "grad_norm": 0.3}}\n' for step in range(8)))
+    words = ["audit", str(log), "--out", "good", "--fail-on", "collapse"]
+    assert cli.run(words) == 0
+    log.write_text(log.read_text() + '{"step": 8, "reward": 0.5, "grad_norm": NaN}\n')
+    capsys.readouterr()
+    assert cli.run([*words[:3], "bad", "--fail-on", "collapse", "--json", "--summary", str(summary)]) == 3
+    told = json.loads(capsys.readouterr().out)
+    (alarm,) = told["alarms"]
+    assert (alarm["name"], alarm["severity"], alarm["step"]) == ("not_finite", "collapse", 8)
+    assert "| not_finite | collapse | 8 to 8 |" in summary.read_text()
+    assert cli.run(["report", "bad", "--fail-on", "kl_runaway"]) == 4, "the log holds no divergence"
+    assert cli.run(["report", "bad", "--fail-on", "kl_runaway", "--fail-on", "nonsense"]) == 2
+    assert "Expected --fail-on never, collapse" in capsys.readouterr().err
