@@ -238,7 +238,7 @@ FAMILIES: dict[str, Family] = {
     # Sparse attention.
     "deepseek_v32": Family("sparse, latent, MoE", SPARSE),
     "glm_moe_dsa": Family("sparse, latent, MoE", SPARSE),
-    "hy_v4": _sliding("sparse and sliding, MoE", {**SPARSE, "layer_types": ["indexed_attention", SLIDING] * 2}),
+    "hy_v4": Family("sparse, latent, MoE", {**SPARSE, "indexer_types": ["full", "shared"] * 2}),
     "deepseek_v4": _sliding(
         "compressed and sliding, MoE",
         {
