@@ -13,6 +13,7 @@ pytest.importorskip("torch")
 import torch
 
 from benchmarks.families.models import built
+from heedful.algorithms.table import Grpo, Ppo
 from heedful.envs.toys.echo import Echo
 from heedful.measuring.diagnostics_config import DiagnosticsConfig
 from heedful.measuring.ways import FASTEST, Ways
@@ -94,24 +95,30 @@ def model_of(bytes_each: int) -> SimpleNamespace:
     sizes = {"hidden_size": 3, "num_hidden_layers": 2, "num_attention_heads": 1, "head_dim": 2, "vocab_size": 10}
     shape = SimpleNamespace(**sizes, num_key_value_heads=None)
     weight = SimpleNamespace(numel=lambda: 100, element_size=lambda: bytes_each, requires_grad=True)
+    decoder = SimpleNamespace(parameters=lambda: [SimpleNamespace(numel=lambda: 90)])
     config = SimpleNamespace(get_text_config=lambda decoder: shape)
-    return SimpleNamespace(config=config, parameters=lambda: [weight])
+    return SimpleNamespace(config=config, parameters=lambda: [weight], get_decoder=lambda: decoder)
 
 
 def test_the_memory_of_a_step_is_what_stays_and_the_larger_of_update_and_cache() -> None:
     whole, half = model_of(4), model_of(2)
+    penalised = replace(SMALL, algorithm=Grpo(kl=0.1))
     # Weights and two moments; then gradients, 3 blocks of 4 x 10 logits, and 17 values per state of 4 tokens.
     update = 400 + 3 * 4 * 10 * 4 + 4 * 3 * 4 * 2 * 17
-    assert memory_of_step(whole, SMALL, 5, reference=False, critic=False) == 400 + 800 + update
-    assert memory_of_step(whole, SMALL, 5, reference=True, critic=False) == 800 + 800 + update
+    assert memory_of_step(whole, SMALL, 5) == 400 + 800 + update
+    assert memory_of_step(whole, penalised, 5) == 800 + 800 + update
+    # A critic is a copy of the decoder's 90 weights, with moments and gradients of its own.
+    criticised = replace(SMALL, algorithm=Ppo())
+    assert memory_of_step(whole, criticised, 5) == 400 + 800 + update + 90 * 4 * 4
+    assert memory_of_step(half, criticised, 5) - memory_of_step(half, SMALL, 5) == 90 * (2 + 3 * 4 + 4)
     # With long replies the cache is larger: 4 conversations of 5 + 2 x 100 tokens, keys and values of 2 layers.
     long = replace(SMALL, sampling=Sampling(tokens_per_turn=100))
-    assert memory_of_step(whole, long, 5, reference=False, critic=False) == 400 + 800 + 4 * 205 * 2 * 2 * 2 * 4
+    assert memory_of_step(whole, long, 5) == 400 + 800 + 4 * 205 * 2 * 2 * 2 * 4
     # In half precision the optimizer keeps float32 copies and sums float32 gradients.
     held = 200 + 3 * 400 + 400 + 3 * 4 * 10 * 4 + 4 * 3 * 2 * 2 * 17
-    assert memory_of_step(half, SMALL, 5, reference=False, critic=False) == held
+    assert memory_of_step(half, SMALL, 5) == held
     recomputed = replace(SMALL, gradient_checkpointing=True)
-    assert memory_of_step(half, recomputed, 5, reference=False, critic=False) == held - 4 * 3 * 2 * (2 * 17 - (2 + 17))
+    assert memory_of_step(half, recomputed, 5) == held - 4 * 3 * 2 * (2 * 17 - (2 + 17))
 
 
 def test_the_time_left_repeats_each_stage_as_often_as_it_is_due() -> None:

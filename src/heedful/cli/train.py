@@ -9,9 +9,10 @@ from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-from heedful.boundary import CommandLine, Positional, Shown
+from heedful.boundary import CommandLine, Positional, Shown, tell
 from heedful.run.config import TrainConfig
-from heedful.run.presets import preset, starting_points
+from heedful.run.forecast import Gpu, of_whole_run
+from heedful.run.presets import SHAPES, preset, starting_points
 from heedful.run.train import Run, algorithm_name, config_at, resume, train
 from heedful.stopping import exit_code
 from heedful.storage import claim_folder
@@ -50,6 +51,8 @@ class TrainWords:
     checkpoint: Annotated[str | None, Shown("WHICH")] = None
     """With --resume RUN: go back to this checkpoint (a step, last or best), and on from there in a new folder, which
     --out may name. RUN stays as it is."""
+    estimate: Annotated[Gpu | None, Shown("GPU")] = None
+    """Print the memory, tokens and hours that the run would take on this GPU, by formula, and end."""
     take_over: bool = False
     """Take over the folder from a process on another host that has ended without releasing it."""
 
@@ -69,6 +72,12 @@ def main(argv: list[str]) -> int:
         known = ", ".join(starting_points())
         raise ValueError(f"Expected an environment after `heedful train`: one of {known}, or module:Class.")
     config = line.settings(TrainConfig, preset(words.env or "frozen_lake", line.typed("model")))
+    if words.estimate is not None:
+        from heedful.models.load import without_weights
+
+        model = without_weights(config.model, config.dtype, SHAPES.get(config.model))
+        tell(of_whole_run(config, model, words.estimate))
+        return 0
     if not words.seeds:
         return _code(train(config, out=words.out, take_over=words.take_over))
     from heedful.studies.declared import several_seeds

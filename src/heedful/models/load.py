@@ -7,12 +7,13 @@ folders are read without progress bars.
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, TypeVar, cast
 
 import torch
 from transformers import (
+    AutoConfig,
     AutoModelForCausalLM,
     AutoModelForImageTextToText,
     AutoTokenizer,
@@ -104,6 +105,26 @@ def read_model(source: str | Path, dtype: torch.dtype, remedy: str) -> PreTraine
         return cast(PreTrainedModel, model.eval())
 
     return _read(load, source, "a causal language model", remedy)
+
+
+def without_weights(source: str, dtype: str, known: Mapping[str, Any] | None = None) -> PreTrainedModel:
+    """The model that `source` names on torch's device `meta`, which holds sizes of weights and no numbers.
+
+    `known`: what its config.json says, so that it is not looked for. Raises ValueError if there is no such model.
+    """
+    place, remedy = (source, "") if known else _folder_of(source, "Name a loaded model with --model.")
+
+    def load() -> PreTrainedModel:
+        trusted = trusts_code_of(place)
+        config = (
+            AutoConfig.for_model(**known) if known else AutoConfig.from_pretrained(place, trust_remote_code=trusted)
+        )
+        causal = trusted or type(config) in AutoModelForCausalLM._model_mapping
+        kind: Any = AutoModelForCausalLM if causal else AutoModelForImageTextToText
+        with torch.device("meta"):
+            return cast(PreTrainedModel, kind.from_config(config, dtype=_DTYPES[dtype], trust_remote_code=trusted))
+
+    return _read(load, place, "a causal language model", remedy)
 
 
 def read_tokenizer(source: str | Path, remedy: str) -> PreTrainedTokenizerBase:

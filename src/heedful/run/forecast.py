@@ -1,4 +1,4 @@
-"""What a training step will cost before the first one, and the time left after it.
+"""What a training step will cost before the first one, the time left after it, and what a run takes on a GPU.
 
 Numbers of tokens hold if every reply takes all of its tokens and every episode all of its turns. Texts of later
 observations are not counted, but their pictures are. A step of real replies is smaller.
@@ -8,12 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, Literal, cast
 
 from heedful.envs.common.contract import turns_of
 from heedful.measuring.budget import PASSES_OF_UPDATE, steps_paid_for
 from heedful.measuring.ways import FASTEST, Ways
 from heedful.policies.local import Local
+from heedful.protocols import UsesCritic
 from heedful.rollout.player import Player, made
 from heedful.run.config import TrainConfig
 from heedful.run.terminal import duration
@@ -27,6 +28,21 @@ VALUES_PER_STATE = 17
 Korthikanti et al. 2022, equation 1, without the attention scores, which fused attention does not keep."""
 LOGIT_BLOCKS = 3
 """Logits, their log softmax and its gradient, in float32."""
+
+Gpu = Literal["RTX4090", "L40S", "A100-80GB", "H100", "H200", "B200"]
+GPUS: Mapping[Gpu, tuple[int, int]] = {
+    "RTX4090": (24, 165),
+    "L40S": (48, 362),
+    "A100-80GB": (80, 312),
+    "H100": (80, 989),
+    "H200": (141, 989),
+    "B200": (180, 2250),
+}
+"""Name -> GB of memory, and 10^12 operations a second in bfloat16 without sparsity. Source: NVIDIA's data sheets."""
+PROMPT = 400
+"""Tokens of a first prompt, where no tokenizer is read."""
+READING, SAMPLING = 0.25, 0.03
+"""Assumed shares of a GPU's operations that updates and scoring reach, and sampling, which waits for memory."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,9 +74,7 @@ def estimate(config: TrainConfig, parts: Parts, env: Environment) -> str:
         stages = f"collect {tokens.collect:,}, update {tokens.update:,}, diagnose {tokens.diagnose:,}"
         costs.append(f"{tokens.total:,} tokens ({stages})")
     if parts.learner.sharded is None:
-        reference = (config.algorithm.kl > 0 or config.gradients.every > 0) and parts.adapters is None
-        critic = parts.learner.critic is not None and config.critic.kind == "model"
-        memory = memory_of_step(parts.model, config, len(ids), reference=reference, critic=critic)
+        memory = memory_of_step(parts.model, config, len(ids))
         size = f"{memory / 1e9:.1f} GB" if memory >= 1e9 else f"{max(1, round(memory / 1e6))} MB"
         costs.append(f"{size} of memory at the peak")
     if not costs:
@@ -93,27 +107,55 @@ def tokens_of_step(config: TrainConfig, prompt: int, shown: int = 0, ways: Ways 
     return StepTokens(collect, update, round(min(needed, most)))
 
 
-def memory_of_step(model: Any, config: TrainConfig, prompt: int, *, reference: bool, critic: bool) -> int:
+def of_whole_run(config: TrainConfig, model: Any, gpu: Gpu) -> str:
+    """Memory, tokens and hours on one GPU, by formula. `model`: its weights may be on torch's device `meta`.
+
+    Left out: operations of attention, observations after the first one, the time of the environment. Freezes the
+    weights of `model` that the run would not train.
+    """
+    parts = (model.get_decoder(), model.get_output_embeddings()) if config.lora.rank == 0 else ()
+    learned = {id(weight) for part in parts for weight in part.parameters()}
+    weights = list(model.parameters())
+    for weight in weights:  # a vision tower is frozen by default, and LoRA's additions are small
+        weight.requires_grad_(id(weight) in learned or config.vision.tower == "trained")
+    memory, states = memory_of_step(model, config, PROMPT) / 1e9, sum(_states(model, config)) / 1e9
+    step, evaluation, times = tokens_of_step(config, PROMPT), config.evaluation, config.evaluation.at(config.steps)
+    reply = turns_of(config.env) * config.sampling.tokens_per_turn
+    episodes = len(times) * evaluation.tasks * (evaluation.samples + 1)
+    sampled = config.steps * step.collect + episodes * (PROMPT + reply)
+    passes = PASSES_OF_UPDATE + config.gradient_checkpointing
+    passes += _has_critic(config) * (passes + 1)  # its values are read before the update
+    read = config.steps * (step.update // PASSES_OF_UPDATE * passes + step.diagnose)
+    room, speed = GPUS[gpu]
+    an_hour = speed * 1e12 * 3600 / 2 / sum(weight.numel() for weight in weights)  # tokens, at full speed
+    sampling, reading = sampled / an_hour / SAMPLING, read / an_hour / READING
+    fits = "" if memory <= room else ", which does not fit"
+    return (
+        f"{config.model} in {config.env.name} on one {gpu} of {room} GB and {speed} TFLOP/s. An estimate by formula, "
+        "with replies of full length, and not a measurement:\n"
+        f"  memory  {memory:.0f} GB at the peak{fits}. {states:.0f} GB of it are weights, gradients and moments, which "
+        "several GPUs can share.\n"
+        f"  tokens  {config.groups * config.group_size * reply:,} sampled a step, and all of them trained without a "
+        f"filter. {sampled / 1e6:,.0f} million read or sampled in {config.steps} steps and {len(times)} evaluations.\n"
+        f"  hours   {sampling + reading:.1f}: {sampling:.1f} of sampling, {reading:.1f} of updates and measurements, "
+        f"at {SAMPLING:.0%} and {READING:.0%} of these TFLOP/s."
+    )
+
+
+def memory_of_step(model: Any, config: TrainConfig, prompt: int) -> int:
     """Bytes at the peak of a step in one process: what stays, and the larger one of update and KV cache.
 
-    Weights, the reference, AdamW's two moments and, for weights in half precision, their float32 copies stay. The
-    update adds gradients, the logits of one micro-batch and its activations. Collecting adds the KV cache of all
-    conversations. `critic`: it has a copy of the model.
+    Weights, the reference, the critic, AdamW's two moments and, for weights in half precision, their float32 copies
+    stay. The update adds gradients, the logits of one micro-batch and its activations. Collecting adds the KV cache of
+    all conversations.
     """
     from heedful.models.forward.token_scores import BLOCK_BYTES, WIDE
 
+    stays, gradients = _states(model, config)
     shape = model.config.get_text_config(decoder=True)
-    weights = list(model.parameters())
-    each = max(weight.element_size() for weight in weights)
-    parameters = sum(weight.numel() for weight in weights)
-    trained = sum(weight.numel() for weight in weights if weight.requires_grad)
+    each = max(weight.element_size() for weight in model.parameters())
     head = getattr(shape, "head_dim", None) or shape.hidden_size // shape.num_attention_heads
     key_values = (getattr(shape, "num_key_value_heads", None) or shape.num_attention_heads) * head
-    half, wide = each < 4, max(4, each)
-    stays = parameters * each * (1 + reference) + trained * wide * (3 if half else 2)
-    gradients = trained * wide
-    if critic:
-        stays, gradients = stays + parameters * 4 * 3, gradients + parameters * 4
     layers, tokens = shape.num_hidden_layers, config.micro_batch_tokens
     kept = layers + VALUES_PER_STATE if config.gradient_checkpointing else VALUES_PER_STATE * layers
     activations = tokens * shape.hidden_size * each * kept
@@ -123,6 +165,25 @@ def memory_of_step(model: Any, config: TrainConfig, prompt: int, *, reference: b
     context = prompt + turns_of(config.env) * config.sampling.tokens_per_turn
     cached = config.groups * config.group_size * context * layers * 2 * key_values * each
     return stays + max(gradients + activations + LOGIT_BLOCKS * logits, cached)
+
+
+def _states(model: Any, config: TrainConfig) -> tuple[int, int]:
+    """Bytes of weights and moments, which stay, and of gradients. A critic of kind model is a copy of the decoder."""
+    weights = list(model.parameters())
+    each = max(weight.element_size() for weight in weights)
+    held = sum(weight.numel() for weight in weights)
+    trained = sum(weight.numel() for weight in weights if weight.requires_grad)
+    if (config.algorithm.kl > 0 or config.gradients.every > 0) and config.lora.rank == 0:
+        held *= 2  # the reference
+    if _has_critic(config):
+        copied = sum(weight.numel() for weight in model.get_decoder().parameters())
+        held, trained = held + copied, trained + copied
+    wide = max(4, each)
+    return held * each + trained * wide * (3 if each < 4 else 2), trained * wide
+
+
+def _has_critic(config: TrainConfig) -> bool:
+    return isinstance(config.algorithm.advantage, UsesCritic) and config.critic.kind == "model"
 
 
 def time_left(config: TrainConfig, step: int, seconds: Mapping[str, float]) -> float:

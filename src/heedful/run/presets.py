@@ -9,19 +9,21 @@ import dataclasses
 import difflib
 import os
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from heedful import envs
-from heedful.algorithms.table import Grpo
+from heedful.algorithms.table import ALGORITHMS, Grpo
 from heedful.envs.common.contract import own_environment
+from heedful.filters import Softmax, TopP
 from heedful.measuring.diagnostics_config import DiagnosticsConfig
 from heedful.models.cache import GEMMA3, SMOLLM2
 from heedful.policies.sampling import Sampling
 from heedful.protocols import Demonstrates
 from heedful.run.config import EvaluationConfig, TrainConfig
 from heedful.seedlings.recipe import Seedling, WarmStart, nano
-from heedful.training.settings import LoraConfig, OptimizerConfig
+from heedful.training.settings import CriticConfig, LoraConfig, OptimizerConfig
 
 _SYSTEM = Path("/sys/devices/system/cpu")
 
@@ -176,42 +178,87 @@ def reasoning_gym() -> TrainConfig:
     )
 
 
-def frozen_lake_qwen_0_5b() -> TrainConfig:
-    """FrozenLake on Qwen2.5-0.5B-Instruct, meant for one 24 GB GPU.
+def _shape(hidden: int, layers: int, heads: int, kv_heads: int, ffn: int, **more: Any) -> dict[str, Any]:
+    sizes = {"hidden_size": hidden, "num_hidden_layers": layers, "num_attention_heads": heads, "intermediate_size": ffn}
+    usual = {"model_type": "qwen2", "vocab_size": 151_936, "tie_word_embeddings": True}
+    return {**usual, **sizes, "num_key_value_heads": kv_heads, **more}
 
-    Tested: the same code path with a small Qwen2 of random weights on a CPU. Not tested: this model, a GPU of 24 GB,
-    and the learning rate. Memory is set by --micro-batch-tokens and by --groups x --group-size.
+
+_QWEN_3B = _shape(2048, 36, 16, 2, 11_008)
+_TOWER = {"depth": 32, "hidden_size": 1280, "num_heads": 16, "intermediate_size": 3420, "out_hidden_size": 2048}
+_VL = {"model_type": "qwen2_5_vl", "vision_config": _TOWER, "tie_word_embeddings": True}
+SHAPES: Mapping[str, Mapping[str, Any]] = {
+    "Qwen/Qwen2.5-0.5B": _shape(896, 24, 14, 2, 4864),
+    "Qwen/Qwen2.5-1.5B": _shape(1536, 28, 12, 2, 8960),
+    "Qwen/Qwen2.5-3B": _QWEN_3B,
+    "Qwen/Qwen2.5-7B": _shape(3584, 28, 28, 4, 18_944, vocab_size=152_064, tie_word_embeddings=False),
+    "Qwen/Qwen2.5-3B-Instruct": _QWEN_3B,
+    "meta-llama/Llama-3.2-3B-Instruct": _shape(3072, 28, 24, 8, 8192, vocab_size=128_256, model_type="llama"),
+    "Qwen/Qwen2.5-VL-3B-Instruct": {**_VL, "text_config": {**_QWEN_3B, "model_type": "qwen2_5_vl_text"}},
+}
+"""The models of the paper's table, and the sizes in their config.json, for an estimate without a download."""
+
+_COLUMNS: Mapping[str, tuple[str, dict[str, Any]]] = {
+    "sokoban": ("sokoban", {"shortest": 1, "show_reward": True}),
+    "frozen_lake": ("frozen_lake", {"shortest": 1, "show_reward": True, "frozen": 0.9}),
+    "metamath": ("math", {"turns": 1, "path": "meta-math/MetaMathQA"}),
+    "countdown": ("countdown", {"operations": ("+", "-")}),
+}
+_COLUMNS_VL: Mapping[str, tuple[str, dict[str, Any]]] = {
+    f"{env}{shown}": (env, {"shortest": 1, "actions_per_turn": most, "observation": shown[1:] or "grid"})
+    for shown in ("", "_image")
+    for env, most in (("sokoban", 3), ("frozen_lake", 5))
+}
+
+
+def _cell(column: str, algorithm: str, model: str) -> TrainConfig:
+    """A cell of the main table of RAGEN-2 (arXiv:2604.06268) with the filter, not run at this size.
+
+    Source: `scripts/runs/run_main_table_*.sh` and `config/base.yaml` of mll-lab-nu/RAGEN at commit 20daedc. Qwen2.5-VL:
+    `examples/train/*/*qwen25vl3b*.sh` of mll-lab-nu/VAGEN at commit 2936322. Deviations: docs/results/paper.md.
     """
-    return loaded(frozen_lake(), "Qwen/Qwen2.5-0.5B-Instruct")
-
-
-def metamath() -> TrainConfig:
-    """MetaMathQA, or --env.path FILE with rows like it, on Qwen2.5-0.5B-Instruct, meant for one 24 GB GPU.
-
-    Tested: the same code path with rows of this form and a seedling in place of the model, on a CPU. Not tested: this
-    model, a GPU of 24 GB, and the learning rate.
-    """
-    config = loaded(math(), "Qwen/Qwen2.5-0.5B-Instruct")
+    sees = "-VL-" in model
+    env, knobs = (_COLUMNS_VL if sees else _COLUMNS)[column]
+    config = TrainConfig(env=_env(env, **knobs), steps=400, groups=8, group_size=16, checkpoint_every=100)
+    if sees:
+        config = dataclasses.replace(config, steps=401, groups=32, group_size=8, loss_scale="sqrt")
+    clip: dict[str, Any] = {"minibatches": 1} if sees else {"minibatches": 4, "clip_high": 0.28, "entropy": 0.001}
+    # The published arm DAPO has PPO's settings. Here it has DAPO's advantages. Neither draws further prompts.
+    draws: dict[str, Any] = {"sampling_batches": 1, "overlong_buffer": 0.0} if algorithm == "dapo" else {}
     return dataclasses.replace(
-        config,
-        env=_env("math", path="meta-math/MetaMathQA"),
-        sampling=dataclasses.replace(config.sampling, tokens_per_turn=512),
+        loaded(config, model),
+        algorithm=ALGORITHMS[algorithm](**clip, **draws),
+        filter=TopP(p=0.9, on="reward") if sees else Softmax(p=0.9, on="reward"),
+        sampling=Sampling(tokens_per_turn=512 if sees else 400),
+        optimizer=OptimizerConfig(lr=1e-6, warmup_steps=0, betas=(0.9, 0.999), weight_decay=0.01),
+        critic=CriticConfig(lr=1e-5, clip=0.5),
+        evaluation=EvaluationConfig(tasks=256 if sees else 512, samples=1, times=21 if sees else 41, at_once=128),
+        dtype="bfloat16",
+        gradient_checkpointing=True,
     )
 
+
+_ROWS = (*(("ppo", model) for model in SHAPES), *((name, "Qwen/Qwen2.5-3B") for name in ("dapo", "grpo", "dr_grpo")))
+PAPER: Mapping[str, Callable[[], TrainConfig]] = {
+    f"paper/{column}-{algorithm}-{model.partition('/')[2].lower()}": partial(_cell, column, algorithm, model)
+    for algorithm, model in _ROWS
+    for column in (_COLUMNS_VL if "-VL-" in model else _COLUMNS)
+}
+"""The paper's main table, as `heedful train paper/ENV-ALGORITHM-MODEL`. `--filter keep_all` takes the filter away."""
 
 PRESETS: Mapping[str, Callable[[], TrainConfig]] = {
     make.__name__: make
     for make in (
         *(frozen_lake, sokoban, frozen_lake_image, sokoban_image, bandit, echo, chain, math, countdown, sudoku, shop),
-        *(gymnasium, reasoning_gym, frozen_lake_qwen_0_5b, metamath),
+        *(gymnasium, reasoning_gym),
     )
 }
 """The starting points of `heedful train NAME`."""
 
 
 def starting_points() -> list[str]:
-    """The names that `preset` knows: the presets, and the registered environments without one."""
-    return list(dict.fromkeys([*PRESETS, *envs.ENVIRONMENTS]))
+    """The names that `preset` knows: presets, registered environments, and the pattern of the paper's table."""
+    return list(dict.fromkeys([*PRESETS, *envs.ENVIRONMENTS, "paper/ENV-ALGORITHM-MODEL"]))
 
 
 def preset(name: str, model: str | None = None) -> TrainConfig:
@@ -224,6 +271,9 @@ def preset(name: str, model: str | None = None) -> TrainConfig:
     Raises:
         ValueError: there is no such preset, or the module or class cannot be found.
     """
+    if name in PAPER:
+        config = PAPER[name]()
+        return config if model is None else dataclasses.replace(config, model=model)
     if name in PRESETS:
         config = PRESETS[name]()
     elif name in envs.ENVIRONMENTS or ":" in name:
@@ -232,7 +282,7 @@ def preset(name: str, model: str | None = None) -> TrainConfig:
         known = starting_points()
         raise ValueError(
             f"There is no environment or preset named {name!r}; known are {', '.join(known)}, or your own as "
-            f"module:Class.{did_you_mean(name, known)}"
+            f"module:Class.{did_you_mean(name, [*known, *PAPER])}"
         )
     if model in (None, "seedling"):
         return config

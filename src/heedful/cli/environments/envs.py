@@ -16,7 +16,7 @@ from typing import Any
 from heedful import envs
 from heedful.boundary import CommandLine, tell
 from heedful.protocols import Environment, ListsActions
-from heedful.run.presets import PRESETS
+from heedful.run.presets import PAPER, PRESETS
 
 MOST_ACTIONS = 12
 """Most actions of an environment that are listed in full."""
@@ -51,6 +51,11 @@ def main(argv: list[str]) -> int:
     lines += ["Environments: of other libraries", *_table(((name, _told(name)) for name in of_libraries), width), ""]
     presets = ((name, (inspect.getdoc(make) or "").partition("\n")[0]) for name, make in PRESETS.items())
     lines += ["Presets: heedful train PRESET", *_table(presets, width), ""]
+    rows: dict[str, list[str]] = {}
+    for column, _, row in (name.removeprefix("paper/").partition("-") for name in PAPER):
+        rows.setdefault(f"paper/ENV-{row}", []).append(column)
+    table = _table(((name, f"ENV: {', '.join(columns)}.") for name, columns in rows.items()), width)
+    lines += ["Presets: the main table of RAGEN-2 (none was run at this size)", *table, ""]
     for paragraph in OWN:
         lines += [paragraph] if paragraph.startswith(" ") else textwrap.wrap(paragraph, width)
     tell("\n".join(lines))

@@ -18,7 +18,7 @@ from heedful.policies import OpenPolicySource, Sampling, Weights, open_with
 from heedful.protocols import Policy
 from heedful.rollout.context import Context
 from heedful.run.config import TrainConfig, read_config
-from heedful.run.presets import preset, starting_points
+from heedful.run.presets import PAPER, preset, starting_points
 from heedful.seedlings.recipe import WarmStart
 from heedful.storage import RunFolder, is_run, read_metrics
 
@@ -114,7 +114,7 @@ def find_subject(name: str, environment: str | None = None, checkpoint: str | No
             f"Expected a run folder, or a model and its environment, found the path {name} alone, which is no run (it "
             f"holds no config.json of one). {_BESIDE}: {own}."
         )
-    if name in starting_points() or ":" in name:
+    if name in (*starting_points(), *PAPER) or ":" in name:
         config = preset(name)
         return Subject(f"{_untrained(config)} in {config.env.name}", config)
     raise ValueError(
