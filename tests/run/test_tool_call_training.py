@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -17,16 +17,20 @@ pytest.importorskip("transformers")
 import tiny_models  # noqa: E402
 from heedful import cli  # noqa: E402
 from heedful.envs.common.tools import call_text  # noqa: E402
+from heedful.envs.toys.bandit import Bandit  # noqa: E402
 from heedful.filters import KeepAll  # noqa: E402
+from heedful.models.chat.replies import Tags  # noqa: E402
 from heedful.policies import Sampling, Weights  # noqa: E402
 from heedful.run.config import DiagnosticsConfig, EvaluationConfig, TrainConfig  # noqa: E402
 from heedful.run.loop import train_steps  # noqa: E402
 from heedful.run.parts import assemble  # noqa: E402
+from heedful.run.train import Run, resume, train  # noqa: E402
 from heedful.storage import RunFolder, read_rollouts  # noqa: E402
 from heedful.storage.trackers import JsonlTracker  # noqa: E402
 from heedful.training.samples import make_samples  # noqa: E402
 from heedful.types import Conversation, Reply  # noqa: E402
 from heedful_envs.code.environment import Code  # noqa: E402
+from tests.models.chat.test_harmony import HARMONY, harmony_tokenizer  # noqa: E402
 from tests.models.chat.test_render import CHATML, make_tokenizer  # noqa: E402
 from tests.models.chat.test_tool_templates import HERMES  # noqa: E402
 from tests.run.test_loop import Watch, silent  # noqa: E402
@@ -77,9 +81,23 @@ def model_folder(path: Path, template: str) -> Path:
     return path
 
 
-def config(folder: Path, **changes: Any) -> TrainConfig:
-    from heedful.models.chat.replies import Tags
+def test_a_run_records_the_tags_of_its_model_and_keeps_them(tmp_path: Path) -> None:
+    tokenizer = harmony_tokenizer()
+    tiny_models.llama(len(tokenizer), window=2048).float().save_pretrained(tmp_path / "model")
+    tokenizer.save_pretrained(tmp_path / "model")
+    asked = config(tmp_path / "model", env=Bandit(), tags=Tags(), sampling=Sampling(tokens_per_turn=4))
+    run = train(asked, out=tmp_path / "run", show=False)
+    assert run.config.tags == Tags().known_by(HARMONY)
+    assert Run.open(run.path).config == run.config
+    prompt = run.rollouts(0).groups[0].trajectories[0].turns[0].reply.prompt.text
+    assert prompt.endswith("<|start|>assistant<|channel|>analysis<|message|>")
+    assert "answer in this form: Fox" in prompt
+    longer = replace(run.config, steps=2)
+    assert resume(run.path, changed=longer, typed=("steps",), show=False).config == longer
+    assert Run.open(run.path).config == longer
 
+
+def config(folder: Path, **changes: Any) -> TrainConfig:
     settings: dict[str, Any] = {
         "env": Dictionary(actions="tool_calls"),
         "model": str(folder),

@@ -38,6 +38,10 @@ ANALYSIS, NEXT, FINAL = "<|channel|>analysis<|message|>", "<|end|><|start|>assis
 
 @pytest.fixture
 def tokenizer():
+    return harmony_tokenizer()
+
+
+def harmony_tokenizer():
     made = make_tokenizer(HARMONY, special=("<|start|>", "<|end|>", *SPECIAL))
     made.eos_token = "<|return|>"
     return made
