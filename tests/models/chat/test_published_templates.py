@@ -199,13 +199,13 @@ def test_tools_calls_and_results_are_written_and_read_as_the_template_does(templ
     assert read_call(call, TOOLS) == Call(tool, given)
     text = again[call.start : call.end]
     thought = renderer.tags.close if renderer.opening else ""
-    ids = (*renderer._encode(thought + text), *([] if call.form.ends_reply else [renderer._call_ends.token]))
+    ids = (*renderer._encode(thought + text), *([] if renderer._channel else [renderer._call_ends.token]))
     reply = renderer.parse(renderer.start([ASKED]), ids, (0.0,) * len(ids))
     assert renderer._decode(ids[reply.answer.start : reply.answer.end]) == text
     glue = renderer.next_prompt(
         Conversation("k", (ASKED, Message("assistant", text, ids), Message("tool", 'found "elm"')))
     )
-    end = "" if call.form.ends_reply else renderer._call_ends.text
+    end = "" if renderer._channel else renderer._call_ends.text
     assert again[call.end :].lstrip() == end + glue.text
     assert "elm" in glue.text
     demonstrated = renderer.as_sampled(renderer.opening + thought + call_text(f"search[{ODD}]", TOOLS))

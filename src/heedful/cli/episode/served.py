@@ -108,7 +108,7 @@ def _play(model: ServedModel, settings: ServedPlaySettings, console: Console) ->
     from heedful.seeds import derive
     from heedful.types import Group
 
-    env, task = in_tags(settings.env, model.tags), drawn_task(settings)
+    env, task = in_tags(settings.env, model.settings.tags), drawn_task(settings)
     console.print(f"{model.name} at {model.facts.url}: {named(task, settings.member)}", style="bold", soft_wrap=True)
     policy = model.policy(settings.sampling, derive(settings.seed, "play", settings.member))
     player = Player(made(env.episode), task, settings.member, turns_of(env), settings.context)
@@ -118,7 +118,7 @@ def _play(model: ServedModel, settings: ServedPlaySettings, console: Console) ->
     if model.text_only:
         (group,) = text_alone([Group(task, (trajectory,))])
         (trajectory,) = group.trajectories
-    console.print(episode_text(trajectory, model.tags))
+    console.print(episode_text(trajectory, model.settings.tags))
     if not model.text_only:
         console.print(table_of_turns(trajectory.turns))
     return show_end(trajectory, console)

@@ -34,23 +34,19 @@ class _TaggedEnvironment:
         own, tags = (OPEN_THOUGHT, CLOSE_THOUGHT, OPEN_ANSWER, CLOSE_ANSWER), self.tags
         return tuple(zip(own, (tags.open, tags.close, tags.answer_open, tags.answer_close), strict=True))
 
-    def told(self, text: str) -> str:
-        """A text of the environment, as the run's model reads it.
+    def told(self, text: str, reply: bool = False) -> str:
+        """A text of the environment, as the run's model reads it, or a reply of the solver, as the model writes it.
 
         Tags that a model was taught are tokens of its own. They are never written into a prompt.
         """
         for own, theirs in self.pairs:
-            if theirs in self.tags.taught:
+            if reply:
+                theirs += "\n" if theirs[-1].isalnum() else ""  # Gemma's tag ends in a word
+            elif theirs in self.tags.taught:
                 text = re.sub(f"{OPEN_THOUGHT}[^<]*{CLOSE_THOUGHT}", "", text)
                 text = re.sub(f"{own}([^<]*){CLOSE_ANSWER}", r"\1", text) if own == OPEN_ANSWER else text
                 theirs = " ".join(re.findall(r"\w+", theirs))
             text = text.replace(own, theirs)
-        return text
-
-    def answered(self, text: str) -> str:
-        """A reply of the environment's solver, as the run's model writes it."""
-        for own, theirs in self.pairs:
-            text = text.replace(own, theirs + ("\n" if theirs[-1].isalnum() else ""))  # Gemma's tag ends in a word
         return text
 
     def read(self, text: str) -> str:
@@ -73,7 +69,7 @@ class _TaggedEnvironment:
             return found
 
         def demonstrate(task: Task, rng: random.Random) -> list[tuple[str, str]]:
-            return [(self.told(text), self.answered(reply)) for text, reply in found(task, rng)]
+            return [(self.told(text), self.told(reply, reply=True)) for text, reply in found(task, rng)]
 
         return demonstrate
 

@@ -78,8 +78,6 @@ class Form:
     body: Body
     is_text: bool
     """Whether arguments are texts, which the schema of the tool types."""
-    ends_reply: bool
-    """Whether the mark is a token with which the model ends its reply."""
 
 
 def _form(families: str, *parts: str, body: Body = _json, read: Any = _text) -> Form:
@@ -91,8 +89,7 @@ def _form(families: str, *parts: str, body: Body = _json, read: Any = _text) -> 
         another = re.sub(r"\?P<\w+>", "?:", argument.partition("(?P<value>")[0])
         body = partial(_pairs, re.compile(rf"\s*{argument}(?={close}|\s*{another})", re.DOTALL), read)
     opening = re.compile(rf"{re.escape(block)}\s*{begin}" if block else begin)
-    is_text = bool(argument) and read is _text
-    return Form(families, opening, re.compile(close), last or end, body, is_text, bool(end) and not block)
+    return Form(families, opening, re.compile(close), last or end, body, bool(argument) and read is _text)
 
 
 _NAME = r"(?P<name>[\w.-]+)"

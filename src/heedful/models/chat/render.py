@@ -96,26 +96,23 @@ class Renderer:
         self.opening: str = self._template_opening or (tags.open if tags.force else "")
         """The opening tag at the end of every prompt, with the text that the template writes after it. Empty if the
         policy has to sample the tag."""
-        self._special = {*tokenizer.all_special_ids, *tokenizer.get_added_vocab().values()}
+        self._special = {*tokenizer.all_special_ids, *tokenizer.get_added_vocab().values(), *stop_ids}
         self._channel = ""
         """The header of an answer, where the generation prompt leaves it to the policy."""
         self._header = ""
         """The generation prompt alone, which then begins each message of a reply."""
-        glue = self._check_template()
-        self._ends = find_turn_ends(glue, asked, _QUESTION, self._encode, self._decode, self._special, stop_ids)
-        self._call_ends = self._ends
+        glue, reads = self._check_template(), (self._encode, self._decode, self._special)
+        self._ends = self._call_ends = find_turn_ends(glue, asked, _QUESTION, *reads)
         if self.result_role == "tool":
             result = self._result_text((Text("tool", _QUESTION),), self.tools[0].name)
-            ends = find_turn_ends(result, asked, _QUESTION, self._encode, self._decode, self._special, stop_ids)
+            ends = find_turn_ends(result, asked, _QUESTION, *reads)
             self._call_ends = replace(ends, opens_next=ends.token != self._ends.token or self._ends.opens_next)
-        self.end_of_turn_id: int = self._ends.token
+        # Harmony has a token that ends each message of a reply, and another one that ends the reply.
+        self.end_of_turn_id: int = tokenizer.eos_token_id if self._channel else self._ends.token
         """The token with which a reply ends."""
-        self.stop_ids: frozenset[int] = self._ends.stop_ids | self._call_ends.stop_ids
+        no_ends = {self._ends.token} if self._channel else set()
+        self.stop_ids = frozenset({*stop_ids, self.end_of_turn_id, self._call_ends.token} - no_ends)
         """The ids that end a reply: the given ones, and those with which the template ends a reply and a call."""
-        if self._channel:  # a token that ends each message of a reply, and another one that ends the reply
-            self.stop_ids = frozenset({tokenizer.eos_token_id, *stop_ids, self._call_ends.token} - {self._ends.token})
-            self.end_of_turn_id = tokenizer.eos_token_id
-        self._ends, self._call_ends = (replace(one, stop_ids=self.stop_ids) for one in (self._ends, self._call_ends))
         shown_ends = self.stop_ids if self._channel else ()
         self._parser = ReplyParser(self._decode, tags, self.stop_ids, bool(self.tools), shown_ends)
         if self.result_role == "tool":
@@ -214,7 +211,7 @@ class Renderer:
         for at, end in zip(sampled, [*sampled, len(messages)][1:], strict=True):
             ids, texts = messages[at].ids or (), self._texts(messages[at + 1 : end])
             called = self._called(texts, ids)
-            written = (self._call_ends if called else self._ends).written(ids)
+            written = (self._call_ends if called else self._ends).written(ids, self.stop_ids)
             glues.append((self._glue(texts, written, called), written))
         return glues
 
@@ -254,7 +251,8 @@ class Renderer:
         """The text from the end of a call to the next reply."""
         tool = next((one for one in self.tools if one.name == called), replace(self.tools[0], name=called))
         text, call = written_call(self._render_messages, tool, self._messages(texts))
-        return text[call.end - len(call.form.mark) * call.form.ends_reply :].lstrip() if call else ""
+        shown = len(call.form.mark) if call and self._channel else 0  # in Harmony, that of the call ends a reply, too
+        return text[call.end - shown :].lstrip() if call else ""
 
     def _open(self, text: str, called: str = "") -> str:
         """The rendered text, with the opening tag at its end if the prompt has one."""
@@ -292,7 +290,8 @@ class Renderer:
         before, _, glue = plain.partition(_MARK)
         stem = prompt[: len(prompt) - len(self.opening)].rstrip()
         added = before[len(stem) :].replace(tags.open, "").replace(tags.close, "")
-        if before.startswith(stem) and self._names_channel(added):
+        word = [one for one in self._encode(added) if one not in self._special]
+        if before.startswith(stem) and self._decode(word).isalpha() and len(word) < len(self._encode(added)):
             self._channel, tags = added, _PLAIN_TAGS  # the template may refuse its own tags within a reply
             self._header = glue.partition(_QUESTION)[2].removeprefix(self._decode(self._encode(glue)[:1]))
         elif not before.startswith(stem) or added.strip():
@@ -310,11 +309,6 @@ class Renderer:
         )
         self._check_glue(glue, replies)
         return glue
-
-    def _names_channel(self, text: str) -> bool:
-        """Whether a text is special tokens and one word, as the header of an answer in Harmony."""
-        word = [one for one in self._encode(text) if one not in self._special]
-        return self._decode(word).isalpha() and len(word) < len(self._encode(text))
 
     def _check_glue(self, glue: str, replies: Sequence[str]) -> None:
         """Refuse a template whose text between a reply and the message after it depends on replies like these."""

@@ -39,7 +39,7 @@ class Tags:
     def known_by(self, template: str) -> Tags:
         """These tags, or in the place of the usual ones those of the family that has such a chat template."""
         is_usual = self == Tags(force=self.force)
-        known = next((texts for _, mark, texts in FAMILIES if is_usual and mark in template), ())
+        known = next((texts for _, mark, texts in FAMILIES if is_usual and mark in template), tuple[str, ...]())
         own = (self.open, self.close, self.answer_open, self.answer_close)
         begin, end, answer, last = (*known, *own[len(known) :])
         return Tags(begin, end, answer, last, self.force, of_model=False)
@@ -56,7 +56,7 @@ class Tags:
 
 
 _FINAL = "<|channel|>final<|message|>"
-FAMILIES = (
+FAMILIES: tuple[tuple[str, str, tuple[str, ...]], ...] = (
     ("gpt-oss", _FINAL, ("<|channel|>analysis<|message|>", "<|end|>", _FINAL, "<|return|>")),
     ("Gemma 4", "<|turn>", ("<|channel>thought", "<channel|>")),
     ("Magistral, Ministral 3", "[THINK]", ("[THINK]", "[/THINK]")),

@@ -20,22 +20,20 @@ class TurnEnds:
     """The special tokens directly after a reply. The first one is the end of turn."""
     opens_next: bool
     """Whether the end of turn is also the first token of the next message's header, as `<|user|>` is in GLM-4."""
-    stop_ids: frozenset[int]
-    """The ids that end a reply: the given ones and the end of turn."""
 
     @property
     def token(self) -> int:
         """The end-of-turn token."""
         return self.run[0]
 
-    def written(self, sampled: Sequence[int]) -> int:
+    def written(self, sampled: Sequence[int], stop_ids: Collection[int]) -> int:
         """The number of tokens of `run` that a sampled reply already ends with, or has another stop id for.
 
         A stop id within `run` stands for all tokens up to it. Any other stop id stands for the end of turn, except
         where that token has to open the next message. 0 for a reply that was cut.
         """
         last = sampled[-1] if sampled else None
-        if last not in self.stop_ids:
+        if last not in stop_ids:
             return 0
         if last in self.run:
             return self.run.index(last) + 1
@@ -49,17 +47,15 @@ def find_turn_ends(
     encode: Callable[[str], Sequence[int]],
     decode: Callable[[Sequence[int]], str],
     special_ids: Collection[int],
-    stop_ids: Collection[int],
 ) -> TurnEnds:
     """The ends of a reply, from `glue`: the text from the end of a reply to the reply after `question`.
 
-    `prompt`: the text before a first reply to the same question. Raises ValueError for a template that does not end a
-    reply with a special token or a stop id.
+    `prompt`: the text before a first reply to the same question. `special_ids`: stop ids among them.
+    Raises ValueError for a template that does not end a reply with a special token or a stop id.
     """
     ids = tuple(encode(glue))
-    atomic = {*special_ids, *stop_ids}
     length = 0
-    while length < len(ids) and ids[length] in atomic:
+    while length < len(ids) and ids[length] in special_ids:
         begun = decode(ids[: length + 1])
         if not (begun.strip() and glue.startswith(begun)):
             break
@@ -75,7 +71,7 @@ def find_turn_ends(
     before, _, after = prompt.partition(question)
     # Where each message ends with the token, it follows the question, too.
     opens_next = before.endswith(header) and text not in after
-    return TurnEnds(text, ids[:length], opens_next, frozenset(stop_ids) | {ids[0]})
+    return TurnEnds(text, ids[:length], opens_next)
 
 
 def named_stop_ids(generation: Any) -> list[int]:

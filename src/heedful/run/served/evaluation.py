@@ -79,7 +79,7 @@ def evaluate_served(
     if out is not None:
         _refuse_another(out, record)  # before the lock, which makes the folder
     with (
-        isolated(in_tags(settings.env, model.tags), settings.env_workers, settings.env_timeout) as env,
+        isolated(in_tags(settings.env, model.settings.tags), settings.env_workers, settings.env_timeout) as env,
         ExitStack() as until_the_end,
     ):
         if out is None:

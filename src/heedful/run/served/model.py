@@ -14,7 +14,6 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from heedful.models.chat.calls import tools_of
-from heedful.models.chat.replies import Tags
 from heedful.models.chat.template import read_options
 from heedful.policies.sampling import Sampling
 from heedful.policies.served_text import TextPolicy
@@ -65,11 +64,6 @@ class ServedModel:
             "dialect": "chat completions, text alone" if self.text_only else "completions with token ids",
             "ids": not self.text_only,
         }
-
-    @property
-    def tags(self) -> Tags:
-        """The tags of its thoughts and answers."""
-        return self.settings.tags if self.renderer is None else self.renderer.tags
 
     def policy(self, sampling: Sampling, seed: int) -> TextPolicy | CountedTokens:
         """The model as a policy. `seed` is the seed of the sampling."""
@@ -126,6 +120,7 @@ def open_served(
             own = read_tokenizer(tokenizer, "Give --tokenizer the folder or the Hugging Face name of the served model.")
             options = read_options(settings.template_options)
             renderer = Renderer(own, settings.tags, options, tools=tools_of(settings.env))
+            settings = replace(settings, tags=renderer.tags)
 
             encode = functools.partial(own.encode, add_special_tokens=False)
             note(check_tokenizer(client, name, encode, tokenizer))
