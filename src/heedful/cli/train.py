@@ -71,7 +71,9 @@ def main(argv: list[str]) -> int:
     if words.env is None and not line.helping:
         known = ", ".join(starting_points())
         raise ValueError(f"Expected an environment after `heedful train`: one of {known}, or module:Class.")
-    config = line.settings(TrainConfig, preset(words.env or "frozen_lake", line.typed("model")))
+    tags = any(line.typed(f"tags.{name}") for name in ("open", "close", "answer-open", "answer-close"))
+    also = {"tags.of-model": "false" if tags else None}  # tags that are typed win, the usual ones included
+    config = line.settings(TrainConfig, preset(words.env or "frozen_lake", line.typed("model")), also)
     if words.estimate is not None:
         from heedful.models.load import without_weights
 

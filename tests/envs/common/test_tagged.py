@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import pickle
 import random
 from pathlib import Path
@@ -46,6 +47,14 @@ def test_tags_that_a_model_was_taught_stand_in_replies_and_never_in_prompts(temp
     episode = env.episode()
     episode.start(env.task(1), 0)
     assert episode.step(reply).valid
+
+
+@pytest.mark.parametrize(("typed", "of_model"), [(["--tags.open", "<think>"], False), (["--tags.no-force"], True)])
+def test_tags_that_are_typed_win_over_those_of_the_model(
+    typed: list[str], of_model: bool, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert cli.run(["train", "bandit", "--model", "model", *typed, "--print-config"]) == 0
+    assert json.loads(capsys.readouterr().out)["tags"]["of_model"] is of_model
 
 
 def test_it_offers_what_the_environment_offers() -> None:
