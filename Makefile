@@ -34,8 +34,10 @@ train: setup ## Train on FrozenLake; flags go into ARGS, e.g. make train ARGS="-
 	$(BIN)/heedful train frozen_lake $(ARGS)
 
 # Compiled modules are kept, whatever the environment says: hundreds of processes would compile the same files again.
+# A file is one process's: two would both make what its tests share.
 test: setup ## Run the tests; a part of them with ARGS, e.g. make test ARGS="tests/filters".
-	PYTHONDONTWRITEBYTECODE= OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 -m "not proof and not gpu and not servers and not verl" $(ARGS)
+	PYTHONDONTWRITEBYTECODE= OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder \
+		-m "not proof and not gpu and not servers and not verl" $(ARGS)
 
 vllm-env: ## Make the environment of a real vLLM on a CPU, outside the clone; 3.5 GB, once.
 	PYTHON=$(PYTHON) .ci/vllm-env
