@@ -12,6 +12,7 @@ from __future__ import annotations
 import atexit
 import contextlib
 import gc
+import io
 import json
 import os
 import runpy
@@ -21,6 +22,7 @@ import socket
 import struct
 import subprocess
 import sys
+import tempfile
 import threading
 import traceback
 from collections.abc import Mapping, Sequence
@@ -170,6 +172,7 @@ def main(descriptor: int) -> None:
     from heedful.diagnostics.text import load_text_judge
 
     load_text_judge()
+    _rehearse()
     gc.freeze()  # so that no fork visits these objects again
 
     line = socket.socket(fileno=descriptor)
@@ -186,6 +189,19 @@ def main(descriptor: int) -> None:
             _watch(request, *descriptors)
         for each in descriptors:
             os.close(each)
+
+
+def _rehearse() -> None:
+    """One tiny run. Forks find the patterns and templates compiled that a first run compiles, in a second of CPU."""
+    from heedful import cli
+
+    sizes = (
+        "--steps 1 --groups 2 --group-size 2 --seedling.steps 1 --seedling.hidden 32 --seedling.layers 1 --threads 1"
+    )
+    with tempfile.TemporaryDirectory() as folder, contextlib.redirect_stdout(io.StringIO()):
+        kept, os.environ["HEEDFUL_CACHE"] = os.environ.get("HEEDFUL_CACHE", ""), folder
+        assert cli.run(["train", "echo", "--out", f"{folder}/run", *sizes.split()]) == 0
+        os.environ["HEEDFUL_CACHE"] = kept
 
 
 def _exactly(line: socket.socket, count: int) -> bytes:
