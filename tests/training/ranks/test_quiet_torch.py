@@ -3,8 +3,10 @@
 import os
 import subprocess
 import sys
+from pathlib import Path
 
-import pytest
+from patience import PATIENCE
+from warm import WarmProcess
 
 LOST = """
 import sys
@@ -29,26 +31,28 @@ time.sleep(600)
 """
 
 
-@pytest.mark.parametrize(("how", "stacks"), [("quiet", False), ("loud", True)])
-def test_a_lost_peer_leaves_no_stack_of_c(how: str, stacks: bool) -> None:
+def test_a_lost_peer_leaves_no_stack_of_c(tmp_path: Path) -> None:
     environment = {name: value for name, value in os.environ.items() if name != "TORCH_CPP_LOG_LEVEL"}
-
-    def started(*words: str) -> "subprocess.Popen[str]":
-        return subprocess.Popen(
-            [sys.executable, "-c", *words], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment
+    server = WarmProcess(["-c", SERVER], tmp_path, environment)
+    port = server.stdout.readline().strip()
+    peers = {
+        how: subprocess.Popen(
+            [sys.executable, "-c", LOST, how, port],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            env=environment,
         )
-
-    server = started(SERVER)
-    assert server.stdout is not None
-    waiting = started(LOST, how, server.stdout.readline().strip())
+        for how in ("quiet", "loud")
+    }
     try:
-        assert waiting.stdout is not None
-        assert waiting.stdout.readline() == "joined\n"
+        for peer in peers.values():
+            assert peer.stdout is not None
+            assert peer.stdout.readline() == "joined\n"
         server.kill()
-        out, err = waiting.communicate(timeout=120)
+        said = {how: peer.communicate(timeout=PATIENCE) for how, peer in peers.items()}
     finally:
-        server.kill()
-        waiting.kill()
-        server.communicate()
-    assert out == "lost\n"
-    assert ("frame #" in err) is stacks
+        for process in (server, *peers.values()):
+            process.kill()
+    assert [out for out, _ in said.values()] == ["lost\n", "lost\n"]
+    assert {how: "frame #" in err for how, (_, err) in said.items()} == {"quiet": False, "loud": True}

@@ -9,11 +9,13 @@ import os
 import sys
 import time
 from collections.abc import Callable
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
 import torch
 import torch.distributed as dist
+from torch.distributed.distributed_c10d import _set_pg_timeout
 
 from heedful.training.ranks.parallel import ProcessRank
 from heedful.training.ranks.world import Joined, ProcessLost, World
@@ -61,8 +63,11 @@ def first_raises(world: World) -> None:
 
 
 def second_is_late(world: World) -> None:
-    if world.rank == 1:
-        time.sleep(60)
+    """It comes when the other one has given it up."""
+    if world.is_rank_0:
+        _set_pg_timeout(timedelta(seconds=2))
+    else:
+        world.store.wait(["noticed/0"], timedelta(seconds=900))
     world.gather("in time")
 
 
@@ -96,7 +101,7 @@ def met_with(fault: Callable[[World], None], place: ProcessRank) -> tuple[str, f
     began = time.monotonic()
     said = ""
     try:
-        with Joined(place, torch.device("cpu"), 40 if fault is second_is_late else 900) as world:
+        with Joined(place, torch.device("cpu"), 900) as world:
             world.gather("joined")  # or, on a busy machine, one would fail while the other still connects
             fault(world)
     except (ProcessLost, ValueError) as error:
