@@ -42,9 +42,7 @@ def tokenizer():
 
 
 def harmony_tokenizer():
-    made = make_tokenizer(HARMONY, special=("<|start|>", "<|end|>", *SPECIAL))
-    made.eos_token = "<|return|>"
-    return made
+    return make_tokenizer(HARMONY, special=("<|start|>", "<|end|>", *SPECIAL))
 
 
 def parts(tokenizer, renderer: Renderer, text: str) -> tuple[str, str, str]:
@@ -76,9 +74,8 @@ def test_tags_of_the_user_are_kept(tokenizer):
 
 def test_a_message_ends_with_another_token_than_the_reply(tokenizer):
     back, call = encode(tokenizer, "<|return|><|call|>")
-    assert Renderer(tokenizer).stop_ids == {back}
-    assert Renderer(tokenizer, stop_ids=[back, call]).stop_ids == {back, call}
-    assert Renderer(tokenizer, tools=TOOLS).stop_ids == {back, call}
+    for settings in ({}, {"stop_ids": [back]}, {"tools": TOOLS}):
+        assert Renderer(tokenizer, **settings).stop_ids == {back, call}
     assert Renderer(tokenizer).end_of_turn_id == back
 
 

@@ -33,6 +33,7 @@ Texts = tuple[Text, ...]
 
 _QUESTION = "heedfulquestion"
 _MARK = "heedfulmark"
+_HARMONY_ENDS = ("<|return|>", "<|call|>")
 _CACHED_PROMPTS = 2048
 _PLAIN_TAGS = Tags()
 _THINKING_OPTIONS = ("enable_thinking", "thinking")
@@ -107,11 +108,12 @@ class Renderer:
             result = self._result_text((Text("tool", _QUESTION),), self.tools[0].name)
             ends = find_turn_ends(result, asked, _QUESTION, *reads)
             self._call_ends = replace(ends, opens_next=ends.token != self._ends.token or self._ends.opens_next)
-        # Harmony has a token that ends each message of a reply, and another one that ends the reply.
-        self.end_of_turn_id: int = tokenizer.eos_token_id if self._channel else self._ends.token
+        # Harmony has a token that ends each message of a reply, and these, which end the reply.
+        own = [ids[0] for text in _HARMONY_ENDS if self._channel and len(ids := self._encode(text)) == 1]
+        self.end_of_turn_id: int = own[0] if own else self._ends.token
         """The token with which a reply ends."""
-        no_ends = {self._ends.token} if self._channel else set()
-        self.stop_ids = frozenset({*stop_ids, self.end_of_turn_id, self._call_ends.token} - no_ends)
+        no_ends = {self._ends.token} if own else set()
+        self.stop_ids = frozenset({*stop_ids, *own, self.end_of_turn_id, self._call_ends.token} - no_ends)
         """The ids that end a reply: the given ones, and those with which the template ends a reply and a call."""
         shown_ends = self.stop_ids if self._channel else ()
         self._parser = ReplyParser(self._decode, tags, self.stop_ids, bool(self.tools), shown_ends)
