@@ -94,3 +94,12 @@ def test_a_frozen_layer_gets_no_gradient_of_its_weight() -> None:
     assert [name for name, p in model.named_parameters() if p.grad is not None] == [
         "model.layers.0.self_attn.q_proj.weight"
     ]
+
+
+def test_the_head_multiplies_contiguous_states_since_others_take_sixty_times_as_long() -> None:
+    model = wide()
+    quicken(model)
+    seen: list[bool] = []
+    model.get_output_embeddings().register_forward_pre_hook(lambda head, states: seen.append(states[0].is_contiguous()))
+    model(torch.arange(10).view(2, 5), logits_to_keep=1)
+    assert seen == [True]

@@ -28,7 +28,12 @@ def quicken(model: PreTrainedModel) -> int:
     The weights, their names and the files of the model stay the same. Layers change for models on a CPU whose hidden
     states have at least `LEAST_WIDTH` numbers, if `onednn_is_faster`. Each call of a layer that is not plain float32 on
     a CPU is computed as before.
+
+    The output layer of every model gets contiguous states. torch copies the whole weight for each row of others: two
+    bfloat16 rows of a vocabulary of 262,144 took 4.5 s on a Xeon, in place of .07 s.
     """
+    if (head := model.get_output_embeddings()) is not None:
+        head.register_forward_pre_hook(_contiguous)
     wide = int(getattr(model.config.get_text_config(), "hidden_size", 0)) >= LEAST_WIDTH
     if not wide or model.device.type != "cpu" or not onednn_is_faster():
         return 0
@@ -36,6 +41,11 @@ def quicken(model: PreTrainedModel) -> int:
     for layer in layers:
         layer.__class__ = OneDnnLinear
     return len(layers)
+
+
+def _contiguous(head: nn.Module, states: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
+    """The last column of a batch, as the sampler wants it, is not."""
+    return tuple(each.contiguous() for each in states)
 
 
 @cache
