@@ -105,10 +105,10 @@ def counted(passes: Passes) -> Iterator[None]:
     """Counts the token steps of the model."""
     extend = KVBatch.extend
 
-    def noted(self: KVBatch, new_BT: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    def noted(self: KVBatch, new_BT: torch.Tensor) -> None:
         if new_BT.shape[1] == 1:
             passes.add(int(new_BT.sum()))
-        return extend(self, new_BT)
+        extend(self, new_BT)
 
     KVBatch.extend = noted  # type: ignore[method-assign]
     try:

@@ -16,6 +16,22 @@ from heedful.policies.sampling import Sampling  # noqa: E402
 from heedful.types import Conversation, Group, Message, Reply, Trajectory  # noqa: E402
 
 
+class Contexts:
+    """A renderer of conversations whose text is their ids."""
+
+    stop_ids = frozenset({1, 50, 90})
+
+    def context_ids(self, conversation: Any) -> tuple[int, ...]:
+        ids: tuple[int, ...] = conversation.ids
+        return ids
+
+    def next_prompt(self, conversation: Any) -> Any:
+        return None
+
+    def parse(self, prompt: Any, ids: Sequence[int], logprobs: Sequence[float], entropies: Sequence[float] = ()) -> Any:
+        return tuple(ids), tuple(logprobs), tuple(entropies)
+
+
 def policy_of(model: Any, renderer: Any, seed: int = 0, version: int = 0, **sampling: Any) -> HFPolicy:
     return HFPolicy(model, renderer, Sampling(**{"tokens_per_turn": 12, **sampling}), seed=seed, version=version)
 

@@ -66,6 +66,7 @@ NEEDS_TORCH = {
     "models.writing",
     "models.forward.token_scores",
     "policies.drawing",
+    "policies.growing",
     "policies.hf",
     "policies.kv_store",
     "policies.kv",

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Sequence
 from types import SimpleNamespace
 from typing import Any
 
@@ -12,30 +11,17 @@ import pytest
 torch = pytest.importorskip("torch")
 pytest.importorskip("transformers")
 
+from heedful.policies import hf  # noqa: E402
 from heedful.policies import kv_store as beginning  # noqa: E402
 from heedful.policies.hf import HFPolicy  # noqa: E402
 from heedful.policies.kv_store import Beginning  # noqa: E402
+from heedful.policies.next_logits import Way  # noqa: E402
 from heedful.policies.sampling import Sampling  # noqa: E402
+from sampled import Contexts  # noqa: E402
 from tiny_models import llama  # noqa: E402
 
 VOCABULARY = 40
 RULES = tuple(random.Random(0).randrange(VOCABULARY) for _ in range(30))
-
-
-class Contexts:
-    """A renderer of conversations whose text is their ids."""
-
-    stop_ids = frozenset({1})
-
-    def context_ids(self, conversation: Any) -> tuple[int, ...]:
-        ids: tuple[int, ...] = conversation.ids
-        return ids
-
-    def next_prompt(self, conversation: Any) -> Any:
-        return None
-
-    def parse(self, prompt: Any, ids: Sequence[int], logprobs: Sequence[float], entropies: Sequence[float] = ()) -> Any:
-        return tuple(ids), tuple(logprobs), tuple(entropies)
 
 
 def conversations(seed: int, *lengths: int) -> list[Any]:
@@ -80,7 +66,7 @@ def test_replies_are_those_without_sharing_and_the_beginning_is_read_once(monkey
 def test_a_model_without_a_kv_cache_reads_whole_contexts(monkeypatch: pytest.MonkeyPatch) -> None:
     read: list[int] = []
     sampler = policy(read)
-    monkeypatch.setattr(HFPolicy, "obstacle", "its cache is wrong")
+    monkeypatch.setattr(hf, "way_of", lambda model: (Way.UNCACHED, "its cache is wrong"))
     sampler.respond(conversations(1, 6, 9))
     assert set(read[:2]) == {36, 39}  # one plain pass per distinct context
 

@@ -347,12 +347,12 @@ def test_out_of_memory_names_the_knobs_and_leaves_the_model_as_it_was(
     assert model.training
 
 
-def test_attention_that_reads_masks_otherwise_is_sampled_without_a_cache(tokenizer: Any, renderer: Renderer) -> None:
+def test_eager_attention_keeps_its_cache_too(tokenizer: Any, renderer: Renderer) -> None:
     model = llama(len(tokenizer), attn_implementation="eager")
-    with pytest.warns(UserWarning, match="takes no masks of booleans"):
-        (group,) = played(policy_of(model, renderer), tasks=1, members=2)
-    for trajectory in group.trajectories:
+    policy = policy_of(model, renderer)
+    for trajectory in trajectories(played(policy, tasks=1, members=2)):
         assert max(largest_errors(model, trajectory)) < 1e-9
+    assert policy.obstacle == ""
 
 
 def test_positions_that_turn_with_length_end_the_window_where_they_begin_to(tokenizer: Any, renderer: Renderer) -> None:

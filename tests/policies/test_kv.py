@@ -1,32 +1,31 @@
-"""The ragged key-value cache: who sees what, and what is left when rows are chosen and joined."""
+"""The ragged key-value cache: what is held when columns are added, and when rows are chosen and joined."""
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
 torch = pytest.importorskip("torch")
 pytest.importorskip("transformers")
 
-from heedful.policies.kv import KVBatch, merge  # noqa: E402
+from heedful.policies.kv import KVBatch, gather  # noqa: E402
 
 HEADS, DIM = 2, 3
 
 
-def extended(batch: KVBatch, tokens_BT: list[list[int]]) -> tuple[Any, Any]:
+def extended(batch: KVBatch, tokens_BT: list[list[int]]) -> None:
     """Append columns whose keys hold the token's number, and values its negative; 0 = no token."""
     ids = torch.tensor(tokens_BT)
-    mask, positions = batch.extend(ids > 0)
+    batch.extend(ids > 0)
     states = ids[:, None, :, None].expand(-1, HEADS, -1, DIM).double()
-    for layer in batch.cache.layers:
+    for layer in cast(Any, batch.cache).layers:
         layer.update(states, -states)
-    return mask, positions
 
 
 def held(batch: KVBatch) -> list[list[int]]:
     """The tokens of each row, read back from the keys."""
-    layer: Any = batch.cache.layers[1]
+    layer = cast(Any, batch.cache).layers[1]
     keys = layer.keys[:, 0, : layer.length, 0]
     assert torch.equal(layer.values[:, 1, : layer.length, 2], -keys)
     assert batch.filled_BT.shape[1] == layer.length
@@ -41,33 +40,10 @@ def batch_of(*tokens_BT: list[list[int]], room: int = 2) -> KVBatch:
     return batch
 
 
-def test_a_token_sees_the_tokens_of_its_row_up_to_itself() -> None:
-    batch = batch_of([[0, 5, 6], [7, 8, 9]])
-    mask, positions = extended(batch, [[0, 1], [2, 3]])
-    assert mask.shape == (2, 1, 2, 5)
-    assert mask[1, 0].tolist() == [[True] * 4 + [False], [True] * 5]
-    assert mask[0, 0, 1].tolist() == [False, True, True, False, True]
-    assert positions[1].tolist() == [3, 4]
-    assert positions[0, 1] == 2
-
-
-def test_a_single_column_is_masked_like_several() -> None:
-    one, _ = extended(batch_of([[0, 5, 6], [7, 8, 9]]), [[0], [2]])
-    two, _ = extended(batch_of([[0, 5, 6], [7, 8, 9]]), [[0, 1], [2, 3]])
-    assert torch.equal(one[..., 0, :], two[..., 0, :-1])
-
-
-def test_every_query_sees_something_even_where_there_is_no_token() -> None:
-    # A query that sees nothing is NaN in some attention kernels, and NaN spreads to whoever reads its column.
-    for columns in ([[0, 0, 4], [1, 2, 3]], [[0], [5]]):
-        mask, _ = extended(KVBatch.empty(2, 2, 4, torch.device("cpu")), columns)
-        assert bool(mask.any(-1).all())
-
-
 def test_chosen_rows_keep_their_tokens_right_aligned_without_unused_columns() -> None:
     batch = batch_of([[0, 0, 1], [2, 3, 4], [0, 5, 6]], [[7], [0], [8]])
     assert held(batch) == [[1, 7], [2, 3, 4], [5, 6, 8]]
-    chosen = batch.select(torch.tensor([2, 0, 2]), room=1)
+    chosen = gather([(batch, row) for row in (2, 0, 2)], room=1)
     assert held(chosen) == [[5, 6, 8], [1, 7], [5, 6, 8]]
     assert chosen.filled_BT.tolist() == [[True] * 3, [False, True, True], [True] * 3]
     extended(chosen, [[9], [9], [0]])
@@ -75,10 +51,10 @@ def test_chosen_rows_keep_their_tokens_right_aligned_without_unused_columns() ->
     assert held(batch) == [[1, 7], [2, 3, 4], [5, 6, 8]], "the source stays as it was"
 
 
-def test_caches_of_different_widths_join_row_by_row() -> None:
+def test_rows_of_caches_of_different_widths_join_in_any_order() -> None:
     first, second = batch_of([[1, 2, 3], [0, 4, 5]]), batch_of([[6], [7]], [[8], [0]])
-    joined = merge([first, second], [torch.tensor([1]), torch.tensor([1, 0])], room=2)
-    assert held(joined) == [[4, 5], [7], [6, 8]]
+    assert held(gather([(first, 1), (second, 1), (second, 0)], room=2)) == [[4, 5], [7], [6, 8]]
+    assert held(gather([(second, 0), (first, 0), (second, 1), (first, 1)])) == [[6, 8], [1, 2, 3], [7], [4, 5]]
 
 
 def test_a_buffer_grows_when_it_is_full() -> None:

@@ -44,13 +44,13 @@ class Ways:
         """
         from heedful.models.forward.exactness import Probe, evaluating
         from heedful.models.forward.token_logits import keeps_prompts
-        from heedful.policies.next_logits import obstacle_to_kv_cache
+        from heedful.policies.growing import way_of
 
         with evaluating(model):
             finite = Probe.of(model).finite
         if not finite:
             return FASTEST
-        obstacle = obstacle_to_kv_cache(model) if samples else ""
+        obstacle = way_of(model)[1] if samples else ""
         return cls(obstacle, scorer.way if scorer else FASTEST.method, keeps_prompts(model))
 
     def sampled(self, groups: int, members: int, prompt: int, reply: int, turns: int = 1, shown: int = 0) -> int:

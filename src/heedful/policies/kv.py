@@ -1,7 +1,7 @@
-"""A KV cache for ragged batches over many turns, for any Hugging Face causal LM with full attention.
+"""States of ragged batches over many turns: keys and values, and the recurrent states of models that have them.
 
 Every row attends to its own tokens only, whatever the other rows are. Rows are right-aligned. Columns without a token
-of a row are masked for it. The cache is written in place, never concatenated.
+of a row are masked for it. Keys in buffers of this module are written in place, never concatenated.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ import torch
 from torch import Tensor
 from transformers.cache_utils import Cache, CacheLayerMixin
 
+from heedful.models.forward.states import stack
 from heedful.models.vision.positions import carry_shift, joined_shifts
 
 
@@ -74,67 +75,87 @@ class _Layer(CacheLayerMixin):
         return -1
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class KVBatch:
-    """The KV cache of several rows, the columns that hold a token of each row, and the number of its tokens."""
+    """The states of several rows, the columns that hold a token of each row, and the number of its tokens."""
 
-    cache: Cache
+    cache: Cache | None
+    """`None`: nothing was read, and the model makes its cache by itself."""
     filled_BT: Tensor
     """True where the column has a token of the row (bool, one column per cached column)."""
     lengths_B: Tensor
     """Tokens cached per row."""
+    waiting_B1: Tensor | None = None
+    """A token of each row that is not in the cache yet: see `next_logits.Way.PAIRS`."""
 
     @classmethod
     def empty(cls, rows: int, layers: int, room: int, device: torch.device) -> KVBatch:
+        """Rows without a token. `layers`: of keys that are written in place. 0 = the model makes its own cache."""
         return cls(
-            Cache(layers=[_Layer(room) for _ in range(layers)]),
+            Cache(layers=[_Layer(room) for _ in range(layers)]) if layers else None,
             torch.zeros(rows, 0, dtype=torch.bool, device=device),
             torch.zeros(rows, dtype=torch.long, device=device),
         )
 
-    def extend(self, new_BT: Tensor) -> tuple[Tensor, Tensor]:
-        """Append columns. `new_BT` is True where a column has a token. Returns (attention mask, positions) for them.
-
-        The mask is boolean `[B, 1, new, all]`. An unused query attends to itself only. Without any key a query yields
-        NaN, and NaN times a zero weight spreads to every later query.
-        """
-        before, new = self.filled_BT.shape[1], new_BT.shape[1]
-        positions_BT = (self.lengths_B[:, None] + new_BT.cumsum(1) - 1).clamp(min=0)
+    def extend(self, new_BT: Tensor) -> None:
+        """Append columns. `new_BT` is True where a column has a token."""
         self.filled_BT = torch.cat([self.filled_BT, new_BT], dim=1)
         self.lengths_B = self.lengths_B + new_BT.sum(1)
-        if new == 1:
-            mask = self.filled_BT[:, None, None, :].clone()
-            mask[:, 0, 0, before] = True
-            return mask, positions_BT
-        causal = torch.ones(new, before + new, dtype=torch.bool, device=new_BT.device).tril(before)
-        mask = self.filled_BT[:, None, :] & causal
-        diagonal = torch.arange(new, device=new_BT.device)
-        mask[:, diagonal, before + diagonal] = True
-        return mask[:, None], positions_BT
-
-    def select(self, rows: Tensor, room: int) -> KVBatch:
-        """A batch of these rows (repeats allowed), right-aligned without unused columns, with `room` free columns."""
-        return merge([self], [rows], room)
 
 
-def merge(batches: Sequence[KVBatch], rows: Sequence[Tensor], room: int) -> KVBatch:
-    """Rows of several batches as one batch, in the given order: the `rows` of the first batch, then of the second."""
+Place = tuple[KVBatch, int]
+"""A row of a batch."""
+
+
+def by_batch(places: Sequence[Place]) -> list[tuple[KVBatch, list[int]]]:
+    """The distinct batches, and the indices of the places in each."""
+    found: dict[int, tuple[KVBatch, list[int]]] = {}
+    for index, (batch, _) in enumerate(places):
+        found.setdefault(id(batch), (batch, []))[1].append(index)
+    return list(found.values())
+
+
+def gather(places: Sequence[Place], room: int = 0) -> KVBatch:
+    """A copy of these rows (repeats allowed) as one batch, in this order, right-aligned without unused columns.
+
+    Keys that are written in place have `room` free columns.
+    """
+    parts = by_batch(places)
+    order = [index for _, members in parts for index in members]
+    batches = [batch for batch, _ in parts]
+    rows = [
+        torch.tensor([places[index][1] for index in members], device=batches[0].lengths_B.device)
+        for _, members in parts
+    ]
     lengths_B = torch.cat([batch.lengths_B[index] for batch, index in zip(batches, rows, strict=True)])
-    width = int(lengths_B.max()) if len(lengths_B) else 0
+    width = int(lengths_B.max())
+    offsets = torch.arange(width, device=lengths_B.device)
+    joined = KVBatch(None, offsets[None, :] >= width - lengths_B[:, None], lengths_B)
+    if batches[0].cache is not None:
+        caches = [cast(Cache, batch.cache) for batch in batches]
+        if isinstance(caches[0].layers[0], _Layer):
+            joined.cache = _in_place(batches, rows, width, room)
+        else:
+            joined.cache = stack(caches, rows, width)
+        carry_shift(joined.cache, joined_shifts(caches, rows))
+    if len(batches) == 1 and batches[0].waiting_B1 is not None:
+        joined.waiting_B1 = batches[0].waiting_B1[rows[0]]
+    return joined if order == sorted(order) else gather([(joined, order.index(row)) for row in range(len(order))], room)
+
+
+def _in_place(batches: Sequence[KVBatch], rows: Sequence[Tensor], width: int, room: int) -> Cache:
+    """The keys and values of these rows of each batch, in buffers of `width + room` columns."""
     columns = [_columns(batch, index, width) for batch, index in zip(batches, rows, strict=True)]
     layers: list[Any] = []
-    for number in range(len(batches[0].cache.layers)):
-        layer = _Layer(width + room)
-        start = 0
+    for number in range(len(cast(Cache, batches[0].cache).layers)):
+        layer, start = _Layer(width + room), 0
         for batch, rows_B, columns_BT in zip(batches, rows, columns, strict=True):
-            source = cast(_Layer, batch.cache.layers[number])
-            layer.write(source, rows_B, columns_BT, slice(start, start + len(rows_B)), len(lengths_B))
+            source = cast(_Layer, cast(Cache, batch.cache).layers[number])
+            if source.keys is not None:  # else this layer of the model keeps nothing
+                layer.write(source, rows_B, columns_BT, slice(start, start + len(rows_B)), sum(map(len, rows)))
             start += len(rows_B)
         layers.append(layer)
-    cache = Cache(layers=layers)
-    carry_shift(cache, joined_shifts([batch.cache for batch in batches], rows))
-    offsets = torch.arange(width, device=lengths_B.device)
-    return KVBatch(cache, offsets[None, :] >= width - lengths_B[:, None], lengths_B)
+    return Cache(layers=layers)
 
 
 def _columns(batch: KVBatch, rows: Tensor, width: int) -> Tensor:

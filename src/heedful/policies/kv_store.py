@@ -1,91 +1,48 @@
-"""The KV caches of conversations between their turns.
-
-The cache of a conversation that has ended is freed. At least half of the rows in the store belong to open
-conversations, however few of them each call answers.
-"""
+"""The states of conversations between their turns, and of the beginning that their contexts have in common."""
 
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
-import torch
-
 from heedful.models.forward.shared_prompts import SAVED, WORTH, common_beginning
-from heedful.policies.kv import KVBatch, merge
+from heedful.policies.kv import KVBatch, Place, by_batch, gather
 
 Ids = tuple[int, ...]
 
 
-@dataclass(slots=True)
-class CachedRow:
-    """The place of the KV cache of one conversation."""
-
-    batch: int
-    """Number of the batch in the store."""
-    row: int
-    ids: tuple[int, ...]
-    """The tokens that are cached."""
-
-
 class KVStore:
-    """Finds the KV cache of a conversation by its key, in the batch in which its last reply was sampled."""
+    """The row of each conversation after its last reply, and the ids that were read in it.
 
-    def __init__(self, device: torch.device) -> None:
-        self._device = device
-        self._found: dict[str, CachedRow] = {}
-        self._batches: dict[int, KVBatch] = {}
-        self._next = 0
+    At least half of the rows in the store belong to open conversations, however few of them each call answers.
+    """
+
+    def __init__(self) -> None:
+        self._rows: dict[str, tuple[Ids, Place]] = {}
 
     @property
     def rows(self) -> int:
-        """Rows in the store, including rows of conversations that have ended."""
-        return sum(len(batch.lengths_B) for batch in self._batches.values())
+        """Rows in memory, including rows of conversations that have ended."""
+        return sum(len(batch.lengths_B) for batch, _ in by_batch([place for _, place in self._rows.values()]))
 
-    def find(self, key: str, context: tuple[int, ...]) -> CachedRow | None:
-        """The cached beginning of `context`. `None` if nothing is cached, or other tokens, or all of the context."""
-        cached = self._found.get(key)
-        if cached is None or len(cached.ids) >= len(context) or context[: len(cached.ids)] != cached.ids:
-            return None
-        return cached
+    def take(self, key: str, context: Ids) -> tuple[Ids, Place] | None:
+        """Remove the row of a conversation. `None` if it holds no beginning of `context`, or all but one id of it."""
+        row = self._rows.pop(key, None)
+        return row if row and len(row[0]) + 1 < len(context) and context[: len(row[0])] == row[0] else None
 
-    def gather(self, rows: Sequence[CachedRow], room: int) -> KVBatch:
-        """A copy of these rows, in this order, with `room` free columns after each."""
-        batches = sorted({row.batch for row in rows})
-        members = [[index for index, row in enumerate(rows) if row.batch == batch] for batch in batches]
-        merged = merge(
-            [self._batches[batch] for batch in batches],
-            [torch.tensor([rows[index].row for index in indices], device=self._device) for indices in members],
-            room,
-        )
-        order = [index for indices in members for index in indices]
-        if order == list(range(len(rows))):
-            return merged
-        inverse = torch.empty(len(order), dtype=torch.long, device=self._device)
-        inverse[torch.tensor(order, device=self._device)] = torch.arange(len(order), device=self._device)
-        return merged.select(inverse, room)
-
-    def put(self, batch: KVBatch, rows: Sequence[tuple[int, str, tuple[int, ...]]]) -> None:
-        """Store `batch` for these conversations: row, key and the ids that are cached in the row."""
-        for row, key, ids in rows:
-            self._found[key] = CachedRow(self._next, row, ids)
-        self._batches[self._next] = batch
-        self._next += 1
+    def put(self, key: str, ids: Ids, place: Place) -> None:
+        """Keep the row of a conversation, in which these ids were read."""
+        self._rows[key] = ids, place
 
     def keep_only(self, keys: Collection[str]) -> None:
         """Free all other conversations. A batch with at most half of its rows left is cut down to these rows."""
-        self._found = {key: cached for key, cached in self._found.items() if key in keys}
-        left: dict[int, list[CachedRow]] = {number: [] for number in self._batches}
-        for cached in self._found.values():
-            left[cached.batch].append(cached)
-        for number, members in left.items():
-            if not members:
-                del self._batches[number]
-            elif 2 * len(members) <= len(self._batches[number].lengths_B):
-                rows = torch.tensor([cached.row for cached in members], device=self._device)
-                self._batches[number] = self._batches[number].select(rows, 0)
-                for row, cached in enumerate(members):
-                    cached.row = row
+        self._rows = {key: row for key, row in self._rows.items() if key in keys}
+        left = list(self._rows)
+        for batch, members in by_batch([self._rows[key][1] for key in left]):
+            if 2 * len(members) <= len(batch.lengths_B):
+                cut = gather([self._rows[left[index]][1] for index in members])
+                for row, index in enumerate(members):
+                    self._rows[left[index]] = self._rows[left[index]][0], (cut, row)
 
 
 @dataclass(slots=True)

@@ -1,32 +1,38 @@
-"""Logits of the next tokens of a batch: from its KV cache, or from whole sequences if the KV cache is not exact.
-
-The KV cache of a model is used only after a probe: it must give the log-probabilities of plain forward passes.
-"""
+"""Logits of the next tokens of a batch: ways to read new tokens behind earlier ones. `growing.way_of` chooses one."""
 
 from __future__ import annotations
 
 import os
-import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from enum import Enum
+from functools import partial
 from typing import Any, cast
-from weakref import WeakKeyDictionary
 
-import numpy as np
 import torch
 from torch import Tensor
 from transformers import PreTrainedModel
-from transformers.cache_utils import CacheLayerMixin
+from transformers.cache_utils import Cache, CacheLayerMixin
 
 from heedful.models.cache import cache_root
-from heedful.models.forward.exactness import Probe, evaluating, plain_states
-from heedful.policies.kv import KVBatch
+from heedful.models.forward.exactness import plain_states
+from heedful.models.forward.states import fork, keeps_keys_alone, read
+from heedful.policies.kv import KVBatch, Place, gather
 
-_OBSTACLES: WeakKeyDictionary[PreTrainedModel, tuple[str, str]] = WeakKeyDictionary()
-"""For each model that was probed: the kind of attention, and the obstacle."""
-
+Ids = Sequence[int]
 
 Decode = Callable[..., Any]
 """The forward pass of a model: the model itself, or a compiled form of it."""
+
+
+class Way(Enum):
+    """How the tokens behind earlier ones are read. The fastest one is first."""
+
+    BUFFERS = "keys and values; rows of any lengths together, with unused columns anywhere"
+    STATES = "states; rows with equally many new tokens together, so unused columns are before all tokens of a row"
+    SINGLES = "states; new tokens one by one: a pass of several tokens forgets the state"
+    PAIRS = "states; new tokens two by two: a pass of a single token computes otherwise"
+    UNCACHED = "one plain forward pass over the whole row for each token"
 
 
 def compiled(model: PreTrainedModel) -> Decode:
@@ -39,31 +45,106 @@ def compiled(model: PreTrainedModel) -> Decode:
     return torch.compile(model, dynamic=True)
 
 
-def cached_logits(model: Decode, batch: KVBatch, ids_BT: Tensor, filled_BT: Tensor) -> Tensor:
-    """Append columns of tokens to the batch: the logits `[B, V]` of the last one, in float32 or wider.
+@dataclass(frozen=True, slots=True)
+class Reader:
+    """Reads the tokens of batches in one way."""
 
-    They come from the keys and values of earlier tokens. The batch has a layer for each layer of the model.
-    """
-    mask, positions_BT = batch.extend(filled_BT)
-    output = model(
-        input_ids=ids_BT,
-        attention_mask=mask,
-        position_ids=positions_BT,
-        past_key_values=batch.cache,
-        use_cache=True,
-        logits_to_keep=1,
-    )
-    return _wide(output.logits[:, -1])
+    model: PreTrainedModel
+    way: Way
+    decode: Decode
+    """Reads single columns, where keys are written in place."""
+
+    @property
+    def skips(self) -> bool:
+        """Whether a row of a batch can be left out of a pass."""
+        return self.way in (Way.BUFFERS, Way.UNCACHED)
+
+    def empty(self) -> KVBatch:
+        """One row without tokens."""
+        layers = 1  # of ids, where no keys are kept
+        if self.way is not Way.UNCACHED:
+            keys_alone = self.way is Way.BUFFERS or keeps_keys_alone(self.model)
+            layers = self.model.config.get_text_config(decoder=True).num_hidden_layers if keys_alone else 0
+        return KVBatch.empty(1, layers, 0, self.model.device)
+
+    def read(self, places: list[Place], new: Sequence[Ids], room: int) -> Tensor:
+        """Read `new[i]` behind row `places[i]`: the logits `[N, V]` after each, in float32 or wider.
+
+        `places` are changed to where the rows are then. Keys that are written in place have `room` columns more.
+        """
+        at = [0] * len(new)
+        after: list[Any] = [None] * len(new)
+        for rows, counts in self._passes([not batch.filled_BT.shape[1] for batch, _ in places], list(map(len, new))):
+            batch = gather([places[row] for row in rows], max(counts) + room)
+            batch.waiting_B1 = None
+            for number, row in enumerate(rows):
+                places[row] = batch, number  # frees the original before further memory is taken
+            taken = [new[row][at[row] : at[row] + count] for row, count in zip(rows, counts, strict=True)]
+            logits_BV = self._forward(batch, *_left_padded(taken, self.model.device))
+            for row, count, logits_V in zip(rows, counts, logits_BV, strict=True):
+                at[row] += count
+                after[row] = logits_V
+        return torch.stack(after)
+
+    def step(self, batch: KVBatch, tokens_B: Tensor, feeds_B: Tensor) -> Tensor:
+        """Read one token in the rows where `feeds_B` is True: the logits `[B, V]` after it, in float32 or wider."""
+        own_B1, feeds_B1 = tokens_B[:, None], feeds_B[:, None]
+        if self.way is not Way.PAIRS:
+            return self._forward(batch, own_B1, feeds_B1)
+        if batch.waiting_B1 is not None:
+            pair_B2, batch.waiting_B1 = torch.cat([batch.waiting_B1, own_B1], dim=1), None
+            return self._forward(batch, pair_B2, feeds_B1.expand(-1, 2))
+        # Behind a single token stands a second one that is none. It is read on a copy: the batch holds pairs alone.
+        rows_B = torch.arange(len(own_B1), device=own_B1.device)
+        copied = KVBatch(fork(cast(Any, batch.cache), rows_B), batch.filled_BT, batch.lengths_B)
+        batch.waiting_B1 = own_B1
+        return self._forward(copied, own_B1.expand(-1, 2), feeds_B1.expand(-1, 2), last=2)
+
+    def _passes(self, fresh: list[bool], lengths: list[int]) -> Iterator[tuple[list[int], list[int]]]:
+        """The rows of each pass, and the number of tokens that it reads in each."""
+        left = [[length] for length in lengths]
+        if self.way is Way.STATES:  # in powers of two, where these are fewer passes
+            left = min(left, list(map(_powers, lengths)), key=partial(_kinds, fresh))
+        elif self.way is Way.SINGLES:
+            left = [[length] if new else [1] * length for new, length in zip(fresh, lengths, strict=True)]
+        begun = [not new for new in fresh]
+        while any(left):
+            kinds = [
+                (0 if self.skips else sizes[0], begun[row]) if sizes else (-1, False) for row, sizes in enumerate(left)
+            ]
+            chosen = [row for row, kind in enumerate(kinds) if kind == max(kinds)]
+            yield chosen, [left[row].pop(0) for row in chosen]
+            for row in chosen:
+                begun[row] = True
+
+    def _forward(self, batch: KVBatch, ids_BT: Tensor, filled_BT: Tensor, last: int = 1) -> Tensor:
+        """Append columns to the batch: the logits `[B, V]` of the `last` column from the right."""
+        batch.extend(filled_BT)
+        if self.way is Way.UNCACHED:
+            return _uncached(self.model, batch, ids_BT, filled_BT)
+        if self.way is Way.BUFFERS and ids_BT.shape[1] == 1:
+            sdpa = self.model.config._attn_implementation == "sdpa"  # then transformers builds no mask of its own
+            logits_BTV = self.decode(
+                input_ids=ids_BT,
+                attention_mask=batch.filled_BT[:, None, None] if sdpa else batch.filled_BT,
+                position_ids=batch.lengths_B[:, None] - 1,
+                past_key_values=batch.cache,
+                use_cache=True,
+                logits_to_keep=1,
+            ).logits
+        else:
+            mask_BT = None if batch.cache is None else batch.filled_BT
+            logits_BTV, batch.cache = read(self.model, ids_BT, batch.cache, mask_BT=mask_BT, logits_to_keep=last)
+        return _wide(logits_BTV[:, -last])
 
 
-def uncached_logits(model: PreTrainedModel, batch: KVBatch, ids_BT: Tensor, filled_BT: Tensor) -> Tensor:
-    """`cached_logits` from one plain forward pass per row. The only layer of the batch holds token ids instead of keys.
+def _uncached(model: PreTrainedModel, batch: KVBatch, ids_BT: Tensor, filled_BT: Tensor) -> Tensor:
+    """One plain forward pass per row. The only layer of the batch holds token ids instead of keys.
 
     Rows without a new token are not read. Their logits are 0.
     """
-    batch.extend(filled_BT)
     ids_B1T1 = ids_BT[:, None, :, None]
-    known_B1T1, _ = cast(CacheLayerMixin, batch.cache.layers[0]).update(ids_B1T1, ids_B1T1)
+    known_B1T1, _ = cast(CacheLayerMixin, cast(Cache, batch.cache).layers[0]).update(ids_B1T1, ids_B1T1)
     grown = [row for row, filled_T in enumerate(filled_BT) if bool(filled_T.any())]
     read = [plain_states(model, known_B1T1[row, 0, batch.filled_BT[row], 0][None])[0, -1] for row in grown]
     logits_BV = read[0].new_zeros(len(ids_BT), len(read[0]))
@@ -71,57 +152,24 @@ def uncached_logits(model: PreTrainedModel, batch: KVBatch, ids_BT: Tensor, fill
     return _wide(logits_BV)
 
 
-def obstacle_to_kv_cache(model: PreTrainedModel) -> str:
-    """Why replies cannot be sampled with a KV cache, as half a sentence. Empty if they can.
-
-    Probed once per model and kind of attention. Warns if there is an obstacle, because sampling is slow then. Without
-    finite logits nothing can be compared: then the result is empty, and the next call probes again.
-    """
-    attention = str(model.config._attn_implementation)
-    if model not in _OBSTACLES or _OBSTACLES[model][0] != attention:
-        found = "its attention takes no masks of booleans"
-        if attention == "sdpa":
-            with evaluating(model), torch.no_grad():
-                probe = Probe.of(model)
-                if not probe.finite:
-                    return ""
-                found = probe.obstacle(lambda: _sampled_logprobs(model, probe))
-        _OBSTACLES[model] = attention, found
-        if found:
-            warnings.warn(
-                f"The KV cache of {type(model).__name__} cannot be used for sampling, since {found}. Each token is "
-                "sampled from a whole forward pass. This is exact and slow; a model with full attention, such as "
-                "Qwen2.5 or Llama 3, is faster.",
-                stacklevel=2,
-            )
-    return _OBSTACLES[model][1]
+def _powers(length: int) -> list[int]:
+    """The powers of two whose sum is `length`, the largest first."""
+    return [1 << bit for bit in reversed(range(length.bit_length())) if length >> bit & 1]
 
 
-def left_padded(sequences: Sequence[Sequence[int]], device: torch.device) -> tuple[Tensor, Tensor]:
+def _kinds(fresh: list[bool], sizes: list[list[int]]) -> int:
+    """Passes that read these sizes of tokens of each row. Rows without earlier tokens are read by themselves."""
+    return len(
+        {(new and not place, one) for new, row in zip(fresh, sizes, strict=True) for place, one in enumerate(row)}
+    )
+
+
+def _left_padded(sequences: Sequence[Ids], device: torch.device) -> tuple[Tensor, Tensor]:
     """The ids, right-aligned, and the mask that is True where there is a token."""
     width = max(map(len, sequences))
     ids = [[0] * (width - len(sequence)) + list(sequence) for sequence in sequences]
     filled = [[False] * (width - len(sequence)) + [True] * len(sequence) for sequence in sequences]
     return torch.tensor(ids, device=device), torch.tensor(filled, device=device)
-
-
-def _sampled_logprobs(model: PreTrainedModel, probe: Probe) -> list[list[np.ndarray]]:
-    """Log-probabilities of the probe's thoughts, read as the sampler reads: ragged rows, two turns, token by token."""
-    prompts = probe.prompts * len(probe.thoughts)
-    thoughts = [thought for thought in probe.thoughts for _ in probe.prompts]
-    layers = model.config.get_text_config(decoder=True).num_hidden_layers
-    batch = KVBatch.empty(len(prompts), layers, max(map(len, prompts)), model.device)
-    cached_logits(model, batch, *left_padded([ids[: len(ids) // 2] for ids in prompts], model.device))
-    logits_BV = cached_logits(model, batch, *left_padded([ids[len(ids) // 2 :] for ids in prompts], model.device))
-    columns = []
-    for place in range(max(map(len, thoughts))):
-        fed_B1 = torch.tensor([[ids[place] if place < len(ids) else 0] for ids in thoughts], device=model.device)
-        feeds_B1 = torch.tensor([[place < len(ids)] for ids in thoughts], device=model.device)
-        columns.append(logits_BV.log_softmax(-1).gather(1, fed_B1)[:, 0])
-        logits_BV = cached_logits(model, batch, fed_B1, feeds_B1)
-    logprobs_BT = torch.stack(columns, dim=1).double().cpu().numpy()
-    rows = [logprobs_T[: len(ids)] for logprobs_T, ids in zip(logprobs_BT, thoughts, strict=True)]
-    return [rows[start : start + len(probe.prompts)] for start in range(0, len(rows), len(probe.prompts))]
 
 
 def _wide(logits_BV: Tensor) -> Tensor:

@@ -12,7 +12,7 @@ transformers = pytest.importorskip("transformers")
 from heedful.models.forward import exactness  # noqa: E402
 from heedful.models.forward.exactness import Probe  # noqa: E402
 from heedful.models.forward.token_logits import keeps_prompts  # noqa: E402
-from heedful.policies.next_logits import obstacle_to_kv_cache  # noqa: E402
+from heedful.policies.growing import way_of  # noqa: E402
 from heedful.scorers.hf import HFScorer  # noqa: E402
 from tiny_models import llama  # noqa: E402
 
@@ -38,7 +38,7 @@ def test_sampler_learner_and_scorer_share_what_was_read(passes: list[Any]) -> No
     model = llama(50)
     assert keeps_prompts(model)
     assert len(passes) == FIRST
-    assert obstacle_to_kv_cache(model) == ""
+    assert way_of(model)[1] == ""
     assert HFScorer(model).method == "packed"
     assert len(passes) == FIRST + 2 * AGAIN
     assert HFScorer(llama(50)).method == "packed"

@@ -7,11 +7,13 @@ from __future__ import annotations
 
 import copy
 import inspect
+from collections.abc import Sequence
 from typing import Any, NamedTuple, cast
 from weakref import WeakKeyDictionary
 
 import torch
 from torch import Tensor, nn
+from torch.nn.functional import pad
 from transformers.cache_utils import Cache, DynamicCache, DynamicLayer, DynamicSlidingWindowLayer
 
 from heedful.models.forward.exactness import Unsupported
@@ -60,8 +62,8 @@ def read(
             more["position_ids"] = torch.arange(at, at + ids_BT.shape[1], device=ids_BT.device).expand(len(ids_BT), -1)
         else:
             more["position_ids"] = (mask_BT.cumsum(1) - 1).clamp(min=0)[:, -ids_BT.shape[1] :]
-    if mask_BT is not None:
-        more["attention_mask"] = mask_BT
+    if mask_BT is not None and any(hasattr(layer, "keys") for layer in getattr(cache, "layers", ())):
+        more["attention_mask"] = mask_BT  # recurrent layers alone would take it for one of the new tokens
     output = body(input_ids=ids_BT, use_cache=True, return_dict=True, **{takes.cache: cache}, **more)
     states_BTD = output.logits if "logits" in output else output.last_hidden_state
     kept = cast(Any, output).get(takes.cache)
@@ -125,7 +127,7 @@ def _continued(prefix_NHTD: Tensor, states_BHTD: Tensor) -> Tensor:
 def _takes(body: nn.Module) -> _Takes:
     """Found by reading one token, once per model."""
     if body not in _TAKES:
-        taken = inspect.signature(body.forward).parameters
+        taken = inspect.signature(type(body).forward).parameters  # one of the object itself may be a wrapper
         name = "cache_params" if "cache_params" in taken else "past_key_values"
         ids_11 = torch.zeros(1, 1, dtype=torch.long, device=next(body.parameters()).device)
         kept = cast(Any, body(input_ids=ids_11, use_cache=True, return_dict=True)).get(name)
@@ -133,3 +135,39 @@ def _takes(body: nn.Module) -> _Takes:
         keys_alone = bool(layers) and all(type(layer) in (DynamicLayer, DynamicSlidingWindowLayer) for layer in layers)
         _TAKES[body] = _Takes(name, "position_ids" in taken, keys_alone)
     return _TAKES[body]
+
+
+_COLUMNS = ("keys", "values", "indexer_keys", "idx_keys")
+"""Tensors of a layer with one column for each token, `[B, .., T, D]`."""
+
+
+def stack(caches: Sequence[Cache], rows: Sequence[Tensor], width: int) -> Cache:
+    """A copy of these rows of the first cache, then of the second, and so on, as one cache.
+
+    Columns stand at the right, `width` of them where a layer keeps all. Unused ones on the left are zeros, and a mask
+    has to hide them. No row may have an unused column between its tokens.
+    """
+
+    def joined(values: Sequence[Any], columns: int = 0) -> Any:
+        if not isinstance(values[0], Tensor) or values[0].dim() < 2:
+            return values[0]
+        parts = [value.index_select(0, rows_B) for value, rows_B in zip(values, rows, strict=True)]
+        if columns:
+            parts = [pad(part[..., -columns:, :], (0, 0, max(0, columns - part.shape[-2]), 0)) for part in parts]
+        return torch.cat(parts)
+
+    new = copy.copy(caches[0])
+    new.layers = []
+    for layers in cast(Any, zip(*(cache.layers for cache in caches), strict=True)):
+        layer, windowed = copy.copy(layers[0]), hasattr(layers[0], "cumulative_length")
+        columns = min(width, layer.sliding_window - 1) if windowed else width  # those before a window are dropped
+        for name, value in vars(layer).items():
+            values = [getattr(one, name) for one in layers]
+            if isinstance(value, dict):
+                setattr(layer, name, {key: joined([one[key] for one in values]) for key in value})
+            else:
+                setattr(layer, name, joined(values, columns if name in _COLUMNS else 0))
+        if windowed:
+            layer.cumulative_length = width
+        new.layers.append(layer)
+    return new
