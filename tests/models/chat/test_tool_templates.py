@@ -84,6 +84,21 @@ def test_the_role_of_results_is_that_of_the_template_where_it_has_one(template, 
         assert '<|im_start|>user\na "quoted" word<|im_end|>' in text
 
 
+def test_a_template_may_take_the_arguments_as_json_and_demonstrations_are_in_its_form():
+    begin, middle, end = (
+        "<｜tool▁calls▁begin｜><｜tool▁call▁begin｜>",
+        "<｜tool▁sep｜>",
+        "<｜tool▁call▁end｜><｜tool▁calls▁end｜>",
+    )
+    written = f"{{{{ '{begin}' + call.function.name + '{middle}' + call.function.arguments + '{end}' }}}}"
+    template = HERMES.replace("<tool_call>{{ call.function | tojson }}</tool_call>", written)
+    renderer = Renderer(make_tokenizer(template), Tags(force=False), tools=TOOLS)
+    assert renderer.result_role == "tool"
+    call = f'{begin}search{middle}{{"query": "oak"}}{end}'
+    assert renderer._decode(renderer.as_sampled(f"so{CALL}")) == f"so{call}<|im_end|>"
+    assert spans(renderer, f"so{call}") == ("so", call, True)
+
+
 def test_a_renderer_without_tools_shows_results_as_the_user():
     renderer = Renderer(make_tokenizer(HERMES))
     assert renderer.glue([Message("tool", "elm")], ended=True) == renderer.glue([Message("user", "elm")], ended=True)
