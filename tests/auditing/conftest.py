@@ -19,7 +19,7 @@ def own_run(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("runs") / "echo"
     code = cli.run(
         f"train echo --out {folder} --steps 3 --groups 6 --group-size 4 --checkpoint-every 1 --seed 5 "
-        "--seedling.steps 60 --evaluation.times 0 --diagnostics.every 1 --diagnostics.full-every 1".split()
+        "--seedling.steps 30 --evaluation.times 0 --diagnostics.every 1 --diagnostics.full-every 1".split()
     )
     assert code == 0
     return folder

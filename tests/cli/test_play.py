@@ -134,7 +134,7 @@ def test_a_model_shows_what_it_thought_and_how_sure_it_was(echo_run: Path, capsy
 
 
 def test_the_untrained_seedling_plays(echo_run: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert cli.run(["play", "echo", "--by", "seedling", "--sampling.greedy"]) == 0
+    assert cli.run(["play", "echo", "--by", "seedling", "--seedling.steps", "30", "--sampling.greedy"]) == 0
     assert "the untrained seedling in echo" in capsys.readouterr().out
 
 

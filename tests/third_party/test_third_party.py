@@ -59,6 +59,7 @@ def test_its_environments_are_listed_with_what_they_need(installed: Path, tmp_pa
 def test_its_environment_is_trained_with_its_filter(installed: Path, tmp_path: Path) -> None:
     words = ["train", "echo", "--steps", "1", "--out", "run", "--env", "corridor", "--filter", "every_other"]
     words += ["--filter.first", "1", "--seedling.steps", "2", "--evaluation.tasks", "4", "--evaluation.times", "0"]
+    words += ["--groups", "2", "--group-size", "2", "--seedling.hidden", "32", "--seedling.layers", "1"]
     heedful(installed, *words, "--diagnostics.no-enabled", folder=tmp_path)
     config = json.loads((tmp_path / "run" / "config.json").read_text())
     assert config["env"]["type"] == "corridor"

@@ -71,7 +71,8 @@ def test_a_model_is_asked_for_the_tags_of_the_command_line(
     pytest.importorskip("torch")
     monkeypatch.setenv("HEEDFUL_CACHE", str(tmp_path))
     tags = ["--tags.answer-open", "<box>", "--tags.answer-close", "</box>", "--references", "0", *SMALL]
-    command = ["play", "echo", "--by", "seedling", "--seedling.steps", "110", "--env.turns", "1", *tags]
+    recipe = ["--seedling.steps", "60", "--seedling.episodes", "4"]
+    command = ["play", "echo", "--by", "seedling", *recipe, "--env.turns", "1", *tags]
     assert cli.run([*command, "--env.instructions", "full", "--sampling.greedy"]) == 0
     said = "".join(capsys.readouterr().out.split())
     assert "<think>yourreasoning</think><box>A</box>" in said
