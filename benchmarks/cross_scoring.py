@@ -8,6 +8,8 @@ The methods, all on the same random weights, prompts and thoughts:
     cached   `HFScorer(method="cached")`: padded batches with a shared KV cache of the prompt
     packed   `HFScorer(method="packed")`: flat packs without padding
     trie     `HFScorer(method="trie")`: the same, shared prefixes of thoughts read once
+    plain    `HFScorer(method="plain")`: one unpadded pass per pair, without a cache
+    auto     `HFScorer()`: the fastest of its methods that is exact for the model
 
 Every method of a case has its own process. The processes score in turns, one at a time, on one thread. CPU seconds are
 the best of a method's turns. Memory is the highest resident set minus the resident set before the first turn. FLOP
@@ -48,7 +50,7 @@ from heedful.scorers.packs import reads
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """A Qwen2 with random weights, large enough for the prompt to matter."""
+    """A model with random weights, large enough for the prompt to matter."""
 
     hidden: int
     layers: int
@@ -57,10 +59,17 @@ class Shape:
     inner: int
     vocabulary: int
     spread: float
+    kind: str = "Qwen2"
+    """The beginning of its class's name in transformers."""
+    full: int | None = None
+    """Layers with full attention. None: all."""
 
     def build(self, device: str, dtype: str) -> PreTrainedModel:
         torch.manual_seed(0)
-        config = transformers.Qwen2Config(
+        config_class = getattr(transformers, f"{self.kind}TextConfig", None) or getattr(
+            transformers, f"{self.kind}Config"
+        )
+        config = config_class(
             vocab_size=self.vocabulary,
             hidden_size=self.hidden,
             num_hidden_layers=self.layers,
@@ -70,15 +79,39 @@ class Shape:
             max_position_embeddings=4096,
             initializer_range=self.spread,
             tie_word_embeddings=True,
+            **KINDS[self.kind],
         )
         with torch.device(device):
-            return transformers.Qwen2ForCausalLM(config).to(getattr(torch, dtype)).eval()
+            return getattr(transformers, f"{self.kind}ForCausalLM")(config).to(getattr(torch, dtype)).eval()
+
+
+KINDS: dict[str, dict[str, Any]] = {
+    "Qwen2": {},
+    "Qwen3_5": {
+        "head_dim": 64,
+        "layer_types": [*["linear_attention"] * 3, "full_attention"] * 2,
+        "linear_num_key_heads": 4,
+        "linear_num_value_heads": 8,
+        "linear_key_head_dim": 64,
+        "linear_value_head_dim": 64,
+    },
+    "Gemma3": {
+        "head_dim": 64,
+        "layer_types": [*["sliding_attention"] * 5, "full_attention"] * 2,
+        "sliding_window": 128,
+    },
+    "Bamba": {"attn_layer_indices": [3, 7], "mamba_n_heads": 12, "mamba_d_head": 64, "mamba_d_state": 64},
+}
+"""Further settings of a kind."""
 
 
 SHAPES = {
     "small": Shape(256, 6, 4, 4, 1024, 32_000, 0.06),
     "0.5B": Shape(896, 24, 14, 2, 4864, 151_936, 0.04),
     "1.5B": Shape(1536, 28, 12, 2, 8960, 151_936, 0.03),
+    "Qwen3.5": Shape(384, 8, 6, 2, 1024, 32_000, 0.05, "Qwen3_5", full=2),
+    "Gemma 3": Shape(384, 12, 6, 2, 1024, 32_000, 0.05, "Gemma3", full=2),
+    "Bamba": Shape(384, 8, 6, 2, 1024, 32_000, 0.05, "Bamba", full=2),
 }
 
 
@@ -115,6 +148,8 @@ class Case:
 
 OURS = ("cached", "packed")
 THEIRS = ("full", "sliced")
+WHOLE = (*THEIRS, "plain")
+"""These read every pair whole."""
 CASES = (
     Case("400/100", "small", 400, 100, 32, 8, THEIRS + OURS),
     Case("1000/50", "small", 1000, 50, 32, 8, THEIRS + OURS),
@@ -123,6 +158,9 @@ CASES = (
     Case("0.5B 400/100, many", "0.5B", 400, 100, 64, 8, ("full", *OURS), accelerator=True),
     Case("0.5B 1000/300 ragged", "0.5B", 1000, 300, 64, 8, ("full", *OURS), ragged=True, accelerator=True),
     Case("1.5B 400/100", "1.5B", 400, 100, 64, 8, ("full", *OURS), accelerator=True),
+    Case("Qwen3.5 400/50 ragged", "Qwen3.5", 400, 50, 32, 8, ("plain", "auto"), ragged=True),
+    Case("Gemma 3 400/50 ragged", "Gemma 3", 400, 50, 32, 8, ("plain", "auto"), ragged=True),
+    Case("Bamba 400/50 ragged", "Bamba", 400, 50, 32, 8, ("plain", "auto"), ragged=True),
     Case("shared 0%", "small", 400, 100, 32, 8, ("packed", "trie")),
     Case("shared 30%", "small", 400, 100, 32, 8, ("packed", "trie"), shared=0.3),
     Case("shared 60%", "small", 400, 100, 32, 8, ("packed", "trie"), shared=0.6),
@@ -156,15 +194,18 @@ def operations(case: Case, model: PreTrainedModel, method: str) -> float:
     shape = SHAPES[case.shape]
     body = 2 * sum(p.numel() for p in model.get_decoder().layers.parameters() if p.dim() == 2)
     head = 2 * shape.hidden * shape.vocabulary
-    pair = 4 * shape.layers * shape.hidden
+    pair = 4 * (shape.layers if shape.full is None else shape.full) * shape.hidden
     prompt, thoughts = case.draw()
     behind, lengths = len(prompt), [len(ids) for ids in thoughts]
     if method in THEIRS:
         width = behind + max(lengths)
         square = 1 if len(set(lengths)) > 1 else 0.5
         return len(lengths) * (width * (body + head) + pair * square * width**2)
+    if method == "plain":
+        read = [behind + length - 1 for length in lengths]
+        return sum(read) * body + sum(lengths) * head + pair * sum(length**2 for length in read) / 2
     once = behind * body + pair * behind**2 / 2 + head
-    if method == "cached":
+    if method in ("cached", "auto"):
         plan = plan_rows(lengths, 512, behind)
         read = [max(lengths[row] for row in rows) - 1 for rows in plan for _ in rows]
         scored = sum(lengths) - len(lengths)
@@ -247,7 +288,7 @@ def measure(case: Case, turns: int, device: str, dtype: str) -> list[dict[str, o
 
 def _most_turns(case: Case, method: str) -> int:
     """Number of turns. Whole passes are slow: two turns, and one for the large shape."""
-    if method not in THEIRS:
+    if method not in WHOLE:
         return 100 if case.shape == "small" else 2
     return 2 if case.shape == "small" else 1
 

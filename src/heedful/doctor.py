@@ -18,7 +18,7 @@ from pathlib import Path
 
 from heedful.boundary.open_files import in_home
 from heedful.guarded import Answered, guarded_call
-from heedful.measuring.ways import Way, Ways
+from heedful.measuring.ways import Ways
 from heedful.models.cache import SMOLLM2, cache_root
 from heedful.policies.servers import Client, Failed, ServerRefused, read_key
 from heedful.policies.servers.examination import TESTED, ServerFacts, base_of, examine
@@ -152,24 +152,18 @@ def satisfies(version: str, requirement: str) -> bool:
     return release >= least
 
 
-@dataclass(frozen=True, slots=True)
-class ModelFindings:
-    """How each part reads a model. The multiples hold for 8 prompts of 400 tokens with 8 replies of 100 tokens each."""
-
-    name: str
-    kind: str
-    ways: tuple[Way, ...]
-
-
-def examine_model(name: str) -> ModelFindings:
-    """Load a model on the CPU and try its ways. ValueError as for `load_model`."""
+def examine_model(name: str) -> list[str]:
+    """Sentences about the ways in which a model is read. It is loaded on the CPU. ValueError as for `load_model`."""
     import torch
 
     from heedful.models.load import load_model
     from heedful.scorers.hf import HFScorer
 
     model, _ = load_model(name, torch.device("cpu"))
-    return ModelFindings(name, type(model).__name__, tuple(Ways.of(model, HFScorer(model)).each(8, 8, 400, 100)))
+    ways = Ways.of(model, HFScorer(model))
+    slower = ways.slower(8, 8, 400, 100) or ["Sampler, scorer and learner read each prompt once."]
+    example = "Tokens are counted for 8 prompts of 400 tokens with 8 replies of 100 tokens each."
+    return [f"{name}: {type(model).__name__}, scored by {ways.method}", *slower, example]
 
 
 def _met(requirement: str) -> bool:

@@ -30,14 +30,15 @@ def test_a_model_is_shown_with_the_ways_that_are_exact_and_their_cost(
     pytest.importorskip("torch")
     monkeypatch.setattr("heedful.models.load.load_model", lambda *_: (tiny.built("openai-gpt"), None))
     assert cli.run(["doctor", "--model", "old"]) == 0
-    lines = capsys.readouterr().out.splitlines()
-    place = lines.index("model     old: OpenAIGPTLMHeadModel")
-    assert lines[place + 1].startswith("          The sampler reads the whole context for each token, since ")
-    assert lines[place + 2].startswith("          The scorer reads each pair of prompt and thought whole (plain; not p")
-    assert lines[place + 3] == "          The learner reads each reply with its whole prompt: 3.3 times the tokens."
-    assert cli.run(["doctor", "--model", "old", "--json"]) == 0
-    found = json.loads(capsys.readouterr().out)["model"]
-    assert [way["part"] for way in found["ways"]] == ["sampler", "scorer", "learner"]
+    shown = capsys.readouterr().out
+    assert "model     old: OpenAIGPTLMHeadModel, scored by plain; not packed: " in shown
+    assert "\n          The sampler reads the whole context for each token, since " in shown
+    assert "\n          The scorer reads each pair of prompt and thought whole (plain; not packed: " in shown
+    assert "\n          The learner reads each reply with its whole prompt: 3.3 times the tokens.\n" in shown
+    monkeypatch.setattr("heedful.models.load.load_model", lambda *_: (tiny.built("llama"), None))
+    assert cli.run(["doctor", "--model", "new", "--json"]) == 0
+    told = json.loads(capsys.readouterr().out)["model"]
+    assert told[:2] == ["new: LlamaForCausalLM, scored by packed", "Sampler, scorer and learner read each prompt once."]
 
 
 def test_a_server_is_shown_with_what_it_lacks(capsys: pytest.CaptureFixture[str]) -> None:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 from heedful.boundary import CommandLine, Shown, cut, tell
 
 if TYPE_CHECKING:
-    from heedful.doctor import Machine, ModelFindings, ServerFindings
+    from heedful.doctor import Machine, ServerFindings
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,14 +54,18 @@ def main(argv: list[str]) -> int:
     from heedful.doctor import examine_machine, examine_model, examine_server
 
     machine = examine_machine()
-    model = None if words.model is None else examine_model(words.model)
+    model = [] if words.model is None else examine_model(words.model)
     server = None if words.server is None else examine_server(words.server, words.model_name, words.api_key_env)
     faults = [*machine.faults, *(server.faults if server else ())]
     if words.json:
         tree = _tree(machine, server, faults)
-        tell(json.dumps({**tree, "model": model and asdict(model)}, indent=1))
+        tell(json.dumps({**tree, "model": model}, indent=1))
     else:
-        told = [*_of_machine(machine), *(_of_model(model) if model else ()), *(_of_server(server) if server else ())]
+        told = [
+            *_of_machine(machine),
+            *(f"{'' if line else 'model':10}{found}" for line, found in enumerate(model)),
+            *(_of_server(server) if server else ()),
+        ]
         # A server may name anything at any length.
         tell("\n".join(map(cut, told)))
         tell("\n".join(cut(f"wrong: {fault}") for fault in faults) or "Nothing is wrong.")
@@ -98,12 +102,6 @@ def _of_machine(machine: Machine) -> Iterator[str]:
         yield f"          missing: {', '.join(machine.absent)}. To add them: {how_to_add(machine.absent)}"
     for cache in machine.caches:
         yield f"cache     {cache.path}: {_size(cache.bytes)} ({cache.holds})"
-
-
-def _of_model(model: ModelFindings) -> Iterator[str]:
-    yield f"model     {model.name}: {model.kind}"
-    yield from (f"          {way}" for way in model.ways)
-    yield "          Tokens are counted for 8 prompts of 400 tokens with 8 replies of 100 tokens each."
 
 
 def _of_server(server: ServerFindings) -> Iterator[str]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -10,19 +9,6 @@ if TYPE_CHECKING:
     from transformers import PreTrainedModel
 
     from heedful.scorers.hf import HFScorer
-
-
-@dataclass(frozen=True, slots=True)
-class Way:
-    """How one part reads a model."""
-
-    part: str
-    words: str
-    times: float
-    """Tokens that are read, as a multiple of the fewest."""
-
-    def __str__(self) -> str:
-        return f"The {self.part} {self.words}" + (f": {self.times:.2g} times the tokens." if self.times > 1 else ".")
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,29 +51,20 @@ class Ways:
         whole = columns * rows * (prompt + thought)
         return whole if self.method.startswith("plain") else columns * (prompt + rows * thought)
 
-    def each(self, groups: int, members: int, prompt: int, reply: int) -> list[Way]:
-        """The way of each part, for `groups` prompts with `members` replies of one turn each."""
-
-        def times(found: Callable[[Ways], int]) -> float:
-            return found(self) / max(1, found(FASTEST))
-
-        sampler, scorer, learner = "keeps the KV cache", "reads each prompt once", "reads each prompt once"
+    def slower(self, groups: int, members: int, prompt: int, reply: int) -> list[str]:
+        """A sentence about each part that is not the fastest, for `groups` prompts with `members` replies of a turn."""
+        sizes, rows = (groups, members, prompt, reply), groups * members
+        found = []
         if self.obstacle:
-            sampler = f"reads the whole context for each token, since {self.obstacle}"
+            times = self.sampled(*sizes) / FASTEST.sampled(*sizes)
+            found.append(f"The sampler reads the whole context for each token, since {self.obstacle}: {times:.2g}")
         if self.method.startswith("plain"):
-            scorer = "reads each pair of prompt and thought whole"
+            times = self.scored(groups, rows, prompt, reply) / FASTEST.scored(groups, rows, prompt, reply)
+            found.append(f"The scorer reads each pair of prompt and thought whole ({self.method}): {times:.2g}")
         if not self.shares:
-            learner = "reads each reply with its whole prompt"
-        rows = times(lambda ways: members * (prompt + reply) if not ways.shares else prompt + members * reply)
-        return [
-            Way("sampler", sampler, times(lambda ways: ways.sampled(groups, members, prompt, reply))),
-            Way(
-                "scorer",
-                f"{scorer} ({self.method})",
-                times(lambda ways: ways.scored(groups, groups * members, prompt, reply)),
-            ),
-            Way("learner", learner, rows),
-        ]
+            times = members * (prompt + reply) / (prompt + members * reply)
+            found.append(f"The learner reads each reply with its whole prompt: {times:.2g}")
+        return [f"{sentence} times the tokens." for sentence in found]
 
 
 FASTEST = Ways()

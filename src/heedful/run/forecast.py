@@ -79,7 +79,7 @@ def estimate(config: TrainConfig, parts: Parts, env: Environment) -> str:
         costs.append(f"{size} of memory at the peak")
     if not costs:
         return f"Before step {parts.version + 1}: what a step costs is not known."
-    slower = [str(way) for way in ways.each(config.groups, config.group_size, len(ids), reply) if way.times > 1]
+    slower = ways.slower(config.groups, config.group_size, len(ids), reply) if ids else []
     whole = f"Before step {parts.version + 1}, an estimate of a step with replies of full length: {'; '.join(costs)}."
     return " ".join([whole, *slower])
 

@@ -97,10 +97,8 @@ def _plan(prompts: Sequence[Ids], thoughts: Sequence[Ids], budget: int, by_token
     if not by_token:
         together = max(1, budget // max(1, sum(lengths)))
         return plan_rows(lengths, budget // together, longest), together
-    most, rows = (
-        max(1, min(budget, _PREFIX_COPIES * budget // longest)),
-        [row for row, ids in enumerate(thoughts) if ids],
-    )
+    rows = [row for row, length in enumerate(lengths) if length]
+    most = max(1, min(budget, _PREFIX_COPIES * budget // longest))
     return [rows[start : start + most] for start in range(0, len(rows), most)], max(1, most // max(1, len(rows)))
 
 
