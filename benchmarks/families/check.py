@@ -154,7 +154,7 @@ def sampler(model: PreTrainedModel) -> tuple[str, str, float]:
             error = max(error, largest(reply.logprobs, plain(model, contexts[row])[-len(reply.ids) :]))
             renderer.read[str(row)] = len(contexts[row])
             contexts[row] += some(rng, NEW[row])
-    return getattr(policy, "way", "") or ("uncached" if policy.obstacle else "buffers"), policy.obstacle, error
+    return policy.way, policy.obstacle, error
 
 
 def learner(model: PreTrainedModel) -> tuple[str, str, float, float]:
