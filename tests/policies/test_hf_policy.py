@@ -14,6 +14,7 @@ import pytest
 torch = pytest.importorskip("torch")
 pytest.importorskip("transformers")
 
+from benchmarks.families.models import built  # noqa: E402
 from heedful.algorithms.table import Grpo  # noqa: E402
 from heedful.envs.frozen_lake.environment import FrozenLake  # noqa: E402
 from heedful.envs.toys.echo import Echo  # noqa: E402
@@ -353,6 +354,18 @@ def test_eager_attention_keeps_its_cache_too(tokenizer: Any, renderer: Renderer)
     for trajectory in trajectories(played(policy, tasks=1, members=2)):
         assert max(largest_errors(model, trajectory)) < 1e-9
     assert policy.obstacle == ""
+
+
+@pytest.mark.parametrize("kind", ["qwen3_moe", "qwen3_next"])
+def test_experts_sample_in_double_precision(kind: str, tokenizer: Any, renderer: Renderer) -> None:
+    model = built(kind, vocab_size=len(tokenizer))
+    policy = policy_of(model, renderer, precision="double")
+    asked = ask("one", "go")
+    (first,) = policy.respond([asked])
+    (second,) = policy.respond([again := go_on(asked, first, "and")])
+    for conversation, reply in ((asked, first), (again, second)):
+        assert largest_error(policy.model, renderer.context_ids(conversation), reply) < 1e-6
+    assert model.config._experts_implementation == "grouped_mm"
 
 
 def test_positions_that_turn_with_length_end_the_window_where_they_begin_to(tokenizer: Any, renderer: Renderer) -> None:

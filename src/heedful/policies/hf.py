@@ -63,6 +63,8 @@ class HFPolicy:
         self._given = model
         double = sampling.precision == "double"
         self.model = copy.deepcopy(model).double() if double else model
+        if double:  # the usual products of experts know no float64
+            self.model.set_experts_implementation("eager")
         self._decode: Decode = self.model if double or decode is None else decode
         self.renderer = renderer
         self.sampling = sampling
