@@ -12,6 +12,10 @@ static cache. heedful gets it as its own runs do.
     python benchmarks/sampler.py                       # the FrozenLake seedling (grown if the cache has none)
     python benchmarks/sampler.py --model PATH --batches 32 --tokens 32 --turns 1 --threads 2
     python benchmarks/sampler.py --model PATH --batches 128 --tokens 64 --turns 1 --device cuda --dtype bfloat16
+
+With `--families`, random models of 20 to 60 million weights play three turns, with their states and uncached:
+
+    PYTHONPATH=. python benchmarks/sampler.py --families qwen3_5_text gemma3_text bamba
 """
 
 from __future__ import annotations
@@ -20,6 +24,7 @@ import argparse
 import dataclasses
 import json
 import platform
+import random
 import statistics
 import time
 from collections.abc import Sequence
@@ -33,13 +38,17 @@ from transformers import AutoModelForCausalLM, PreTrainedModel, PreTrainedTokeni
 from heedful.envs.common.tasks import evaluation_tasks
 from heedful.models.chat.render import Renderer
 from heedful.models.load import pick_device, stop_ids
+from heedful.policies import growing
 from heedful.policies.hf import HFPolicy
+from heedful.policies.kv_store import Beginning, KVStore
+from heedful.policies.next_logits import Reader, Way
+from heedful.policies.rows import Row
 from heedful.policies.sampling import Sampling
 from heedful.protocols import Policy
 from heedful.rollout import LockStep, Request
 from heedful.run.parts import load_policy
 from heedful.run.presets import preset
-from heedful.types import Conversation, Reply
+from heedful.types import Conversation, Prompt, Reply
 
 
 class GeneratePolicy:
@@ -89,9 +98,50 @@ class GeneratePolicy:
         return replies
 
 
+def compare_with_uncached(kinds: Sequence[str], rows: int = 4, turns: int = 3, tokens: int = 8) -> None:
+    """CPU seconds of the same conversations with the way that the probe chooses, and from whole forward passes."""
+    from benchmarks.families.models import built
+
+    for kind in kinds:
+        heads = {"mamba_n_heads": 96} if kind == "bamba" else {}  # twice the hidden size
+        model = built(kind, 64, hidden_size=768, intermediate_size=3072, head_dim=64, num_attention_heads=12, **heads)
+        seconds, replies = {}, {}
+        for way in (growing.way_of(model)[0], Way.UNCACHED):
+            reader, store, told = Reader(model, way, model), KVStore(), []
+            loop = growing.Growing(reader, _greedy, store, Beginning())
+            contexts = [tuple(random.Random(row).choices(range(160), k=100 + 20 * row)) for row in range(rows)]
+            before = time.process_time()
+            with torch.inference_mode():
+                for _ in range(turns):
+                    played = [Row(str(n), Prompt("", ()), ids, tokens, 0) for n, ids in enumerate(contexts)]
+                    loop.join(played, [row.key for row in played])
+                    while loop.live:
+                        loop.grow()
+                    contexts = [(*row.context, *row.ids, *range(10 + n)) for n, row in enumerate(played)]
+                    told += [row.ids for row in played]
+            seconds[way], replies[way] = time.process_time() - before, told
+        (way, fast), (_, slow) = seconds.items()
+        same = replies[way] == replies[Way.UNCACHED]
+        size = sum(parameter.numel() for parameter in model.parameters())
+        print(
+            f"{kind}, {size / 1e6:.0f}M, {way.name.lower()}: {slow / fast:.1f} times, same replies: {same}", flush=True
+        )
+
+
+def _greedy(logits_BV: torch.Tensor, live: list[Row]) -> torch.Tensor:
+    tokens_B = logits_BV.argmax(-1)
+    for row, token in zip(live, tokens_B.tolist(), strict=True):
+        row.ids.append(token)
+        row.open = len(row.ids) < row.allowed
+    return tokens_B
+
+
 def main() -> None:
     arguments = _arguments()
     torch.set_num_threads(arguments.threads)
+    if arguments.families:
+        compare_with_uncached(arguments.families)
+        return
     torch.manual_seed(0)  # generate draws from torch's global generator
     config = preset(arguments.env, arguments.model)
     config = dataclasses.replace(
@@ -188,6 +238,7 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--device", default="cpu")
     parser.add_argument("--dtype", default="float32", help="of a loaded model's weights, on both sides")
+    parser.add_argument("--families", nargs="+", help="model types of benchmarks/families, each beside uncached")
     parser.add_argument("--out", type=Path, help="write the figures here as JSON")
     return parser.parse_args()
 
