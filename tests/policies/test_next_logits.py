@@ -27,6 +27,7 @@ from tiny_models import llama  # noqa: E402
 CACHED = ("deepseek_v2", "deepseek_v3", "minicpm3", "glm4_moe_lite", "llama", "qwen2", "gpt2")
 UNCACHED = ("openai-gpt",)
 WAYS = {
+    "qwen4_exp_text": Way.STATES,
     "mistral": Way.STATES,
     "gemma3n_text": Way.STATES,
     "gpt_oss": Way.STATES,

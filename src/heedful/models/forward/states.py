@@ -163,7 +163,9 @@ def stack(caches: Sequence[Cache], rows: Sequence[Tensor], width: int) -> Cache:
         columns = min(width, layer.sliding_window - 1) if windowed else width  # those before a window are dropped
         for name, value in vars(layer).items():
             values = [getattr(one, name) for one in layers]
-            if isinstance(value, dict):
+            if name == "indexer_position_ids" and value is not None:  # [3, B, T]
+                setattr(layer, name, joined([one.permute(1, 2, 0) for one in values], columns).permute(2, 0, 1))
+            elif isinstance(value, dict):
                 setattr(layer, name, {key: joined([one[key] for one in values]) for key in value})
             else:
                 setattr(layer, name, joined(values, columns if name in _COLUMNS else 0))
