@@ -17,7 +17,7 @@ from heedful import envs
 from heedful.boundary import (
     Choice,
     CommandLine,
-    Episodes,
+    Count,
     Positional,
     Shown,
     encodable,
@@ -135,7 +135,7 @@ class TasksSettings:
 
     env: Annotated[Any, Choice(envs.ENVIRONMENTS, Environment)]
     """The environment and its knobs."""
-    tasks: Episodes = 512
+    tasks: Count = 512
     """Tasks in the file."""
     split: Literal["train", "val", "test"] = "train"
     """The split of the tasks."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from heedful.boundary import Coefficient, Count, settings
+from heedful.boundary import Count, NotNegative, settings
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,7 +24,7 @@ class ConstantEntropy:
 class LinearEntropy:
     """The coefficient moves in equal steps from its first value to `end`, and stays there."""
 
-    end: Coefficient = 0.0
+    end: NotNegative = 0.0
     """The last coefficient."""
     updates: Count = 80
     """Updates until the last coefficient is reached."""
@@ -42,11 +42,11 @@ class EntropyTarget:
     target", as the temperature of SAC (Haarnoja et al. 2018, arXiv:1812.05905, section 5).
     """
 
-    nats: Coefficient = 0.3
+    nats: NotNegative = 0.3
     """The target: mean exact entropy of the trained tokens."""
-    rate: Coefficient = 0.01
+    rate: NotNegative = 0.01
     """Added to the coefficient per update, for each nat below the target."""
-    most: Coefficient = 0.1
+    most: NotNegative = 0.1
     """The largest coefficient."""
 
     def next(self, first: float, present: float, updates: int, entropy: float) -> float:

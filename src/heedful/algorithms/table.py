@@ -16,7 +16,7 @@ from heedful.algorithms.advantages import GroupRelative, LeaveOneOut
 from heedful.algorithms.entropy_control import ENTROPY_CONTROLS, ConstantEntropy, EntropyControl
 from heedful.algorithms.gae import Gae
 from heedful.algorithms.returns import TurnReturns
-from heedful.boundary import Choice, Coefficient, Count, Episodes, Penalty, Share, settings
+from heedful.boundary import Choice, Count, NotNegative, Share, settings
 from heedful.protocols import Estimator
 
 Average = Literal["token", "sequence", "fixed"]
@@ -53,7 +53,7 @@ class Algorithm:
     """The probability ratio r: a token's own, or the geometric mean over its sequence."""
     clip_low: Share = 0.2
     """The probability ratio is clipped below at 1 - clip_low."""
-    clip_high: Coefficient = 0.2
+    clip_high: NotNegative = 0.2
     """The probability ratio is clipped above at 1 + clip_high."""
     importance_cap: Annotated[float, Interval(ge=1, le=1e6)] | None = None
     """For a sampler that is not the learner: weigh tokens by min(learner / sampler, cap), and take ratios against the
@@ -68,11 +68,11 @@ class Algorithm:
     average: Average = "sequence"
     """token: over all sampled tokens. sequence: over trajectories, of the mean over a trajectory's tokens.
     fixed: the sum over tokens, divided by trajectories x the most tokens a trajectory could sample."""
-    kl: Coefficient = 0.0
+    kl: NotNegative = 0.0
     """Coefficient of the KL penalty. Above 0 it needs a reference model."""
     kl_kind: KlKind = "k2"
     """k2 descends KL(policy || reference), k3 KL(reference || policy). k3_straight: k3's value, k2's gradient."""
-    entropy: Coefficient = 0.0
+    entropy: NotNegative = 0.0
     """Coefficient of the entropy bonus, in nats per token. With a control: the first coefficient."""
     entropy_control: Annotated[EntropyControl, Choice(ENTROPY_CONTROLS)] = field(default_factory=ConstantEntropy)
     """How that coefficient moves: constant, linear or target."""
@@ -80,11 +80,11 @@ class Algorithm:
     """Passes over each batch."""
     minibatches: Count = 1
     """Optimizer steps per pass: trajectories are shuffled and dealt into this many parts, each averaged separately."""
-    sampling_batches: Episodes = 1
+    sampling_batches: Count = 1
     """Dynamic sampling: most batches that a step may collect until as many groups vary as a batch has. 1 = off."""
     overlong_buffer: Share = 0.0
     """The part of a turn's token limit, at its end, in which length costs reward. 0 = no overlong shaping."""
-    overlong_penalty: Penalty = 0.5
+    overlong_penalty: NotNegative = 0.5
     """Penalty of a reply that reaches the limit, in units of reward. It grows linearly within the buffer."""
 
     def token_weights(

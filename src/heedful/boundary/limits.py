@@ -21,9 +21,6 @@ MOST_SECONDS = 10**6
 Count: TypeAlias = Annotated[int, Interval(ge=1)]
 Natural: TypeAlias = Annotated[int, Interval(ge=0)]
 """A whole number that may be 0."""
-Tokens: TypeAlias = Count
-Episodes: TypeAlias = Count
-"""Tasks, or episodes of a task. All of a step are held in memory."""
 Threads: TypeAlias = Annotated[int, Interval(ge=1, le=MOST_AT_ONCE)]
 Workers: TypeAlias = Annotated[int, Interval(ge=0, le=MOST_AT_ONCE)]
 """Processes beside this one. 0 = none."""
@@ -34,11 +31,7 @@ Wait: TypeAlias = Annotated[float, Interval(ge=0, le=MOST_SECONDS)]
 """Seconds that may be 0."""
 Temperature: TypeAlias = Annotated[float, Interval(gt=0)]
 NotNegative: TypeAlias = Annotated[float, Interval(ge=0)]
-Coefficient: TypeAlias = NotNegative
-"""Of a term of the loss."""
 LearningRate: TypeAlias = Annotated[float, Interval(gt=0)]
-Penalty: TypeAlias = NotNegative
-"""Subtracted from a reward."""
 Port: TypeAlias = Annotated[int, Interval(ge=0, le=65535)]
 Text: TypeAlias = Annotated[str, MinLen(1)]
 """Text that is more than spaces."""

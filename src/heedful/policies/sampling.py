@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Literal
 
-from heedful.boundary import Temperature, Tokens, settings
+from heedful.boundary import Count, Temperature, settings
 
 Noise = Literal["auto", "batch", "conversation"]
 Precision = Literal["model", "double"]
@@ -21,7 +21,7 @@ class Sampling:
     """Divides the logits. Log-probabilities are reported at the same temperature."""
     greedy: bool = False
     """Take the likeliest token. Log-probabilities are still reported at `temperature`."""
-    tokens_per_turn: Tokens = 64
+    tokens_per_turn: Count = 64
     """Most tokens sampled in one reply."""
     noise: Noise = "auto"
     """batch: one random stream per batch, so a reply depends on the rest of its batch. conversation: one stream per

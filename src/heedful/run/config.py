@@ -15,7 +15,7 @@ from annotated_types import Interval
 
 from heedful import envs
 from heedful.algorithms.table import ALGORITHMS, Algorithm, Grpo, LossScale
-from heedful.boundary import Choice, Count, Episodes, Natural, Text, Threads, Wait, Workers, from_json, settings
+from heedful.boundary import Choice, Count, Natural, Text, Threads, Wait, Workers, from_json, settings
 from heedful.boundary.jsontext import read_json
 from heedful.envs.frozen_lake.environment import FrozenLake
 from heedful.filters import FILTERS, Ranked, TopP
@@ -43,9 +43,9 @@ SERVED_CAP = 2.0
 class EvaluationConfig:
     """Success on held-out tasks, sampled and greedy, next to the random and the best input-blind policy."""
 
-    tasks: Episodes = 256
+    tasks: Count = 256
     """Held-out tasks, the same ones at every evaluation."""
-    samples: Episodes = 4
+    samples: Count = 4
     """Sampled episodes per task (greedy: one)."""
     times: Natural = 3
     """Evaluations, evenly spread: 3 = before training, in the middle, after. 0 = none."""
@@ -104,9 +104,9 @@ class TrainConfig:
     """Factor of the loss when groups were dropped."""
     steps: Count = 80
     """Training steps: one batch of episodes each."""
-    groups: Episodes = 16
+    groups: Count = 16
     """Tasks per step."""
-    group_size: Episodes = 8
+    group_size: Count = 8
     """Episodes per task."""
     tasks: Count | None = None
     """Draw tasks from a fixed pool of this size. none = fresh tasks at every step."""

@@ -12,16 +12,7 @@ from typing import Annotated, Literal
 
 from annotated_types import Interval
 
-from heedful.boundary import (
-    Count,
-    Episodes,
-    LearningRate,
-    Natural,
-    PositiveShare,
-    Share,
-    Tokens,
-    settings,
-)
+from heedful.boundary import Count, LearningRate, Natural, PositiveShare, Share, settings
 from heedful.training.settings import LoraConfig
 
 FORMAT = 1
@@ -57,13 +48,13 @@ class Seedling:
     """Width of the feed-forward layers."""
     vocabulary: Annotated[int, Interval(ge=LEAST_VOCABULARY, le=MOST_ENTRIES)] = 512
     """Maximum number of entries of the tokenizer, which is learned from the demonstrations."""
-    context: Tokens = 1024
+    context: Count = 1024
     """Maximum sequence length in tokens."""
     init: PositiveShare = 0.02
     """Standard deviation of the initial weights."""
     steps: Natural = 300
     """Optimiser steps of the warm start."""
-    episodes: Episodes = 32
+    episodes: Count = 32
     """Demonstrated episodes per step."""
     lr: LearningRate = 2e-3
     """Peak learning rate, with cosine decay to a tenth."""
@@ -108,7 +99,7 @@ class WarmStart:
 
     steps: Natural = 0
     """Optimiser steps. 0 = no warm start: the model is trained as it is loaded."""
-    episodes: Episodes = 16
+    episodes: Count = 16
     """Demonstrated episodes per step."""
     lr: LearningRate = 2e-4
     """Peak learning rate, with cosine decay to a tenth."""

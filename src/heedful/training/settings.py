@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 
 from annotated_types import Interval
 
-from heedful.boundary import Coefficient, LearningRate, Natural, Text, settings
+from heedful.boundary import LearningRate, Natural, NotNegative, Text, settings
 
 Beta = Annotated[float, Interval(ge=0, lt=1)]
 
@@ -19,7 +19,7 @@ class OptimizerConfig:
     warmup_steps: Natural = 5
     """Optimizer steps over which the learning rate rises to `lr`. The first step already takes lr / warmup_steps."""
     betas: tuple[Beta, Beta] = (0.9, 0.95)
-    weight_decay: Coefficient = 0.0
+    weight_decay: NotNegative = 0.0
     gradient_clip: Annotated[float, Interval(gt=0)] = 1.0
     """Largest Euclidean norm of the whole gradient. Longer gradients are scaled down to it."""
 
@@ -39,7 +39,7 @@ class CriticConfig:
     """model: a copy of the policy's layers under a head of one number. head: such a head on the policy's own layers."""
     lr: LearningRate = 3e-4
     """Learning rate of the critic's own parameters. The other settings come from --optimizer."""
-    trunk: Coefficient = 0.0
+    trunk: NotNegative = 0.0
     """With kind head: share of the value loss's gradient that reaches the policy's layers, in the policy's own step."""
     coefficient: Annotated[float, Interval(gt=0, le=1e6)] = 1.0
     """Coefficient of the value loss, half the squared error."""

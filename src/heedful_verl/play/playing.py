@@ -14,7 +14,7 @@ from functools import lru_cache
 from typing import Annotated, Any, Protocol, TypeVar
 
 from heedful import envs
-from heedful.boundary import Choice, Threads, Tokens, from_json, parse_json, settings, trusting
+from heedful.boundary import Choice, Count, Threads, from_json, parse_json, settings, trusting
 from heedful.envs.common import in_tags, turns_of
 from heedful.models import Renderer, unanswered
 from heedful.protocols import Environment
@@ -28,7 +28,7 @@ Answer = TypeVar("Answer")
 class PlayConfig:
     """How heedful's environments are played in verl."""
 
-    tokens_per_turn: Tokens | None = None
+    tokens_per_turn: Count | None = None
     """Most tokens sampled in one reply. none = verl's rollout.response_length."""
     context: Context = field(default_factory=Context)
     """How much of the episode a prompt shows. Windows give one row of verl per restart."""

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import ClassVar, Generic, TypeVar
 
-from heedful.boundary import Penalty, Share, settings
+from heedful.boundary import NotNegative, Share, settings
 from heedful.envs.common.actions import calls_tool
 from heedful.envs.common.knobs import IN_ENGLISH, Instructions, Thoughts, Turns
 from heedful.envs.common.tasks import check_same_start
@@ -30,7 +30,7 @@ class BaseEnvironment(ABC):
 
     turns: Turns = 1
     """Most turns of an episode."""
-    format_penalty: Penalty = 0.1
+    format_penalty: NotNegative = 0.1
     """Subtracted once for each turn whose reply has a fault."""
     instructions: Instructions = "full"
     """`full`: the rules in plain English in the first observation. `brief`: the state and the limits alone."""

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar, Literal
 
-from heedful.boundary import Count, Penalty, Share
+from heedful.boundary import Count, NotNegative, Share
 from heedful.envs.common.actions import SEPARATOR, format_reply, invalid_line
 from heedful.envs.common.answers import free_text_rules
 from heedful.envs.common.base import BaseEpisode, Played, SolvableEnvironment, remarks
@@ -59,7 +59,7 @@ class Sudoku(SolvableEnvironment):
     already. Other wrong digits stay, and can be taken back. `wrong`: every wrong digit."""
     list_empties: bool = True
     """Name the empty cells below the grid."""
-    format_penalty: Penalty = 0.1
+    format_penalty: NotNegative = 0.1
     """Subtracted once for each turn whose reply has a fault. A refused placement is no fault."""
     imperfect: Share = 0.0
     """Demonstrations: chance of each placement that a random digit takes the place of the right one. The thought

@@ -15,7 +15,7 @@ from typing import Annotated, Any, Literal
 from rich.console import Console
 
 from heedful import envs
-from heedful.boundary import Choice, Count, Episodes, Natural, Wait, Workers, settings, trusting
+from heedful.boundary import Choice, Count, Natural, Wait, Workers, settings, trusting
 from heedful.console import SafeConsole
 from heedful.envs.common.tagged import in_tags
 from heedful.envs.common.tasks import evaluation_tasks
@@ -42,9 +42,9 @@ class HeldOutSettings:
 
     split: Literal["val", "test"]
     """The split of the tasks."""
-    tasks: Episodes
+    tasks: Count
     """Number of held-out tasks. They are the same for every model, so results of two models are paired."""
-    samples: Episodes
+    samples: Count
     """Sampled episodes per task."""
     at_once: Count
     """Most episodes played at once: lower it when memory is short."""
