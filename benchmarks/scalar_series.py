@@ -6,9 +6,11 @@ the step. The reward is success plus .1 for a right format. Scalars are sums ove
     python -m benchmarks.scalar_series          # the table of docs/results/watch.md; goes on where it was stopped
 
 Where rldoctor and rlwatch are installed, they judge the same runs. What is expected, as written before the confirming
-runs (seeds from 1000 on; the rules were looked at on seeds 0 to 9): no alarm in 400 healthy runs, the named alarm in
+runs (seeds from 2000 on; the rules were looked at on seeds 0 to 9): no alarm in 400 healthy runs, the named alarm in
 time in 95% of the runs of a scenario, and no other alarm than those that may be. With scalars alone two scenarios are
 known to fail: whether tasks are too easy or too hard is not in them, nor is the gap to a score without an interval.
+On seeds from 1000 on all this held, but their divergence from the reference reached 2.3 nats, at which rldoctor warns
+rightly. It reaches .04 now.
 """
 
 from __future__ import annotations
@@ -43,7 +45,7 @@ class Series:
 
     success: Callable[[int, int], float] = lambda step, since: 0.2 + 0.5 / (1 + math.exp(-(step - 40) / 12))
     entropy: Callable[[int, int], float] = lambda step, since: 0.7 - 0.3 * min(1, step / 100)
-    kl: Callable[[int, int], float] = lambda step, since: 0.04 * (step + 1) ** 0.9
+    kl: Callable[[int, int], float] = lambda step, since: 0.04 * ((step + 1) / 100) ** 0.9
     length: Callable[[int, int], float] = lambda step, since: 250 + 75 * min(1, step / 100)
     truncated: Callable[[int, int], float] = lambda step, since: 0.0
     form: Callable[[int, int], float] = lambda step, since: 0.97
@@ -164,6 +166,7 @@ def rows(series: Series, seed: int, steps: int = 100, onset: int = 50, known: bo
         rewards_PG = right_PG + 0.1 * formed_PG
         values = {
             "trainer/reward": float(rewards_PG.mean()),
+            "trainer/reward_std": float(rewards_PG.std(axis=1).mean()),
             "trainer/zero_std": float((rewards_PG.std(axis=1) < 1e-9).mean()),
             "trainer/entropy": series.entropy(step, since) * math.exp(0.02 * noise["entropy"]),
             "trainer/kl": series.kl(step, since) * math.exp(0.08 * noise["kl"]),
@@ -208,7 +211,7 @@ def as_logged(series: Series, seed: int) -> list[dict[str, float]]:
     for step, metrics in enumerate(rows(series, seed, known=False)):
         values = {each.name: math.nan if each.value is None else float(each.value) for each in metrics}
         row = {names[name]: value for name, value in values.items() if name in names}
-        found.append({"step": float(step), **row, "reward_std": 0.3})
+        found.append({"step": float(step), **row})
     return found
 
 
@@ -280,7 +283,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--seeds", type=int, default=40, help="runs of each scenario (default: %(default)s)")
     parser.add_argument("--healthy", type=int, default=100, help="runs of each healthy one (default: %(default)s)")
-    parser.add_argument("--first", type=int, default=1000, help="the first seed (default: %(default)s)")
+    parser.add_argument("--first", type=int, default=2000, help="the first seed (default: %(default)s)")
     parser.add_argument("--only", default="", help="scenarios whose name holds this text")
     parser.add_argument("--out", type=Path, default=Path(__file__).parent / "results" / "scalar_series.jsonl")
     chosen = parser.parse_args()
