@@ -117,8 +117,71 @@ def test_a_pattern_that_fits_two_keys_is_told_and_not_read(tmp_path: Path) -> No
     assert "--map validation=KEY" in history.sentences[0]
     chosen = History.of([log], {"trainer/validation": "val-core/b/acc/mean@1"})
     assert chosen.steps[1]["trainer/validation"] == 0.9
-    with pytest.raises(ValueError, match="reward=nothing in none of them"):
+    with pytest.raises(ValueError, match="found trainer/reward=nothing"):
         History.of([log], {"trainer/reward": "nothing"})
+
+
+TRL = "{'loss': 0.1, 'reward': np.float64(0.5), 'kl': nan, 'epoch': 0.1}\n"
+VERL = "(TaskRunner pid=1) step:1 - critic/score/mean:np.float64(0.5) - actor/kl_loss:nan\n"
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("engines start first", "INFO loading weights {'shard': 1}\n" * 3000 + VERL),
+        ("a bar has no line end", " 10%|#         | 1/10 [00:41<1:08, 4.6s/it]" + TRL),
+        ("a rank stands before", "[rank0]:" + TRL),
+        ("a bar follows", TRL[:-1] + "\r 10%|#         | 1/10 [00:41<1:08, 4.6s/it]"),
+        ("W&B's page", '"Step","my - run - train/reward","my - run - train/reward__MIN"\n"1","0.5","0.4"\n'),
+        ("a spreadsheet's mark", "\ufeffstep, reward\r\n1, 0.5\r\n"),
+        ("a mark before JSON", '\ufeff{"step": 1, "reward": 0.5}\n'),
+        ("names within names", '{"step": 1.0, "time": "2026-01-01", "metrics": {"train": {"reward": 0.5}}}\n'),
+    ],
+)
+def test_scalars_are_read_as_programs_write_them(name: str, text: str, tmp_path: Path) -> None:
+    log = tmp_path / "log"
+    log.write_text(text)
+    assert History.of([log], {}).steps[1]["trainer/reward"] == 0.5, name
+
+
+def test_unknown_keys_are_named_with_the_way_out(tmp_path: Path) -> None:
+    log = tmp_path / "exported.csv"
+    log.write_text("Wall time,Step,Value\n1.7,1,0.5\n")
+    with pytest.raises(ValueError, match=r"found Value, Wall time\. Say which is which: --map reward=KEY"):
+        History.of([log], {})
+    assert History.of([log], {"trainer/reward": "Value"}).steps == {1: {"trainer/reward": 0.5}}
+
+
+def test_a_folder_stands_for_its_event_files(tmp_path: Path) -> None:
+    (tmp_path / "run").mkdir()
+    (tmp_path / "run" / EVENTS.name).write_bytes(EVENTS.read_bytes())
+    alone = audit(tmp_path / "run", out=tmp_path / "alone", show=False)
+    beside = audit(LOGS / "trainer_state.json", scalars=[tmp_path / "run"], out=tmp_path / "beside", show=False)
+    for done in (alone, beside):
+        assert [line.step for line in done.metrics()] == [1, 2, 3]
+
+
+@pytest.mark.parametrize("rare", ["reward", "grad_norm"])
+def test_a_scalar_that_is_logged_now_and_then_or_not_yet_is_no_alarm(rare: str, tmp_path: Path) -> None:
+    log = tmp_path / "metrics.jsonl"
+    values = {"loss": 0.1, "reward": 0.5, "grad_norm": 0.3}
+    rows: list[dict[str, float]] = []
+    for step in range(30):
+        rows.append({"step": step} | {key: value for key, value in values.items() if key != rare or step % 4 == 0})
+    log.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    assert not any(math.isnan(value) for values in History.of([log], {}).steps.values() for value in values.values())
+
+
+def test_a_step_that_one_of_two_processes_has_not_written_yet_is_no_alarm(tmp_path: Path) -> None:
+    log = tmp_path / "metrics.jsonl"
+    played = (
+        '{{"step": {0}, "train/agg/effective/a/reward/mean": 0.5, "train/agg/effective/num_output_tokens/mean": 9}}\n'
+    )
+    log.write_text(
+        "".join(played.format(step) + f'{{"step": {step}, "loss/mean": 1, "optim/lr": 1}}\n' for step in range(9))
+        + played.format(9)
+    )
+    assert "trainer/loss" not in History.of([log], {}).steps[9]
 
 
 def test_the_later_row_of_a_step_counts_and_files_are_joined(tmp_path: Path) -> None:
@@ -171,6 +234,17 @@ def test_scalars_of_other_steps_have_lines_of_their_own_and_an_audit_goes_on(tmp
     scalars.write_text(scalars.read_text() + '{"step": 4, "reward": 0.5}\n')
     with pytest.raises(ValueError, match=r"Expected the log that the audit in .* began with"):
         audit(log, scalars=[scalars], out=out, show=False)
+
+
+def test_steps_of_scalars_alone_are_not_counted_by_every_and_join(tmp_path: Path) -> None:
+    log, scalars = tmp_path / "rows.jsonl", tmp_path / "scalars.jsonl"
+    row = '{{"step": {0}, "prompt": "p", "completion": "c{0}", "reward": {1}}}\n'
+    log.write_text("".join(row.format(step, step / 10) for step in (2, 4, 6, 8)))
+    scalars.write_text("".join(f'{{"step": {step}, "reward": {step / 10}}}\n' for step in range(1, 9)))
+    done = audit(log, scalars=[scalars], settings=AuditSettings(every=2), out=tmp_path / "every", show=False)
+    assert [line.step for line in done.metrics() if "text/judge_accuracy_8way" in line.metrics] == [2, 6]
+    audit(log, scalars=[scalars], settings=AuditSettings(join=2), out=tmp_path / "join", show=False)
+    assert "is not the one that the trainer logged" not in (tmp_path / "join" / "audit.json").read_text()
 
 
 def test_tasks_behind_a_validation_score_give_it_an_interval(tmp_path: Path) -> None:

@@ -14,7 +14,7 @@ from typing import Any
 from heedful.auditing.logs.files import LogFiles, find_files, is_parquet, rows_of
 from heedful.auditing.logs.records import Faults, Knowledge, Row, is_missing, scalar_of
 from heedful.auditing.readers import FORMATS, Hints, RowReader, recognise
-from heedful.auditing.scalars import scalar_kind
+from heedful.auditing.scalars import scalar_files, scalar_kind
 from heedful.auditing.settings import AuditSettings, OwnRun, refuse_unreadable_runs
 from heedful.boundary import listed
 from heedful.diagnostics.cross_scores.thoughts import ThoughtTags
@@ -63,11 +63,19 @@ def open_log(source: Path, settings: AuditSettings, scalars: Sequence[Path] = ()
     Raises:
         ValueError: nothing there, nothing readable, an unknown format, or files of several formats.
     """
-    if source.is_file() and scalar_kind(source):
-        files = LogFiles((), scalars=(source, *scalars))
+    more = tuple(chain.from_iterable(map(scalar_files, scalars)))
+    alone = scalar_files(source)
+    try:
+        files = None if source.is_file() and scalar_kind(source) else find_files(source)
+    except ValueError:
+        if alone == (source,):
+            raise
+        files = None
+    if files is None:
+        files = LogFiles((), scalars=(*alone, *more))
         no_rows = RowReader(Hints(), Knowledge(temperature=True))
         return RecognisedLog(source, files, "scalars", no_rows, None, "reward", ThoughtTags(), 0, {})
-    files = replace(find_files(source), scalars=tuple(scalars))
+    files = replace(files, scalars=more)
     own = OwnRun.of(source)
     tags = ThoughtTags(*settings.tags) if settings.tags else own.tags if own else ThoughtTags()
     name, sample, files = _one_format(source, files)
@@ -137,7 +145,8 @@ def _one_format(source: Path, files: LogFiles) -> tuple[str, list[Row], LogFiles
         raise ValueError(
             f"Expected a log that heedful can read ({', '.join(FORMATS)}), found in {file}: {found}. For a "
             "log of your own, write JSON lines with the columns `prompt` and `completion` and, where you have them, "
-            "`step`, `reward` and `success`. docs/audit.md has the columns of each format."
+            "`step`, `reward` and `success`. Scalars without prompts need a `step`. docs/audit.md has the columns of "
+            "each format."
         )
     ((name, known),) = formats.items()
     aside = (*files.aside, *(file.name for file, _ in strangers))

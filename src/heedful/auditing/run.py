@@ -170,7 +170,9 @@ def _measure(
     tracker = JsonlTracker(run.metrics)
     lacking: list[str] = []  # of each step: why it does not hold what --on names
     try:
-        for place, (number, step) in enumerate(history.beside(joined(noticing(stream), settings.join))):
+        place = -1
+        for number, step in history.beside(joined(history.trained(noticing(stream)), settings.join)):
+            place += step is not None
             if number in done:
                 continue
             metrics, raised = history.metrics(number, settings.validation_tasks), list[Alarm]()

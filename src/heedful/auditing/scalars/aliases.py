@@ -13,9 +13,9 @@ from fnmatch import fnmatchcase
 
 STEP = (
     *("step", "train/global_step", "training/global_step", "trainer/global_step", "global_step", "rollout/step"),
-    *("train/step", "eval/step", "system/step", "progress/batch", "_step"),
+    *("train/step", "eval/step", "system/step", "progress/batch", "_step", "Step"),
 )
-"""The keys of a row's step. W&B and Trackio count their calls in `_step`, so it comes last."""
+"""The keys of a row's step. W&B and Trackio count their calls in `_step`, so it comes late. `Step`: exported CSV."""
 
 ALIASES: Mapping[str, tuple[str, ...]] = {
     "trainer/reward": (

@@ -25,6 +25,7 @@ import re
 import sqlite3
 from collections.abc import Iterator, Mapping
 from contextlib import closing
+from itertools import chain
 from pathlib import Path
 from typing import Any, NamedTuple
 from urllib.parse import quote
@@ -35,7 +36,13 @@ from heedful.boundary.jsontext import parse_json
 from heedful.boundary.open_files import open_file
 
 _VERL = re.compile(r"\bstep:(\d+) - (\S.*)")
-_TRL = re.compile(r"^\{'.*\}$")
+_TRL = re.compile(r"\{'[^{}]*\}(?=\s*$)")
+"""The dict at the end of a line. A progress bar that had no line end may stand before it."""
+_NUMPY = re.compile(r"np\.\w+\(([^()]*)\)")
+"""How numpy 2 prints a number."""
+_BARE = re.compile(r"(?<=: )(nan|-?inf)\b")
+_LABELS = {"time", "timestamp", "date", "datetime", "run", "run_id", "run_name", "name", "experiment", "host"}
+"""Texts that loggers write beside their numbers."""
 _NAN = {"nan", "null", "none", "inf", "-inf", "infinity", "-infinity"}
 
 
@@ -57,19 +64,31 @@ def scalar_kind(path: Path) -> str:
         return "W&B"
     if head.startswith(b"SQLite format 3\0"):
         return "Trackio"
-    text = head.decode("utf-8", "replace")
+    text = head.decode("utf-8-sig", "replace")
     if '"log_history"' in text and text.lstrip().startswith("{"):
         return "trainer_state"
     lines = [line for line in text.splitlines() if line.strip()]
     first = next((row for row in map(_object, lines) if row), None)
     if first is not None:
-        told = any(_tells(value) for value in _flat(first).values())
-        return "lines" if step_of(_numbers(_flat(first))) is not None and not told else ""
-    if any(_VERL.search(line) or _TRL.match(line) for line in lines):
-        return "console"
-    if lines and {*lines[0].split(",")} & {*STEP} and len(lines[0].split(",")) > 1:
+        row = _flat(first)
+        told = any(_tells(value) for name, value in row.items() if name not in _LABELS)
+        return "lines" if step_of(_numbers(row)) is not None and not told else ""
+    header = next(csv.reader(lines[:1], skipinitialspace=True), [])
+    if {*header} & {*STEP} and len(header) > 1:
         return "CSV"
-    return ""
+    if not lines or b"\0" in head:
+        return ""
+    with open_file(path) as stream:  # verl prints its settings and the start of its engines first
+        return (
+            "console" if any(map(_printed, chain.from_iterable(_decoded(line).splitlines() for line in stream))) else ""
+        )
+
+
+def scalar_files(path: Path) -> tuple[Path, ...]:
+    """The files of a tracker in a folder, oldest first: TensorBoard's or W&B's. Anything else is returned as it is."""
+    names = ("events.out.tfevents.*", "*.wandb")
+    found = sorted(chain.from_iterable(map(path.glob, names))) if path.is_dir() else []
+    return tuple(found) or (path,)
 
 
 def scalar_rows(path: Path, kind: str = "") -> Iterator[ScalarRow]:
@@ -102,7 +121,7 @@ def scalar_rows(path: Path, kind: str = "") -> Iterator[ScalarRow]:
         yield from _csv(content.decode("utf-8-sig", "replace"))
     elif kind == "lines":
         for line in content.splitlines():
-            yield from _row(_object(line.decode("utf-8", "replace")) or {})
+            yield from _row(_object(_decoded(line)) or {})
     elif kind == "console":
         yield from _console(content.decode("utf-8", "replace"))
     else:
@@ -119,16 +138,26 @@ def _row(row: Mapping[str, Any]) -> Iterator[ScalarRow]:
         yield ScalarRow(step, {name: value for name, value in numbers.items() if name not in STEP})
 
 
-def _flat(row: Mapping[str, Any]) -> Mapping[str, Any]:
-    """The row of a line, without the `data` in which verl's logger holds it."""
-    data = row.get("data")
-    return {**row, **data} if isinstance(data, dict) else row
+def _flat(row: Mapping[str, Any]) -> dict[str, Any]:
+    """The row of a line: names within names joined by `/`, without the `data` in which verl's logger holds it."""
+    found: dict[str, Any] = {}
+    for name, value in row.items():
+        if isinstance(value, dict):
+            front = "" if name in ("data", "metrics") else f"{name}/"
+            found |= {f"{front}{part}": held for part, held in _flat(value).items()}
+        else:
+            found[name] = value
+    return found
+
+
+def _decoded(line: bytes) -> str:
+    return line.decode("utf-8-sig", "replace")
 
 
 def _tells(value: Any) -> bool:
     """Whether a value is text, or holds some, as in rows of rollouts."""
-    if isinstance(value, dict | list):
-        return any(map(_tells, value.values() if isinstance(value, dict) else value))
+    if isinstance(value, list):
+        return any(isinstance(part, dict) or _tells(part) for part in value)
     return isinstance(value, str) and value.lower() not in _NAN
 
 
@@ -163,25 +192,36 @@ def _object(line: str) -> dict[str, Any] | None:
 
 def _csv(text: str) -> Iterator[ScalarRow]:
     whole = text if text.endswith("\n") else text[: text.rfind("\n") + 1]
-    for row in csv.DictReader(io.StringIO(whole)):
-        yield from _row({name: value for name, value in row.items() if name and value})
+    reader = csv.DictReader(io.StringIO(whole), skipinitialspace=True)
+    runs = {name.rpartition(" - ")[0] for name in reader.fieldnames or () if " - " in name}
+    front = f"{runs.pop()} - " if len(runs) == 1 else ""  # the page of W&B writes the name of the run before each key
+    for row in reader:
+        yield from _row({name.removeprefix(front): value for name, value in row.items() if name and value})
 
 
 def _console(text: str) -> Iterator[ScalarRow]:
     """verl prints the step. TRL does not: its lines are counted, and evaluations belong to the line before them."""
     count = 0
-    for line in text.splitlines():
-        if found := _VERL.search(line):
-            pairs = (part.rpartition(":") for part in found[2].split(" - "))
-            yield from _row({**{name.strip(): value for name, _, value in pairs if name}, "step": int(found[1])})
-        elif _TRL.match(line.strip()):
-            try:
-                row = ast.literal_eval(line.strip())
-            except (ValueError, SyntaxError, MemoryError, RecursionError):
-                continue
-            if isinstance(row, dict) and "train_runtime" not in row:
-                count += not any(str(name).startswith("eval_") for name in row)
-                yield from _row({**row, "step": count})
+    for row in map(_printed, text.splitlines()):
+        if "step" not in row and row:
+            count += not any(name.startswith("eval_") for name in row)
+            row["step"] = count
+        yield from _row(row)
+
+
+def _printed(line: str) -> dict[str, Any]:
+    """The scalars of a line of verl's or TRL's console. TRL's name no step. Empty for any other line."""
+    if found := _VERL.search(line):
+        pairs = (part.rpartition(":") for part in _NUMPY.sub(r"\1", found[2]).split(" - "))
+        return {**{name.strip(): value for name, _, value in pairs if name}, "step": int(found[1])}
+    if not (found := _TRL.search(line)):
+        return {}
+    try:
+        row = ast.literal_eval(_BARE.sub(r"'\1'", _NUMPY.sub(r"\1", found[0])))
+    except (ValueError, SyntaxError, MemoryError, RecursionError):
+        return {}
+    # transformers writes the epoch into each line, and the totals at the end
+    return row if isinstance(row, dict) and "epoch" in row and "train_runtime" not in row else {}
 
 
 def _trackio(path: Path) -> Iterator[ScalarRow]:

@@ -19,7 +19,8 @@ from heedful.types import Metric
 FINITE = ("trainer/grad_norm", "trainer/loss", "trainer/reward")
 """Scalars that a healthy update always has."""
 USUAL = 5
-"""Steps with a scalar after which its absence counts as a number that is not finite: prime-rl writes no key then."""
+"""Steps in a row with a scalar after which its absence counts as a number that is not finite, if a scalar that always
+comes with it is there: prime-rl writes no key then."""
 
 
 @dataclass(slots=True)
@@ -44,24 +45,28 @@ class History:
         history, keys = cls(), set[str]()
         for file in files:
             names, count, kind = Names(given), 0, scalar_kind(file)
-            usual: dict[str, int] = {}
+            usual, beside = dict[str, int](), dict[str, set[str]]()
             by_step: dict[int, dict[str, float]] = {}
             for row in scalar_rows(file, kind):
                 keys.update(row.values)
-                by_step.setdefault(row.step, {}).update(names.translated(row.values))
+                found = names.translated(row.values)
+                by_step.setdefault(row.step, {}).update(found)
+                for name in found.keys() & {*FINITE}:
+                    beside[name] = beside.get(name, {*found}) & found.keys()
                 count += 1
             for step in sorted(by_step):
                 values = by_step[step]
                 for name in FINITE if values.keys() - {"trainer/validation"} else ():
-                    if usual.get(name, 0) >= USUAL:
+                    if usual.get(name, 0) >= USUAL and beside[name] & values.keys():
                         values.setdefault(name, math.nan)
-                    usual[name] = usual.get(name, 0) + (name in values)
+                    elif usual.get(name, 0) < USUAL:
+                        usual[name] = usual.get(name, 0) + 1 if name in values else 0
                 if values:
                     history.steps.setdefault(step, {}).update(values)
             if not count:
                 raise ValueError(
-                    f"Expected scalars in {file} ({kind}), found none: no row names a step. Name the file that the "
-                    "trainer's logger writes."
+                    f"Expected scalars in {file} ({kind}), found none: no whole row names a step. Name the file that "
+                    "the trainer's logger writes."
                 )
             history.read.append({"file": file.name, "kind": kind, "keys": names.used, "unknown": sorted(names.unknown)})
             for name, several in names.unclear.items():
@@ -71,21 +76,24 @@ class History:
                 )
         missing = [f"{name}={key}" for name, key in given.items() if key not in keys]
         if missing:
-            raise ValueError(f"Expected --map to name a key of the scalars, found {listed(missing)} in none of them.")
+            raise ValueError(
+                f"Expected --map to name a key of the scalars ({listed(sorted(keys))}), found {listed(missing)}."
+            )
+        if files and not history.steps:
+            unknown = sorted({key for read in history.read for key in read["unknown"]})
+            raise ValueError(
+                f"Expected scalars under the names of a trainer, found {listed(unknown)}. Say which is which: "
+                "--map reward=KEY."
+            )
         return history
 
-    def beside(self, steps: Iterable[LoggedStep]) -> Iterator[tuple[int, LoggedStep | None]]:
-        """Each step with its rows, if it has any, and the steps between them that have scalars alone.
+    def trained(self, steps: Iterable[LoggedStep]) -> Iterator[LoggedStep]:
+        """The steps without those whose rows are of an evaluation.
 
         TRL writes the rows of an evaluation over those of training. Rows whose mean reward is that of the evaluation,
         and not that of training, are set aside.
         """
-        waiting = sorted(self.steps)
         for step in steps:
-            while waiting and waiting[0] < step.number:
-                yield waiting.pop(0), None
-            if waiting and waiting[0] == step.number:
-                waiting.pop(0)
             values = self.steps.get(step.number, {})
             rewards = [
                 reward
@@ -97,9 +105,17 @@ class History:
             if rewards and math.isfinite(trained) and not _alike(fmean(rewards), trained):
                 if _alike(fmean(rewards), values.get("trainer/validation", math.nan)):
                     self.evaluated.append(step.number)
-                    yield step.number, None
                     continue
                 self.apart.append(step.number)
+            yield step
+
+    def beside(self, steps: Iterable[LoggedStep]) -> Iterator[tuple[int, LoggedStep | None]]:
+        """Each step with its rows, if it has any, and the steps between them that have scalars alone."""
+        waiting = sorted(self.steps)
+        for step in steps:
+            while waiting and waiting[0] <= step.number:
+                if (number := waiting.pop(0)) < step.number:
+                    yield number, None
             yield step.number, step
         yield from ((number, None) for number in waiting)
 

@@ -165,7 +165,7 @@ TRAINER = under(
     Entry("mismatch", "nats", "Divergence of the engine that samples from the policy that learns."),
     Entry("loss", "", "Loss of the update."),
     Entry("not_finite", "count", "How many of gradient norm, loss and reward are no finite numbers, and which.",
-        "After five steps with one of them, its absence counts too."),
+        "After five steps in a row with one of them, its absence counts too."),
     missing="the trainer logged no finite number",
 )
 
