@@ -144,6 +144,12 @@ def test_scalars_are_read_as_programs_write_them(name: str, text: str, tmp_path:
     assert History.of([log], {}).steps[1]["trainer/reward"] == 0.5, name
 
 
+def test_scopes_of_areal_and_evaluations_of_openrlhf_are_known(tmp_path: Path) -> None:
+    log = tmp_path / "history.csv"
+    log.write_text("_step,eval/global_step,eval/eval_math_pass1,ppo_actor/task_reward/avg\n9,,,0.5\n19,2,0.25,\n")
+    assert History.of([log], {}).steps == {9: {"trainer/reward": 0.5}, 2: {"trainer/validation": 0.25}}
+
+
 def test_unknown_keys_are_named_with_the_way_out(tmp_path: Path) -> None:
     log = tmp_path / "exported.csv"
     log.write_text("Wall time,Step,Value\n1.7,1,0.5\n")
@@ -324,6 +330,7 @@ def test_a_ci_job_gets_an_exit_code_an_object_and_a_summary(
     (alarm,) = told["alarms"]
     assert (alarm["name"], alarm["severity"], alarm["step"]) == ("not_finite", "collapse", 8)
     assert "| not_finite | collapse | 8 to 8 |" in summary.read_text()
+    assert "overflow in fp16" in Path("bad", "report.html").read_text(), "the page says what to do"
     assert cli.run(["report", "bad", "--fail-on", "kl_runaway"]) == 4, "the log holds no divergence"
     assert cli.run(["report", "bad", "--fail-on", "kl_runaway", "--fail-on", "nonsense"]) == 2
     assert "Expected --fail-on never, collapse" in capsys.readouterr().err

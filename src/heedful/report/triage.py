@@ -11,7 +11,8 @@ from typing import Any
 
 from markupsafe import Markup
 
-from heedful.diagnostics.alarms.rules import AlarmConfig, standard_rules
+from heedful.diagnostics.alarms.logged_rules import logged_rules
+from heedful.diagnostics.alarms.rules import AlarmConfig
 from heedful.diagnostics.task_triage import (
     ADVICE,
     CAUSES,
@@ -39,7 +40,7 @@ STRIP = 160
 def alarm_table(run: RunRecord) -> dict[str, list[Any]]:
     """Every `alarm/*` of the run: `raised` (the earliest first, with evidence of that time), the names of those that
     stayed `quiet`, and those that were never known (`unknown`: name and why)."""
-    rules = {rule.name: rule for rule in standard_rules(AlarmConfig())}
+    rules = {rule.name: rule for rule in logged_rules(AlarmConfig())}
     raised, quiet, unknown = [], [], []
     for metric, series in run.series.items():
         if not metric.startswith("alarm/"):

@@ -13,14 +13,14 @@ from fnmatch import fnmatchcase
 
 STEP = (
     *("step", "train/global_step", "training/global_step", "trainer/global_step", "global_step", "rollout/step"),
-    *("train/step", "eval/step", "system/step", "progress/batch", "_step", "Step"),
+    *("train/step", "eval/step", "eval/global_step", "system/step", "progress/batch", "_step", "Step"),
 )
 """The keys of a row's step. W&B and Trackio count their calls in `_step`, so it comes late. `Step`: exported CSV."""
 
 ALIASES: Mapping[str, tuple[str, ...]] = {
     "trainer/reward": (
         *("reward", "critic/score/mean", "critic/rewards/mean", "train/agg/effective/*/reward/mean"),
-        *("reward/avg_raw_reward", "rollout/raw_reward", "env/all/reward/total"),
+        *("reward/avg_raw_reward", "rollout/raw_reward", "env/all/reward/total", "*_actor/task_reward/avg"),
     ),
     "trainer/success": (),  # no trainer logs it under a name of its own: --map success=rewards/correct/mean
     "trainer/reward_std": ("reward_std",),
@@ -30,7 +30,7 @@ ALIASES: Mapping[str, tuple[str, ...]] = {
     ),
     "trainer/entropy": (
         *("entropy", "actor/entropy", "entropy/all/mean", "policy/policy_entropy", "rollout/entropy"),
-        *("critic/entropy/mean", "optim/entropy", "approx_entropy"),
+        *("critic/entropy/mean", "optim/entropy", "approx_entropy", "*_actor/update/entropy/avg"),
     ),
     # To the reference. The divergence from the policy before the update has other names (`actor/ppo_kl`).
     "trainer/kl": (
@@ -39,9 +39,12 @@ ALIASES: Mapping[str, tuple[str, ...]] = {
     ),
     "trainer/clip_share": (
         *("clip_ratio/region_mean", "clip_ratio", "actor/pg_clipfrac", "policy/loss_metrics/clip_ratio"),
-        *("train/pg_clipfrac", "actor/ppo_ratio_clipfrac@sum"),
+        *("train/pg_clipfrac", "actor/ppo_ratio_clipfrac@sum", "*_actor/update/clip_ratio/avg"),
     ),
-    "trainer/grad_norm": ("grad_norm", "actor/grad_norm", "optim/grad_norm", "policy/grad_norm", "actor_grad_norm"),
+    "trainer/grad_norm": (
+        *("grad_norm", "actor/grad_norm", "optim/grad_norm", "policy/grad_norm", "actor_grad_norm"),
+        "*_actor/update/grad_norm",
+    ),
     "trainer/length": (
         *("completions/mean_length", "response_length/mean", "train/agg/effective/num_output_tokens/mean"),
         *("generate/avg_num_tokens", "rollout/response_len/mean", "tokens/response_length/mean"),
@@ -53,10 +56,11 @@ ALIASES: Mapping[str, tuple[str, ...]] = {
     ),
     "trainer/validation": (
         *("eval_reward", "val-core/*/mean@*", "eval/*/effective/*/avg@*", "eval/all/avg_score", "validation/accuracy"),
-        *("test/env/all/reward/total", "eval/reward", "eval_*_pass1", "val/*/pass@1"),
+        *("test/env/all/reward/total", "eval/reward", "eval_*_pass1", "eval/eval_*_pass1", "val/*/pass@1"),
     ),
     "trainer/learning_rate": (
         *("learning_rate", "actor/lr", "optim/lr", "policy/policy_lr", "train/lr-pg_0", "lr", "act_lr", "actor_lr"),
+        "*_actor/update/lr",
     ),
     "trainer/mismatch": (
         "rollout_corr/k3_kl",
@@ -64,7 +68,14 @@ ALIASES: Mapping[str, tuple[str, ...]] = {
         "optim/kl_sample_train_v2",
         "gen_kl_error",
     ),
-    "trainer/loss": ("loss", "actor/pg_loss", "loss/mean", "policy/final_loss", "policy_loss"),
+    "trainer/loss": (
+        "loss",
+        "actor/pg_loss",
+        "loss/mean",
+        "policy/final_loss",
+        "policy_loss",
+        "*_actor/update/actor_loss/avg",
+    ),
 }
 """heedful's name -> the trainers' keys. `1-` stands for one minus the value, `*` for any part of a name."""
 
@@ -83,13 +94,17 @@ class Names:
     unknown: set[str] = field(default_factory=set)
     unclear: dict[str, tuple[str, ...]] = field(default_factory=dict)
     """heedful's name -> keys that fit it equally well. None of them is read."""
+    _seen: set[str] = field(default_factory=set)
+    """The keys of earlier rows. A row without another key is compared with no pattern again."""
 
     def translated(self, row: Mapping[str, float]) -> dict[str, float]:
         """heedful's names and values of one row. A key that was read once is read in all later rows."""
         found: dict[str, float] = {}
         keys = {_plain(key): key for key in row}
+        fresh = not keys.keys() <= self._seen
+        self._seen |= keys.keys()
         for name, patterns in ALIASES.items():
-            key, minus = self._key_of(name, patterns, keys)
+            key, minus = self._key_of(name, patterns, keys, fresh)
             if key in keys:
                 value = row[keys[key]]
                 found[name] = 1 - value if minus else value
@@ -97,14 +112,14 @@ class Names:
         self.unknown |= {key for plain, key in keys.items() if plain not in read and key not in STEP}
         return found
 
-    def _key_of(self, name: str, patterns: tuple[str, ...], keys: Mapping[str, str]) -> tuple[str, bool]:
+    def _key_of(self, name: str, patterns: tuple[str, ...], keys: Mapping[str, str], fresh: bool) -> tuple[str, bool]:
         """The key of this name in the row, and whether its value is taken from one. Empty if there is none."""
         if name in self.given:
             self.used.setdefault(name, self.given[name])
             return _plain(self.given[name]), False
         if name in self.used:
             return self.used[name].removeprefix("1-"), self.used[name].startswith("1-")
-        for pattern in patterns:
+        for pattern in patterns if fresh else ():
             plain = pattern.removeprefix("1-")
             fits = sorted(key for key in keys if fnmatchcase(key, plain)) if "*" in plain else [plain] * (plain in keys)
             if name != "trainer/validation":
