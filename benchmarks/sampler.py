@@ -40,7 +40,7 @@ from heedful.models.chat.render import Renderer
 from heedful.models.load import pick_device, stop_ids
 from heedful.policies import growing
 from heedful.policies.hf import HFPolicy
-from heedful.policies.kv_store import Beginning, KVStore
+from heedful.policies.kv_store import KVStore
 from heedful.policies.next_logits import Reader, Way
 from heedful.policies.rows import Row
 from heedful.policies.sampling import Sampling
@@ -108,7 +108,7 @@ def compare_with_uncached(kinds: Sequence[str], rows: int = 4, turns: int = 3, t
         seconds, replies = {}, {}
         for way in (growing.way_of(model)[0], Way.UNCACHED):
             reader, store, told = Reader(model, way, model), KVStore(), []
-            loop = growing.Growing(reader, _greedy, store, Beginning())
+            loop = growing.Growing(reader, _greedy, store)
             contexts = [tuple(random.Random(row).choices(range(160), k=100 + 20 * row)) for row in range(rows)]
             before = time.process_time()
             with torch.inference_mode():

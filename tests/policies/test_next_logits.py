@@ -132,3 +132,15 @@ def test_the_probe_runs_once_per_model_and_leaves_the_random_state(
     assert len(calls) == probed
     assert torch.equal(torch.get_rng_state(), before)
     assert model.training
+
+
+def test_no_column_is_read_before_it_is_written(monkeypatch: pytest.MonkeyPatch) -> None:
+    """New memory may hold NaN. Turns of the probe begin beside turns that go on."""
+    new_empty = torch.Tensor.new_empty
+
+    def undefined(self: Any, *size: Any, **named: Any) -> Any:
+        made = new_empty(self, *size, **named)
+        return made.fill_(torch.nan) if made.is_floating_point() else made
+
+    monkeypatch.setattr(torch.Tensor, "new_empty", undefined)
+    assert way_of(llama(40)) == (Way.BUFFERS, "")

@@ -7,14 +7,13 @@ from collections.abc import Callable, Collection, Sequence
 from functools import partial
 from weakref import WeakKeyDictionary
 
-import numpy as np
 import torch
 from torch import Tensor
 from transformers import PreTrainedModel
 
 from heedful.models.forward.exactness import Probe, evaluating
 from heedful.policies.kv import KVBatch, Place, gather
-from heedful.policies.kv_store import Beginning, KVStore
+from heedful.policies.kv_store import KVStore
 from heedful.policies.next_logits import Reader, Way
 from heedful.policies.rows import Row
 from heedful.types import Prompt
@@ -34,10 +33,10 @@ class Growing:
     Rows leave the batch once half of all replies have ended, or at once if the way of the reader leaves out no row.
     """
 
-    def __init__(self, reader: Reader, choose: Choose, store: KVStore, beginning: Beginning) -> None:
+    def __init__(self, reader: Reader, choose: Choose, store: KVStore) -> None:
         self.live: list[Row] = []
         """Row i of the batch belongs to `live[i]`. It may have ended."""
-        self._reader, self._choose, self._store, self._beginning = reader, choose, store, beginning
+        self._reader, self._choose, self._store = reader, choose, store
         self._batch: KVBatch = reader.empty()
         self._logits_BV = torch.empty(0, 0, device=reader.model.device)
 
@@ -79,26 +78,21 @@ class Growing:
         """Rows of batches, the ids to read behind each, and the number of these that belongs to each of `rows`."""
         stored = [self._store.take(row.key, row.context) for row in rows]
         self._store.keep_only(others)
-        fresh = list(dict.fromkeys(row.context for row, found in zip(rows, stored, strict=True) if found is None))
-        begun, place = self._begun(fresh)
-        number = {context: index for index, context in enumerate(fresh)}
-        places, new, numbers = [place] * len(fresh), [context[len(begun) :] for context in fresh], []
-        for row, found in zip(rows, stored, strict=True):
-            numbers.append(len(places) if found else number[row.context])
-            if found:
-                places.append(found[1])
-                new.append(row.context[len(found[0]) :])
-        return places, new, numbers
+        begun = self._begun([row.context for row, found in zip(rows, stored, strict=True) if found is None])
+        behind = [(row.context, *(found or begun)) for row, found in zip(rows, stored, strict=True)]
+        number = {one: index for index, one in enumerate(dict.fromkeys(behind))}
+        new = [context[len(ids) :] for context, ids, _ in number]
+        return [place for _, _, place in number], new, [number[one] for one in behind]
 
     def _begun(self, contexts: Sequence[Ids]) -> tuple[Ids, Place]:
         """The beginning that is shared by these contexts, and its row. Read once."""
-        known = self._beginning
-        ids = known.of(contexts) if contexts and self._reader.way in (Way.BUFFERS, Way.STATES) else ()
+        known, places = self._store.beginning, [(self._reader.empty(), 0)]
+        shares = contexts and self._reader.way in (Way.BUFFERS, Way.STATES)
+        ids = known.of(list(dict.fromkeys(contexts))) if shares else ()
         if ids and known.batch is None:
-            places = [(self._reader.empty(), 0)]
             self._reader.read(places, [ids], 0)
             known.batch = places[0][0]
-        return ids, (known.batch if ids and known.batch else self._reader.empty(), 0)
+        return ids, (known.batch, 0) if ids and known.batch else places[0]
 
     def _take(self, places: Sequence[Place]) -> None:
         """Make these rows the batch, with room for what may be sampled. They are copied unless they are one already."""
@@ -151,7 +145,7 @@ def way_of(model: PreTrainedModel) -> tuple[Way, str]:
     return _FOUND[model][1:]
 
 
-def _played(model: PreTrainedModel, probe: Probe, way: Way) -> list[list[np.ndarray]]:
+def _played(model: PreTrainedModel, probe: Probe, way: Way) -> list[list[list[float]]]:
     """Log-probabilities of the probe's thoughts, sampled in the third of three turns, with ragged rows in each."""
     whole = [(prompt, thought) for thought in probe.thoughts for prompt in probe.prompts]
 
@@ -166,7 +160,7 @@ def _played(model: PreTrainedModel, probe: Probe, way: Way) -> list[list[np.ndar
                 row.open = len(row.ids) < row.allowed
         return tokens_B
 
-    growing = Growing(Reader(model, way, model), choose, KVStore(), Beginning())
+    growing = Growing(Reader(model, way, model), choose, KVStore())
     rows: list[Row] = []
     for turn in range(3):
         rows = []
@@ -180,5 +174,5 @@ def _played(model: PreTrainedModel, probe: Probe, way: Way) -> list[list[np.ndar
             growing.join(rows, others=[str(number) for number in range(len(whole))])
         while growing.live:
             growing.grow()
-    found = [np.array(row.logprobs) for row in rows]
+    found = [row.logprobs for row in rows]
     return [found[start : start + len(probe.prompts)] for start in range(0, len(found), len(probe.prompts))]

@@ -17,16 +17,20 @@ from torch import Tensor
 from transformers import PreTrainedModel
 
 from heedful.models.forward.attention import longest_context, refuse_unless_causal
+from heedful.models.forward.exactness import evaluating
 from heedful.policies.drawing import draw, gumbels
 from heedful.policies.growing import Growing, way_of
-from heedful.policies.kv_store import Beginning, KVStore
+from heedful.policies.kv_store import KVStore
 from heedful.policies.next_logits import Decode, Reader
 from heedful.policies.rows import ReplyRenderer, Row
 from heedful.policies.sampling import Sampling
 from heedful.types import Conversation, Reply
 
 JOIN_EVERY = 4
-"""Tokens that are sampled between two moments at which new conversations can join the batch."""
+"""Tokens that are sampled between two moments at which new conversations can join the batch.
+
+Even: no row may wait for the second token of a pair then (`next_logits.Way.PAIRS`).
+"""
 
 
 class HFPolicy:
@@ -40,8 +44,8 @@ class HFPolicy:
             `conversation`, a reply depends on the seed, `Conversation.key` and `Conversation.turn`, and not on the
             other conversations of the call.
         version: number of updates the weights have seen.
-        decode: computes single columns of tokens in the place of the model, `next_logits.compiled` for instance. Used
-            with `Way.BUFFERS` alone, and not in double precision.
+        decode: computes single columns of tokens in the place of the model, such as a compiled form of it. Used with
+            `Way.BUFFERS` alone, and not in double precision.
 
     Before the first token a probe compares ways to read new tokens with plain forward passes (`growing.way_of`). If
     none is exact, replies are sampled from one whole forward pass per token, with a warning.
@@ -74,7 +78,6 @@ class HFPolicy:
         self._generator = torch.Generator(self.device).manual_seed(seed)
         self._limit = longest_context(model) or 1 << 30
         self._store = KVStore()
-        self._beginning = Beginning()
         self._open: Collection[str] = ()
 
     @property
@@ -143,7 +146,7 @@ class HFPolicy:
 
     def _growing(self) -> Growing:
         reader = Reader(self.model, way_of(self._given)[0], self._decode)
-        return Growing(reader, self._record, self._store, self._beginning)
+        return Growing(reader, self._record, self._store)
 
     def _row(self, conversation: Conversation) -> Row:
         return Row.of(conversation, self.renderer, self.sampling.tokens_per_turn, self._limit, self._seed)
@@ -151,18 +154,15 @@ class HFPolicy:
     @contextmanager
     def _sampling(self, rows: Sequence[Row]) -> Iterator[None]:
         """The model in evaluation mode. An out-of-memory error is raised as a sentence about `rows`."""
-        training = self.model.training
-        self.model.eval()
         try:
-            yield
+            with evaluating(self.model):
+                yield
         except torch.OutOfMemoryError as error:
             longest = max((len(row.context) for row in rows), default=0)
             raise MemoryError(
                 f"The device ran out of memory while {len(rows)} conversations of up to {longest} tokens were sampled; "
                 "lower --groups, --group-size or --sampling.tokens-per-turn, and in evaluations --evaluation.at-once."
             ) from error
-        finally:
-            self.model.train(training)
 
     def _record(self, logits_BV: Tensor, live: Sequence[Row]) -> Tensor:
         """Draw one token per row, and append it to open rows with its log-probability and the entropy of the draw."""
@@ -183,20 +183,17 @@ class HFPolicy:
             # Adding 0 turns a negative zero into zero.
             chosen_B, entropies_B = (values_B.round(decimals=7).add(0.0) for values_B in (chosen_B, entropies_B))
         wide = torch.float32 if self.device.type == "mps" else torch.float64  # both hold every id and every value
-        on_host = torch.stack([values_B.to(wide) for values_B in (drawn.tokens_B, chosen_B, entropies_B)], dim=1)
-        read = [
-            (row, int(token), logprob, entropy)
-            for row, (token, logprob, entropy) in zip(live, on_host.tolist(), strict=True)
-        ]
-        if any(math.isnan(logprob) for _, _, logprob, _ in read):
+        columns = (drawn.tokens_B, chosen_B, entropies_B)
+        on_host = torch.stack([values_B.to(wide) for values_B in columns], dim=1).tolist()
+        if any(math.isnan(logprob) for _, logprob, _ in on_host):
             raise ValueError(
                 "The policy expected logits that are numbers, found NaN or infinity: the model's weights are not "
                 "finite, or overflow in its dtype. Go back to an earlier checkpoint with a lower learning rate, or "
                 "use --dtype float32."
             )
-        for row, token, logprob, entropy in read:
+        for row, (token, logprob, entropy) in zip(live, on_host, strict=True):
             if row.open:
-                row.ids.append(token)
+                row.ids.append(int(token))
                 row.logprobs.append(logprob)
                 row.entropies.append(entropy)
                 row.open = token not in self.renderer.stop_ids and len(row.ids) < row.allowed

@@ -28,22 +28,19 @@ class _Layer(CacheLayerMixin):
         self.room = room
         self.length = 0
 
-    def lazy_initialization(self, key_states: Tensor, value_states: Tensor) -> None:
+    def lazy_initialization(self, key_states: Tensor, value_states: Tensor, rows: int = 0) -> None:
+        """Empty buffers for `rows` rows (0 = as many) with such heads. Each column is written before it is read."""
+        rows = rows or len(key_states)
         self.dtype, self.device = key_states.dtype, key_states.device
-        self._reserve(key_states, value_states, len(key_states))
-
-    def _reserve(self, keys: Tensor, values: Tensor, rows: int) -> None:
-        """Empty buffers for `rows` rows with heads like these. Each column is written before it is read."""
-        self.keys = keys.new_empty(rows, keys.shape[1], self.room, keys.shape[3])
-        self.values = values.new_empty(rows, values.shape[1], self.room, values.shape[3])
+        self.keys = key_states.new_empty(rows, key_states.shape[1], self.room, key_states.shape[3])
+        self.values = value_states.new_empty(rows, value_states.shape[1], self.room, value_states.shape[3])
         self.is_initialized = True
 
     def write(self, source: _Layer, rows_B: Tensor, columns_BT: Tensor, to: slice, rows: int) -> None:
         """Fill the rows `to` of `rows` rows with these columns of these rows of `source`."""
         keys, values = cast(Tensor, source.keys), cast(Tensor, source.values)
         if not self.is_initialized:
-            self.dtype, self.device = keys.dtype, keys.device
-            self._reserve(keys, values, rows)
+            self.lazy_initialization(keys, values, rows)
         self.length = columns_BT.shape[1]
         cast(Tensor, self.keys)[to, :, : self.length] = _gather(keys, rows_B, columns_BT)
         cast(Tensor, self.values)[to, :, : self.length] = _gather(values, rows_B, columns_BT)

@@ -19,6 +19,7 @@ class KVStore:
 
     def __init__(self) -> None:
         self._rows: dict[str, tuple[Ids, Place]] = {}
+        self.beginning = Beginning()
 
     @property
     def rows(self) -> int:

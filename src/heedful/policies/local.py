@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from heedful.models.cache import cache_root
 from heedful.policies.rows import ReplyRenderer
 from heedful.policies.sampling import Sampling
 from heedful.policies.source import OpenPolicySource, Weights
@@ -46,11 +48,15 @@ class _SharedWeights:
 
     def policy(self, renderer: ReplyRenderer, sampling: Sampling, seed: int) -> HFPolicy:
         # Imported here, so that configurations need no torch.
+        import torch
+
         from heedful.policies.hf import HFPolicy
-        from heedful.policies.next_logits import compiled
 
         assert self._weights is not None, "a policy was asked for before any weights were handed over"
         model = self._weights.model
         if self._compile and self._decode is None:
-            self._decode = compiled(model)  # once for the run: the weights change in place
+            # Once for the run: the graph has open sizes, and the weights change in place. On a CPU torch needs a C++
+            # compiler. Its own place for graphs is in /tmp, open to all users, and it loads code from there.
+            os.environ.setdefault("TORCHINDUCTOR_CACHE_DIR", str(cache_root() / "compiled"))
+            self._decode = torch.compile(model, dynamic=True)
         return HFPolicy(model, renderer, sampling, seed=seed, version=self._weights.version, decode=self._decode)

@@ -2,20 +2,16 @@
 
 from __future__ import annotations
 
-import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from enum import Enum
-from functools import partial
 from typing import Any, cast
 
 import torch
 from torch import Tensor
 from transformers import PreTrainedModel
-from transformers.cache_utils import Cache, CacheLayerMixin
 
-from heedful.models.cache import cache_root
-from heedful.models.forward.exactness import plain_states
+from heedful.models.forward.exactness import plain_states, wide
 from heedful.models.forward.states import fork, keeps_keys_alone, read
 from heedful.policies.kv import KVBatch, Place, gather
 
@@ -35,16 +31,6 @@ class Way(Enum):
     UNCACHED = "one plain forward pass over the whole row for each token"
 
 
-def compiled(model: PreTrainedModel) -> Decode:
-    """The model's forward pass as a graph of open sizes: neither a longer cache nor new weights compile again.
-
-    On a CPU torch needs a C++ compiler. What torch keeps of the graph is in heedful's cache, unless
-    `TORCHINDUCTOR_CACHE_DIR` is set: torch's own place in /tmp, from which it loads code, is open to all users.
-    """
-    os.environ.setdefault("TORCHINDUCTOR_CACHE_DIR", str(cache_root() / "compiled"))
-    return torch.compile(model, dynamic=True)
-
-
 @dataclass(frozen=True, slots=True)
 class Reader:
     """Reads the tokens of batches in one way."""
@@ -61,7 +47,7 @@ class Reader:
 
     def empty(self) -> KVBatch:
         """One row without tokens."""
-        layers = 1  # of ids, where no keys are kept
+        layers = 1  # of ids instead of keys
         if self.way is not Way.UNCACHED:
             keys_alone = self.way is Way.BUFFERS or keeps_keys_alone(self.model)
             layers = self.model.config.get_text_config(decoder=True).num_hidden_layers if keys_alone else 0
@@ -74,14 +60,14 @@ class Reader:
         """
         at = [0] * len(new)
         after: list[Any] = [None] * len(new)
-        for rows, counts in self._passes([not batch.filled_BT.shape[1] for batch, _ in places], list(map(len, new))):
-            batch = gather([places[row] for row in rows], max(counts) + room)
+        for rows in self._passes([not batch.filled_BT.shape[1] for batch, _ in places], list(map(len, new))):
+            batch = gather([places[row] for row, _ in rows], max(count for _, count in rows) + room)
             batch.waiting_B1 = None
-            for number, row in enumerate(rows):
+            for number, (row, _) in enumerate(rows):
                 places[row] = batch, number  # frees the original before further memory is taken
-            taken = [new[row][at[row] : at[row] + count] for row, count in zip(rows, counts, strict=True)]
+            taken = [new[row][at[row] : at[row] + count] for row, count in rows]
             logits_BV = self._forward(batch, *_left_padded(taken, self.model.device))
-            for row, count, logits_V in zip(rows, counts, logits_BV, strict=True):
+            for (row, count), logits_V in zip(rows, logits_BV, strict=True):
                 at[row] += count
                 after[row] = logits_V
         return torch.stack(after)
@@ -100,28 +86,38 @@ class Reader:
         batch.waiting_B1 = own_B1
         return self._forward(copied, own_B1.expand(-1, 2), feeds_B1.expand(-1, 2), last=2)
 
-    def _passes(self, fresh: list[bool], lengths: list[int]) -> Iterator[tuple[list[int], list[int]]]:
-        """The rows of each pass, and the number of tokens that it reads in each."""
-        left = [[length] for length in lengths]
-        if self.way is Way.STATES:  # in powers of two, where these are fewer passes
-            left = min(left, list(map(_powers, lengths)), key=partial(_kinds, fresh))
+    def _passes(self, fresh: list[bool], lengths: list[int]) -> list[list[tuple[int, int]]]:
+        """The rows of each pass, and the number of tokens that it reads in each.
+
+        Rows without earlier tokens (`fresh`) are read by themselves: beside longer rows they would have
+        columns that were never written.
+        """
+        cuts, plans = [[[length] for length in lengths]], []
+        if self.way is Way.STATES:  # or in powers of two, the largest first, where these are fewer passes
+            cuts.append([[1 << bit for bit in range(31, -1, -1) if length >> bit & 1] for length in lengths])
         elif self.way is Way.SINGLES:
-            left = [[length] if new else [1] * length for new, length in zip(fresh, lengths, strict=True)]
-        begun = [not new for new in fresh]
-        while any(left):
-            kinds = [
-                (0 if self.skips else sizes[0], begun[row]) if sizes else (-1, False) for row, sizes in enumerate(left)
-            ]
-            chosen = [row for row, kind in enumerate(kinds) if kind == max(kinds)]
-            yield chosen, [left[row].pop(0) for row in chosen]
-            for row in chosen:
-                begun[row] = True
+            cuts = [[[length] if new else [1] * length for new, length in zip(fresh, lengths, strict=True)]]
+        for cut in cuts:
+            passes: dict[tuple[bool, int, int], list[tuple[int, int]]] = {}
+            for row, sizes in enumerate(cut):
+                for place, size in enumerate(sizes):
+                    kind = place > 0 or not fresh[row], 0 if self.skips else -size, place * (self.way is Way.SINGLES)
+                    passes.setdefault(kind, []).append((row, size))
+            plans.append(sorted(passes.items()))
+        return [read for _, read in min(plans, key=len)]
 
     def _forward(self, batch: KVBatch, ids_BT: Tensor, filled_BT: Tensor, last: int = 1) -> Tensor:
         """Append columns to the batch: the logits `[B, V]` of the `last` column from the right."""
         batch.extend(filled_BT)
-        if self.way is Way.UNCACHED:
-            return _uncached(self.model, batch, ids_BT, filled_BT)
+        if self.way is Way.UNCACHED:  # rows without a new token are not read: their logits are 0
+            ids_B1T1 = ids_BT[:, None, :, None]
+            known_B1T1, _ = cast(Any, batch.cache).layers[0].update(ids_B1T1, ids_B1T1)
+            fed = filled_BT.any(1).nonzero()[:, 0].tolist()
+            wholes = [known_B1T1[row, 0, batch.filled_BT[row], 0][None] for row in fed]
+            after_NV = torch.stack([plain_states(self.model, ids_1T)[0, -1] for ids_1T in wholes])
+            logits_BV = after_NV.new_zeros(len(ids_BT), after_NV.shape[1])
+            logits_BV[fed] = after_NV
+            return wide(logits_BV)
         if self.way is Way.BUFFERS and ids_BT.shape[1] == 1:
             sdpa = self.model.config._attn_implementation == "sdpa"  # then transformers builds no mask of its own
             logits_BTV = self.decode(
@@ -135,33 +131,7 @@ class Reader:
         else:
             mask_BT = None if batch.cache is None else batch.filled_BT
             logits_BTV, batch.cache = read(self.model, ids_BT, batch.cache, mask_BT=mask_BT, logits_to_keep=last)
-        return _wide(logits_BTV[:, -last])
-
-
-def _uncached(model: PreTrainedModel, batch: KVBatch, ids_BT: Tensor, filled_BT: Tensor) -> Tensor:
-    """One plain forward pass per row. The only layer of the batch holds token ids instead of keys.
-
-    Rows without a new token are not read. Their logits are 0.
-    """
-    ids_B1T1 = ids_BT[:, None, :, None]
-    known_B1T1, _ = cast(CacheLayerMixin, cast(Cache, batch.cache).layers[0]).update(ids_B1T1, ids_B1T1)
-    grown = [row for row, filled_T in enumerate(filled_BT) if bool(filled_T.any())]
-    read = [plain_states(model, known_B1T1[row, 0, batch.filled_BT[row], 0][None])[0, -1] for row in grown]
-    logits_BV = read[0].new_zeros(len(ids_BT), len(read[0]))
-    logits_BV[grown] = torch.stack(read)
-    return _wide(logits_BV)
-
-
-def _powers(length: int) -> list[int]:
-    """The powers of two whose sum is `length`, the largest first."""
-    return [1 << bit for bit in reversed(range(length.bit_length())) if length >> bit & 1]
-
-
-def _kinds(fresh: list[bool], sizes: list[list[int]]) -> int:
-    """Passes that read these sizes of tokens of each row. Rows without earlier tokens are read by themselves."""
-    return len(
-        {(new and not place, one) for new, row in zip(fresh, sizes, strict=True) for place, one in enumerate(row)}
-    )
+        return wide(logits_BTV[:, -last])
 
 
 def _left_padded(sequences: Sequence[Ids], device: torch.device) -> tuple[Tensor, Tensor]:
@@ -170,7 +140,3 @@ def _left_padded(sequences: Sequence[Ids], device: torch.device) -> tuple[Tensor
     ids = [[0] * (width - len(sequence)) + list(sequence) for sequence in sequences]
     filled = [[False] * (width - len(sequence)) + [True] * len(sequence) for sequence in sequences]
     return torch.tensor(ids, device=device), torch.tensor(filled, device=device)
-
-
-def _wide(logits_BV: Tensor) -> Tensor:
-    return logits_BV.to(torch.promote_types(logits_BV.dtype, torch.float32))

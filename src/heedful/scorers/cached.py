@@ -69,8 +69,7 @@ def score_plain(head: OutputHead, prompts: Sequence[Ids], thoughts: Sequence[Ids
             if thought:
                 ids_1T = torch.tensor([prompt + thought[:-1]], device=device)
                 states_TH = plain_states(head.body, ids_1T)[0, len(prompt) - 1 :]
-                logprobs_T = head.logprobs(states_TH, Targets(np.arange(len(thought)), np.array(thought)))
-                sums.add([row], [column], logprobs_T.double().cpu().numpy()[None, None])
+                sums.add([row], [column], _logprobs(head, states_TH, np.array(thought))[None, None])
 
 
 def reads_in_batches(prompts: Sequence[Ids], thoughts: Sequence[Ids], budget: int, *, by_token: bool = False) -> int:

@@ -14,7 +14,7 @@ from torch import nn
 from torch.nn import functional
 from transformers import PreTrainedModel
 
-from heedful.models.forward.exactness import body_and_head
+from heedful.models.forward.exactness import body_and_head, wide
 from heedful.scorers.packs import Targets
 
 _CPU_BLOCK = (512, 2048)
@@ -49,7 +49,7 @@ class OutputHead:
             rows_E = torch.from_numpy(targets.rows_E[first:last] - start).to(states_RH.device)
             tokens_E = torch.from_numpy(targets.tokens_E[first:last]).to(states_RH.device)
             chunks.append(self._rows_of(states_RH[start : start + self._rows], rows_E, tokens_E))
-        return torch.cat(chunks) if chunks else _wide(states_RH.new_zeros(0))
+        return torch.cat(chunks) if chunks else wide(states_RH.new_zeros(0))
 
     def _rows_of(self, states_RH: torch.Tensor, rows_E: torch.Tensor, tokens_E: torch.Tensor) -> torch.Tensor:
         total_R: torch.Tensor | None = None
@@ -68,13 +68,13 @@ class OutputHead:
         """The logits divided by the temperature, one vocabulary block at a time, with the block's first token."""
         if self._linear is None or self._head is None:
             logits_RV = states_RH if self._head is None else self._head(states_RH)
-            yield 0, _wide(logits_RV) / self._temperature
+            yield 0, wide(logits_RV) / self._temperature
             return
         weight_VH, bias_V = self._linear.weight, self._linear.bias
         for start in range(0, len(weight_VH), self._columns):
             part = slice(start, start + self._columns)
             logits_RV = functional.linear(states_RH, weight_VH[part], None if bias_V is None else bias_V[part])
-            wide_RV = _wide(self._head.change(logits_RV))
+            wide_RV = wide(self._head.change(logits_RV))
             yield start, wide_RV if self._temperature == 1 else wide_RV.div_(self._temperature)
 
 
@@ -90,7 +90,3 @@ def _log_sum_exp(logits_RV: torch.Tensor) -> torch.Tensor:
     largest_R = logits_RV.amax(dim=1)
     total_R = largest_R - torch.log_softmax(logits_RV, dim=1).amax(dim=1)
     return torch.where(largest_R == -torch.inf, largest_R, total_R)
-
-
-def _wide(logits: torch.Tensor) -> torch.Tensor:
-    return logits.to(torch.promote_types(logits.dtype, torch.float32))

@@ -147,6 +147,11 @@ def states_in(output: Any) -> torch.Tensor:
     return cast(torch.Tensor, output.logits if "logits" in output else output.last_hidden_state)
 
 
+def wide(logits: torch.Tensor) -> torch.Tensor:
+    """The logits in float32 or wider."""
+    return logits.to(torch.promote_types(logits.dtype, torch.float32))
+
+
 @dataclass(frozen=True, slots=True)
 class LogitHead:
     """The output layer of a model, and the change of each logit after it: a cap, a scale or nothing."""
@@ -258,13 +263,14 @@ def _narrowed(model: PreTrainedModel) -> Iterator[None]:
     It is the model that would have been built with this window. Modules hold the window for some kernels of attention.
     """
     config = model.config.get_text_config(decoder=True)
+    modules = list(model.modules())
+    holders = {id(one): one for one in (config, *(getattr(module, "config", config) for module in modules), *modules)}
     before: list[tuple[Any, str, int]] = []
     for name in _NARROWED:
         whole = getattr(config, name, None)
         if not isinstance(whole, int) or whole <= _WINDOW:
             continue
-        configs = {id(module.config): module.config for module in model.modules() if hasattr(module, "config")}
-        for holder in (config, *(one for one in configs.values() if one is not config), *model.modules()):
+        for holder in holders.values():
             value = getattr(holder, name, None)
             if isinstance(value, int) and abs(value - whole) <= 1:  # some modules count the token itself
                 before.append((holder, name, value))
@@ -280,6 +286,5 @@ def _narrowed(model: PreTrainedModel) -> Iterator[None]:
 def _plain_logprobs(model: PreTrainedModel, prompt: Ids, thought: Ids) -> Floats:
     """The log-probability (float64) of each token of a thought after a prompt."""
     logits_TV = plain_states(model, torch.tensor([prompt + thought], device=model.device))[0, len(prompt) - 1 : -1]
-    logprobs_TV = logits_TV.to(torch.promote_types(logits_TV.dtype, torch.float32)).log_softmax(-1)
     tokens_T1 = torch.tensor(thought, device=logits_TV.device)[:, None]
-    return logprobs_TV.gather(1, tokens_T1)[:, 0].double().cpu().numpy()
+    return wide(logits_TV).log_softmax(-1).gather(1, tokens_T1)[:, 0].double().cpu().numpy()

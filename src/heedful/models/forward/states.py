@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from torch.nn.functional import pad
 from transformers.cache_utils import Cache, DynamicCache, DynamicLayer, DynamicSlidingWindowLayer
 
-from heedful.models.forward.exactness import Unsupported
+from heedful.models.forward.exactness import Unsupported, states_in
 from heedful.models.vision.positions import carry_shift, joined_shifts
 
 
@@ -65,11 +65,10 @@ def read(
     if mask_BT is not None and any(hasattr(layer, "keys") for layer in getattr(cache, "layers", ())):
         more["attention_mask"] = mask_BT  # recurrent layers alone would take it for one of the new tokens
     output = body(input_ids=ids_BT, use_cache=True, return_dict=True, **{takes.cache: cache}, **more)
-    states_BTD = output.logits if "logits" in output else output.last_hidden_state
     kept = cast(Any, output).get(takes.cache)
     if kept is None:
         raise Unsupported("it keeps no state of what it has read")
-    return states_BTD, kept
+    return states_in(output), kept
 
 
 def fork(cache: Cache, rows: Tensor) -> Cache:

@@ -16,7 +16,7 @@ from torch import Tensor
 from transformers import PreTrainedModel
 from transformers.cache_utils import DynamicCache
 
-from heedful.models.forward.exactness import evaluating
+from heedful.models.forward.exactness import evaluating, wide
 from heedful.models.vision.pictures import Picture
 from heedful.models.vision.vision import Vision
 from heedful.pixels import decoded
@@ -94,4 +94,4 @@ def _images() -> list[Image]:
 
 
 def _logprobs(logits_1TV: Tensor) -> Tensor:
-    return logits_1TV[0].to(torch.promote_types(logits_1TV.dtype, torch.float32)).log_softmax(-1)
+    return wide(logits_1TV[0]).log_softmax(-1)
