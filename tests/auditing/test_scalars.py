@@ -326,11 +326,14 @@ def test_a_ci_job_gets_an_exit_code_an_object_and_a_summary(
     log.write_text(log.read_text() + '{"step": 8, "reward": 0.5, "grad_norm": NaN}\n')
     capsys.readouterr()
     assert cli.run([*words[:3], "bad", "--fail-on", "collapse", "--json", "--summary", str(summary)]) == 3
-    told = json.loads(capsys.readouterr().out)
-    (alarm,) = told["alarms"]
+    said = capsys.readouterr()
+    (alarm,) = json.loads(said.out)["alarms"]
+    assert alarm["evidence"].endswith("(last 1): grad_norm")
+    assert "--fail-on collapse: alarms raised: not_finite at step 8." in said.err
     assert (alarm["name"], alarm["severity"], alarm["step"]) == ("not_finite", "collapse", 8)
     assert "| not_finite | collapse | 8 to 8 |" in summary.read_text()
     assert "overflow in fp16" in Path("bad", "report.html").read_text(), "the page says what to do"
     assert cli.run(["report", "bad", "--fail-on", "kl_runaway"]) == 4, "the log holds no divergence"
+    assert "--fail-on kl_runaway: none of these alarms could be judged." in capsys.readouterr().err
     assert cli.run(["report", "bad", "--fail-on", "kl_runaway", "--fail-on", "nonsense"]) == 2
     assert "Expected --fail-on never, collapse" in capsys.readouterr().err

@@ -23,7 +23,7 @@ def collapsing_at(step: int) -> Any:
     """An alarm of a collapse at one step, whatever was measured."""
 
     def observe(alarms: Alarms, at: int, metrics: Any, of_update: bool = False) -> StepAlarms:
-        raised = (Alarm("template_collapse", at, "thoughts grew alike", "Read some.", collapse=True),)
+        raised = (Alarm("template_collapse", at, "thoughts grew alike", "Read some.", severity="collapse"),)
         return StepAlarms(at, (), raised if at == step else ())
 
     return observe

@@ -32,7 +32,7 @@ def collapsing(monkeypatch: pytest.MonkeyPatch) -> None:
             return Beyond("policy/entropy_per_token", 1e-6, above=True, count=count)
 
         return (
-            Rule("some_collapse", ((entropy(3),),), "Stop here.", collapse=True),
+            Rule("some_collapse", ((entropy(3),),), "Stop here.", severity="collapse"),
             Rule("some_warning", ((entropy(2),),), "Look."),
         )
 

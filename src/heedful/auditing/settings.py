@@ -51,7 +51,7 @@ class AuditSettings:
     success: str | None = None
     """The column that holds success, 0 to 1; none = one that is called so by custom."""
     map: tuple[str, ...] = ()
-    """NAME=KEY: the key of a scalar whose name is not known, such as success=rewards/correct/mean."""
+    """NAME=KEY, with commas between several: keys of scalars that are not known, as success=rewards/correct/mean."""
     validation_tasks: Count | None = None
     """Tasks behind each validation score among the scalars, which gives it an interval; none = not known."""
     every: Count = 1

@@ -39,8 +39,9 @@ class AuditWords:
     (log_completions=True), verl rollouts (rollout_data_dir), verifiers traces or results, RAGEN's JSONL, a run of
     heedful or its rollouts."""
     scalars: Annotated[tuple[Path, ...], Positional("SCALARS")] = ()
-    """Files of scalars of the same run, joined by step: trainer_state.json, TensorBoard's event files, .wandb,
-    Trackio's SQLite file, JSON lines or CSV with a step, the console of verl or TRL. LOG may itself be one of them."""
+    """Files of scalars of the same run, joined by step: trainer_state.json, TensorBoard's event files or .wandb (or
+    their folder), Trackio's SQLite file, JSON lines or CSV with a step, the console of verl or TRL. LOG may itself be
+    one of them."""
     out: Annotated[Path | None, Shown("FOLDER")] = None
     """Where to write metrics.jsonl, audit.json and report.html. Default: audits/<name>-<n>. In the folder of an
     interrupted audit of the same log the audit continues."""

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Protocol
 
-from heedful.boundary import CommandLine, Positional, Shown, tell
+from heedful.boundary import CommandLine, Positional, Shown, listed, tell
 
 if TYPE_CHECKING:
     from heedful.report.outcome import Outcome
@@ -82,10 +82,17 @@ class Asked(Protocol):
 
 
 def concluded(outcome: Outcome, words: Asked) -> int:
-    """Print and append the outcome as asked for. Returns the exit code."""
+    """Print and append the outcome as asked for. Returns the exit code, and says why it is not 0."""
+    from heedful.report.outcome import named_alarms
+
     if words.json:
         tell(json.dumps(outcome.to_json(), ensure_ascii=False, indent=1))
     if words.summary is not None:
         with words.summary.open("a", encoding="utf-8") as stream:
             stream.write(outcome.markdown())
-    return outcome.code(words.fail_on)
+    code = outcome.code(words.fail_on)
+    if code:
+        found = [f"{one.name} at step {one.step}" for one in outcome.raised if one.name in named_alarms(words.fail_on)]
+        said = f"alarms raised: {listed(found)}" if found else "none of these alarms could be judged"
+        tell(f"--fail-on {','.join(words.fail_on)}: {said}.", sys.stderr)
+    return code

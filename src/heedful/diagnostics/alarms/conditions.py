@@ -47,6 +47,8 @@ class Beyond:
     count: int
     once_within: bool = False
     """It counts only after `count` values in a row were on the other side: there was something to lose."""
+    with_reason: bool = False
+    """The evidence holds what the metric says of its value."""
 
 
 @dataclass(frozen=True, slots=True)

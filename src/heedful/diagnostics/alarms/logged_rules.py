@@ -41,7 +41,7 @@ def logged_rules(config: AlarmConfig) -> tuple[Rule, ...]:
         *known,
         Rule(
             "not_finite",
-            ((Beyond("trainer/not_finite", 0.0, True, 1),),),
+            ((Beyond("trainer/not_finite", 0.0, True, 1, with_reason=True),),),
             "The gradient, the loss or the reward is no finite number. Look for a step whose groups were all dropped, "
             "for overflow in fp16, and for a reward that is not finite. Go back to a checkpoint before the step named.",
             severity="collapse",

@@ -147,7 +147,10 @@ class Alarms:
             whys = [metric.why for name in own or names if (metric := seen.get(name)) and metric.value is None]
             reason = f" ({whys[0]})" if whys and whys[0] else ""
             return Finding(None, "; ".join(finding.words for finding in findings if finding.holds is None) + reason)
-        return Finding(verdict, "; ".join(each.words for each in findings if each.holds == verdict and each.words))
+        words = "; ".join(each.words for each in findings if each.holds == verdict and each.words)
+        if verdict and isinstance(condition, Beyond) and condition.with_reason:
+            words += "".join(f": {seen[name].why}" for name in own or names if name in seen)
+        return Finding(verdict, words)
 
     def _judge_series(self, condition: Condition, name: str, step: int) -> Finding:
         if isinstance(condition, Change):
