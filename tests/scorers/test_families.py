@@ -13,6 +13,7 @@ pytest.importorskip("transformers")
 
 from benchmarks.families.models import FAMILIES, LONGER, VOCABULARY, WINDOW, built  # noqa: E402
 from heedful.models.forward.token_logits import keeps_prompts  # noqa: E402
+from heedful.policies.growing import way_of  # noqa: E402
 from heedful.scorers.hf import HFScorer  # noqa: E402
 from scored_pairs import naive  # noqa: E402
 
@@ -79,3 +80,13 @@ def test_a_thought_of_a_recurrent_model_is_read_by_token_only_where_that_is_chea
         scored = scorer.cross_score(given, rows, own[: len(rows)], 1.0)
         assert scored.method.startswith(f"{method}; not packed: ")
         np.testing.assert_allclose(scored.scores_MN, naive(model, given, rows), rtol=0, atol=1e-4)
+
+
+def test_the_reason_against_packs_names_what_an_attention_with_sinks_needs() -> None:
+    way = HFScorer(built("gpt_oss", layer_types=["full_attention"] * 4)).way
+    assert way == "cached; not packed: its layers pass arguments to their attention that packs do not support: s_aux"
+
+
+def test_the_sentence_of_a_model_ends_with_one_full_stop() -> None:
+    with pytest.warns(UserWarning, match=r"since it fails with ValueError: .*'>\. Each token is sampled from a whole"):
+        way_of(built("minimax"))

@@ -121,7 +121,8 @@ def attend_packed(
     if packed is None:
         # A layer that does not pass its arguments on is missing in `layers`, so the probe refuses the model.
         return query.transpose(1, 2).contiguous(), None
-    packed.asked_for.update(name for name, wish in asked.items() if name not in _HARMLESS and wish not in (None, False))
+    wishes = ((name, wish) for name, wish in asked.items() if name not in _HARMLESS)
+    packed.asked_for.update(name for name, wish in wishes if torch.is_tensor(wish) or wish not in (None, False))
     if attention_mask is not None:
         packed.asked_for.add("attention_mask")
     layer = cast(int, module.layer_idx)

@@ -110,7 +110,7 @@ class Probe:
             return str(raised)
         except _BROKEN as raised:
             reason = (str(raised).strip().splitlines() or [""])[0]
-            return f"it fails with {type(raised).__name__}: {reason[:200]}"
+            return f"it fails with {type(raised).__name__}: {reason[:200].rstrip('.')}"
         if error <= self.allowed:
             return ""
         return f"its log-probabilities differ from those of a plain forward pass by {error:.2g} nats"
