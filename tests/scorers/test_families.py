@@ -90,3 +90,9 @@ def test_the_reason_against_packs_names_what_an_attention_with_sinks_needs() -> 
 def test_the_sentence_of_a_model_ends_with_one_full_stop() -> None:
     with pytest.warns(UserWarning, match=r"since it fails with ValueError: .*'>\. Each token is sampled from a whole"):
         way_of(built("minimax"))
+
+
+@pytest.mark.parametrize(("kind", "way"), [("gemma3", "STATES"), ("mamba", "SINGLES"), ("qwen3_moe", "BUFFERS")])
+def test_the_sampler_takes_the_same_way_in_half_precision(kind: str, way: str) -> None:
+    model = built(kind, vocab_size=400) if kind == "gemma3" else built(kind)
+    assert way_of(model.bfloat16())[0].name == way

@@ -93,11 +93,12 @@ class Probe:
         """False if a plain forward pass gives NaN: then nothing can be compared."""
         return not any(np.isnan(one).any() for row in self.logprobs for one in row)
 
-    def obstacle(self, way: Callable[[], Sequence[Sequence[npt.ArrayLike]]]) -> str:
+    def obstacle(self, way: Callable[[], Sequence[Sequence[npt.ArrayLike]]], share: float = 1.0) -> str:
         """Why the log-probabilities of `way` cannot be trusted, as half a sentence. Empty if they can.
 
         `way`: computes log-probabilities in the shape of `logprobs`, or of its first tokens. What it raises because the
-        model does not support it is an obstacle too. Lack of memory is raised.
+        model does not support it is an obstacle too. Lack of memory is raised. `share`: of the difference that is
+        accepted.
         """
         if self._error([[one[:_SHARED] for one in self.logprobs[0]]], self.logprobs[1:2]) > self.allowed:
             return "its log-probabilities depend on later tokens"
@@ -111,7 +112,7 @@ class Probe:
         except _BROKEN as raised:
             reason = (str(raised).strip().splitlines() or [""])[0]
             return f"it fails with {type(raised).__name__}: {reason[:200].rstrip('.')}"
-        if error <= self.allowed:
+        if error <= share * self.allowed:
             return ""
         return f"its log-probabilities differ from those of a plain forward pass by {error:.2g} nats"
 
