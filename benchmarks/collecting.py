@@ -42,7 +42,7 @@ from heedful.envs.common.tasks import evaluation_tasks
 from heedful.models.chat.render import Renderer
 from heedful.models.load import pick_device, stop_ids
 from heedful.policies.hf import JOIN_EVERY, HFPolicy
-from heedful.policies.kv import KVBatch
+from heedful.policies.kv import KVBatch, gather
 from heedful.protocols import Episode
 from heedful.rollout import Asynchronous, LockStep, Request
 from heedful.rollout.player import Player
@@ -317,11 +317,13 @@ def _cost_of_joining(bench: Bench, asked: Sequence[Conversation]) -> float:
     """CPU seconds to copy one row of a batch, as in a join."""
     policy = bench.policy()
     with torch.inference_mode():
-        _, batch, _ = policy._prefill([policy._row(conversation) for conversation in asked[:64]])
+        growing = policy._growing()
+        growing.join([policy._row(conversation) for conversation in asked[:64]])
+        places, room = [(growing._batch, row) for row in range(64)], bench.config.sampling.tokens_per_turn
         best = math.inf
         for _ in range(5):
             cpu = time.thread_time()
-            batch.select(torch.arange(64), bench.config.sampling.tokens_per_turn)
+            gather(places, room)
             best = min(best, time.thread_time() - cpu)
     return best / 64
 
