@@ -87,11 +87,13 @@ class Parts:
 
     def state(self) -> dict[str, Any]:
         """The loop's own state, as a JSON tree."""
+        tags = self.renderer.tags if self.began.tags.of_model else self.began.tags
+        began = to_json(replace(self.began, tags=tags))
         return {
             "tasks": self.tasks.cursor,
             "memory": None if self.selection.memory is None else self.selection.memory.state(),
             "diagnostics": self.diagnostician.state(),
-            "began": {name: value for name, value in to_json(self.began).items() if name in _OF_THE_BEGINNING},
+            "began": {name: began[name] for name in _OF_THE_BEGINNING},
             "scores": {str(version): score for version, score in self.scores.items()},
         }
 
