@@ -5,6 +5,9 @@ from __future__ import annotations
 from benchmarks.truth import actions, correlations, episodes, gradients, luck, studies, thoughts, trends
 from benchmarks.truth.channels import HEAD
 from benchmarks.truth.simulation import Case, Estimator
+from heedful.auditing.scalars.aliases import ALIASES
+from heedful.diagnostics.alarms.logged_rules import logged_rules
+from heedful.diagnostics.alarms.rules import AlarmConfig, standard_rules
 
 CASES: dict[str, Case] = {
     case.name: case
@@ -222,6 +225,12 @@ NO_INTERVAL: dict[str, str] = {
         + " "
         + _of("alarm", "thought_bypassed input_blind oscillation starvation reward_blind success_drop")
         + " alarm/picture_ignored alarm/action_uninformed alarm/shaping_dominates"
+    ),
+    "an alarm of an audit: its false alarms are in docs/results/watch.md": " ".join(
+        f"alarm/{rule.name}" for rule in logged_rules(AlarmConfig())[len(standard_rules(AlarmConfig())) :]
+    ),
+    "a number of the trainer's own; `--validation-tasks` gives its validation score Wilson's interval": (
+        " ".join([*ALIASES, "trainer/not_finite"])
     ),
     "a fact about the step's own groups": (
         _of("signal", "variance_dispersion mixed solved blind failed stale")

@@ -8,7 +8,10 @@ import pytest
 
 from fake_server import ModelBrain, fake_server
 from heedful import cli
-from heedful.diagnostics.alarms import replay
+from heedful.auditing.scalars import History
+from heedful.auditing.scalars.aliases import ALIASES
+from heedful.diagnostics.alarms import AlarmConfig, Alarms, replay
+from heedful.diagnostics.alarms.logged_rules import logged_rules
 from heedful.diagnostics.catalogue import CATALOGUE, entry_of
 from heedful.diagnostics.cross_scores.thoughts import ThoughtTags
 from heedful.measuring.diagnostician import Diagnostician, DiagnosticsConfig
@@ -133,6 +136,16 @@ def by_the_alarms_of_a_longer_run(run: Path) -> set[str]:
     return {metric.name for step in steps for metric in step.metrics}
 
 
+def by_the_scalars_of_a_trainer(run: Path) -> set[str]:
+    history, alarms = History(), Alarms(rules=logged_rules(AlarmConfig()))
+    names: set[str] = set()
+    for step in range(30):
+        history.steps[step] = dict.fromkeys(ALIASES, 0.5)
+        metrics = [*history.metrics(step), Metric("text/judge_accuracy_8way", 0.5, 64, 0.4, 0.6)]
+        names |= {metric.name for metric in (*metrics, *alarms.observe(step, metrics).metrics)}
+    return names
+
+
 SOURCES: tuple[Callable[[Path], set[str]], ...] = (
     by_a_run,
     by_a_run_in_a_noisy_environment,
@@ -144,6 +157,7 @@ SOURCES: tuple[Callable[[Path], set[str]], ...] = (
     by_a_batch_inside_verl,
     by_a_measurement_of_pictures,
     by_the_alarms_of_a_longer_run,
+    by_the_scalars_of_a_trainer,
 )
 
 
