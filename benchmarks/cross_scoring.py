@@ -100,6 +100,7 @@ KINDS: dict[str, dict[str, Any]] = {
         "layer_types": [*["sliding_attention"] * 5, "full_attention"] * 2,
         "sliding_window": 128,
     },
+    "Lfm2": {"layer_types": [*["conv"] * 3, "full_attention"] * 2},
     "Bamba": {"attn_layer_indices": [3, 7], "mamba_n_heads": 12, "mamba_d_head": 64, "mamba_d_state": 64},
 }
 """Further settings of a kind."""
@@ -111,6 +112,7 @@ SHAPES = {
     "1.5B": Shape(1536, 28, 12, 2, 8960, 151_936, 0.03),
     "Qwen3.5": Shape(384, 8, 6, 2, 1024, 32_000, 0.05, "Qwen3_5", full=2),
     "Gemma 3": Shape(384, 12, 6, 2, 1024, 32_000, 0.05, "Gemma3", full=2),
+    "LFM2": Shape(384, 8, 6, 2, 1024, 32_000, 0.05, "Lfm2", full=2),
     "Bamba": Shape(384, 8, 6, 2, 1024, 32_000, 0.05, "Bamba", full=2),
 }
 
@@ -160,6 +162,7 @@ CASES = (
     Case("1.5B 400/100", "1.5B", 400, 100, 64, 8, ("full", *OURS), accelerator=True),
     Case("Qwen3.5 400/50 ragged", "Qwen3.5", 400, 50, 32, 8, ("plain", "auto"), ragged=True),
     Case("Gemma 3 400/50 ragged", "Gemma 3", 400, 50, 32, 8, ("plain", "auto"), ragged=True),
+    Case("LFM2 400/50 ragged", "LFM2", 400, 50, 32, 8, ("plain", "auto"), ragged=True),
     Case("Bamba 400/50 ragged", "Bamba", 400, 50, 32, 8, ("plain", "auto"), ragged=True),
     Case("shared 0%", "small", 400, 100, 32, 8, ("packed", "trie")),
     Case("shared 30%", "small", 400, 100, 32, 8, ("packed", "trie"), shared=0.3),
