@@ -44,6 +44,12 @@ def test_every_tracker_tells_the_same_of_one_run(name: str, kind: str, digits: i
     assert history.steps[3]["trainer/grad_norm"] == pytest.approx(0.4548, abs=1e-4)
 
 
+def test_lines_without_a_step_are_counted_and_that_is_told() -> None:
+    counted, named = (History.of([LOGS / f"{name}_console.txt"], {}).sentences for name in ("trl", "verl"))
+    assert "names no step" in counted[0]
+    assert named == []
+
+
 def test_verl_prints_its_steps_and_nan() -> None:
     rows = list(scalar_rows(LOGS / "verl_console.txt"))
     assert [row.step for row in rows] == [1, 2, 3]

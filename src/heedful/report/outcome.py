@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Self
 
@@ -104,17 +104,7 @@ class Outcome:
             "steps": list(self.run.steps),
             "verdict": list(verdict.sentences) if verdict else [],
             "read": list(verdict.read) if verdict else [],
-            "alarms": [
-                {
-                    "name": one.name,
-                    "severity": one.severity,
-                    "step": one.step,
-                    "last": one.last,
-                    "evidence": one.evidence,
-                    "advice": one.advice,
-                }
-                for one in self.raised
-            ],
+            "alarms": [asdict(one) for one in self.raised],
             "judged": sorted(self.judged),
             "figures": {
                 series.name: {"words": words, "first": series.points[0].number, "last": series.points[-1].number}

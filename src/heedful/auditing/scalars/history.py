@@ -69,6 +69,11 @@ class History:
                     "the trainer's logger writes."
                 )
             history.read.append({"file": file.name, "kind": kind, "keys": names.used, "unknown": sorted(names.unknown)})
+            if kind == "console" and "epoch" in names.unknown:  # a key of transformers alone
+                history.sentences.append(
+                    f"{file.name} names no step, as TRL's console does not: its lines of training were counted. With "
+                    "logging_steps above 1 these are not the steps of the rollouts; trainer_state.json names them."
+                )
             for name, several in names.unclear.items():
                 history.sentences.append(
                     f"{file.name} has several keys for {name} ({listed(several)}), and none was read: say which with "
@@ -123,7 +128,7 @@ class History:
         """What the files of scalars hold, in sentences."""
         for read in self.read:
             names = listed([name.partition("/")[2] for name in read["keys"]], most=20) or "nothing that is known"
-            yield f"{read['file']} ({read['kind']}): {names}; {len(read['unknown'])} keys were not read (audit.json)."
+            yield f"{read['file']} ({read['kind']}): {names}; keys not read: {len(read['unknown'])} (audit.json)."
         yield from self.sentences
         if self.evaluated:
             yield (
