@@ -50,7 +50,7 @@ def test_tasks_samples_split_and_temperature_are_the_users_to_choose(
 def test_an_environment_alone_evaluates_its_untrained_seedling(
     echo_run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    flags = "--seedling.steps 30 --tasks 12 --samples 2 --json e.json"
+    flags = "--tasks 12 --samples 2 --json e.json"
     assert cli.run(["eval", "echo", *flags.split()]) == 0
     assert "the untrained seedling in echo" in capsys.readouterr().out
     found = json.loads((tmp_path / "e.json").read_text())["metrics"]["eval/val/sampled/success"]
