@@ -28,7 +28,7 @@ from verl.utils.model import get_generation_config
 from heedful.algorithms import loss_scale_factor
 from heedful.filters import KeepAll
 from heedful.integrations.watching import STATE, Observer, Record, Seen, load_state, save_state
-from heedful.models import longest_context_of
+from heedful.models import carries_states, longest_context_of
 from heedful_verl.batch import limits, loss, queue, watcher
 from heedful_verl.batch.rows import Sampled, mini_batch_counts, sampled_of
 from heedful_verl.batch.scorer import WorkerScorer
@@ -37,6 +37,11 @@ from heedful_verl.settings import MODES, SECTION, read_section
 
 _LOG = logging.getLogger("heedful")
 
+PACKED = (
+    "This model carries states from token to token, and verl packs rows by default: transformers' layers may then mix "
+    "them, and log-probabilities and gradients are wrong without a word (docs/verl.md). Give "
+    "actor_rollout_ref.model.use_remove_padding=False, unless verl has a way of its own for this model."
+)
 LATER_SLICE = "verl measures a step on its first update only: the weights have moved since they sampled this part"
 
 
@@ -208,8 +213,10 @@ class HeedfulMixin(_Trainer):
         trusted = bool(model.get("trust_remote_code", False))
         folder = copy_to_local(model.path)
         ends = stop_ids(get_generation_config(folder, trust_remote_code=trusted), self.tokenizer)
-        positions = longest_context_of(omega_conf_to_dataclass(model).hf_config)
-        most = limits.worker_limits(self.config, self._ranks(), positions)
+        known = omega_conf_to_dataclass(model).hf_config
+        if model.get("use_remove_padding") and carries_states(known):
+            _LOG.warning(PACKED)
+        most = limits.worker_limits(self.config, self._ranks(), longest_context_of(known))
         scorer = WorkerScorer(self.actor_rollout_wg.compute_log_prob, most)
         return watcher.observer_of(self.config, self.heedful, self._filter, self.tokenizer, ends, scorer)
 

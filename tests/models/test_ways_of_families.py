@@ -13,12 +13,14 @@ torch = pytest.importorskip("torch")
 pytest.importorskip("transformers")
 
 from test_load import chatml_tokenizer, save  # noqa: E402
+from transformers import CONFIG_MAPPING  # noqa: E402
 
 from benchmarks.families import check as checks  # noqa: E402
 from benchmarks.families.check import ALLOWED, PARTS, Found, check, largest, names  # noqa: E402
 from benchmarks.families.models import FAMILIES, LONGER, built  # noqa: E402
 from benchmarks.families.results import PAGE, STORED, rows_of, table, with_table  # noqa: E402
 from heedful import cli  # noqa: E402
+from heedful.models import carries_states  # noqa: E402
 from heedful.storage import read_metrics  # noqa: E402
 
 QUICK = ("mistral", "mistral:80", "gpt_oss:80", "gemma3n_text", "llama4_text:80", "qwen3_next", "falcon_h1", "mamba2")
@@ -102,3 +104,17 @@ def test_a_folder_with_a_model_of_today_is_trained_and_audited(kind: str, tmp_pa
     first = next(line.metrics for line in read_metrics(run / "metrics.jsonl") if line.step == 0)
     assert first["policy/logprob_error"].value < 1e-4  # type: ignore[operator]
     assert cli.run(["audit", str(run), "--model", str(model), "--out", str(tmp_path / "audit"), "--device", "cpu"]) == 0
+
+
+@pytest.mark.parametrize(
+    ("family", "more", "carries"),
+    [
+        ("llama", {}, False),
+        ("gpt_oss", {}, False),
+        ("qwen3_5_text", {}, True),
+        ("falcon_h1", {}, True),
+        ("lfm2", {"layer_types": ["conv", "full_attention"], "num_hidden_layers": 2}, True),
+    ],
+)
+def test_recurrent_layers_and_short_convolutions_carry_states(family: str, more: dict[str, Any], carries: bool) -> None:
+    assert carries_states(CONFIG_MAPPING[family](**more)) is carries

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from heedful.models.chat.calls import tools_of
     from heedful.models.chat.replies import ReplyParser, unanswered
     from heedful.models.chat.turn_ends import named_stop_ids
-    from heedful.models.forward.attention import longest_context_of
+    from heedful.models.forward.attention import carries_states, longest_context_of
     from heedful.models.forward.rounding import EPS, rounding_of
     from heedful.models.gguf import converted
     from heedful.models.load import load_model, pick_device
@@ -24,6 +24,7 @@ __all__ = [
     "Renderer",
     "ReplyParser",
     "Tags",
+    "carries_states",
     "converted",
     "difference_from_folder",
     "load_model",
@@ -42,6 +43,7 @@ __getattr__ = lazily(
         "EPS": "heedful.models.forward.rounding",
         "rounding_of": "heedful.models.forward.rounding",
         "difference_from_folder": "heedful.models.own_tokenizer",
+        "carries_states": "heedful.models.forward.attention",
         "longest_context_of": "heedful.models.forward.attention",
         "named_stop_ids": "heedful.models.chat.turn_ends",
         "tools_of": "heedful.models.chat.calls",

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from transformers import PreTrainedModel
+from transformers import AutoModelForCausalLM, PreTrainedModel
 
 
 def refuse_unless_causal(model: PreTrainedModel) -> None:
@@ -38,3 +38,16 @@ def longest_context_of(whole: Any) -> int | None:
             # Beyond this length these types change the rotation of tokens that are already in the cache.
             limit = one.get("original_max_position_embeddings", limit)
     return limit or None
+
+
+def carries_states(whole: Any) -> bool:
+    """Whether models of this configuration carry a state from token to token: recurrent layers or short convolutions.
+
+    Such a layer reads rows that are packed into one as a single text, unless the model was told where each begins.
+    """
+    config = whole.get_text_config(decoder=True)
+    kinds = {*(getattr(config, "layer_types", None) or ())}
+    if {kind for kind in kinds if "attention" not in kind} | kinds & {"linear_attention"}:
+        return True
+    known = AutoModelForCausalLM._model_mapping.get(type(config), None)
+    return bool(getattr(known, "_is_stateful", False))
