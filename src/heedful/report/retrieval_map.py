@@ -9,7 +9,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import numpy as np
-from scipy.special import logsumexp
 
 from heedful.report.embedding import inert_json, shortened, spread
 from heedful.storage import RunFolder, StoredScores, TokenValues, read_scores
@@ -37,7 +36,8 @@ def posterior_NN(stored: StoredScores) -> npt.NDArray[np.float64]:
     count_N = np.bincount(stored.own_M, minlength=columns)
     with np.errstate(divide="ignore"):
         joint_MN = stored.scores_MN + np.log(count_N / max(1, len(stored.own_M)))
-    posterior_MN = np.exp(joint_MN - logsumexp(joint_MN, axis=1, keepdims=True))
+    posterior_MN = np.exp(joint_MN - joint_MN.max(axis=1, keepdims=True))
+    posterior_MN /= posterior_MN.sum(axis=1, keepdims=True)
     total_NN = np.zeros((columns, columns))
     np.add.at(total_NN, stored.own_M, posterior_MN)
     with np.errstate(invalid="ignore"):

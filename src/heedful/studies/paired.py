@@ -14,10 +14,10 @@ from dataclasses import dataclass
 from statistics import fmean
 
 import numpy as np
-from scipy.special import betaincinv
 
 from heedful.diagnostics.statistics.group_statistics import is_constant
 from heedful.diagnostics.statistics.intervals import LEVEL, Interval, effective_clusters, mean_interval
+from heedful.diagnostics.statistics.special import beta_quantile
 from heedful.types import Group, Metric
 
 MOST_FLIPPED = 20
@@ -72,8 +72,8 @@ def clopper_pearson(hits: int, of: int) -> Interval:
     Source: Clopper and Pearson 1934. Conservative: it covers the true rate in at least 95% of cases.
     """
     tail = (1 - LEVEL) / 2
-    low = 0.0 if hits == 0 else float(betaincinv(hits, of - hits + 1, tail))
-    high = 1.0 if hits == of else float(betaincinv(hits + 1, of - hits, 1 - tail))
+    low = 0.0 if hits == 0 else beta_quantile(hits, of - hits + 1, tail)
+    high = 1.0 if hits == of else beta_quantile(hits + 1, of - hits, 1 - tail)
     return Interval(low, high)
 
 

@@ -12,9 +12,9 @@ from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
-from scipy.special import gammaln, psi, xlogy
 
 from heedful.diagnostics.statistics.intervals import Interval, effective_clusters, jackknife_interval
+from heedful.diagnostics.statistics.special import log_gamma, psi, x_log_x
 
 Floats = npt.NDArray[np.float64]
 
@@ -72,8 +72,8 @@ def _modelled(counts_NA: Floats) -> tuple[float, Floats]:
     """H(A|X) corrected by the model's bias, with all prompts and without each. The model's mean stays as it is."""
     shares_A = counts_NA.sum(axis=0) / counts_NA.sum()
     sizes_N, weights_CA = counts_NA.sum(axis=1), CONCENTRATIONS[:, None] * shares_A
-    fits_NC = gammaln(CONCENTRATIONS) - gammaln(CONCENTRATIONS + sizes_N[:, None])
-    fits_NC += (gammaln(weights_CA + counts_NA[:, None]) - gammaln(weights_CA)).sum(axis=-1)
+    fits_NC = log_gamma(CONCENTRATIONS) - log_gamma(CONCENTRATIONS + sizes_N[:, None])
+    fits_NC += (log_gamma(weights_CA + counts_NA[:, None]) - log_gamma(weights_CA)).sum(axis=-1)
     sizes, place_N = np.unique(sizes_N, return_inverse=True)
     biases_NC = np.array([_expected_bias(int(size), weights_CA) for size in sizes])[place_N]
     rows_NC = sizes_N[:, None] * (_entropies(counts_NA)[:, None] + biases_NC)
@@ -96,11 +96,11 @@ def _expected_bias(size: int, weights_CA: Floats) -> Floats:
     total_C = weights_CA.sum(axis=1)
     true_C = psi(total_C + 1) - (weights_CA / total_C[:, None] * psi(weights_CA + 1)).sum(axis=1)
     counts = np.arange(1, size)  # counts of 0 and of all add nothing to an entropy
-    choices = gammaln(size + 1) - gammaln(counts + 1) - gammaln(size - counts + 1)
+    choices = log_gamma(size + 1) - log_gamma(counts + 1) - log_gamma(size - counts + 1)
     own_CA1, rest_CA1 = weights_CA[..., None], (total_C[:, None] - weights_CA)[..., None]
-    chances = choices + gammaln(own_CA1 + counts) + gammaln(rest_CA1 + size - counts) - gammaln(own_CA1)
-    chances += gammaln(total_C)[:, None, None] - gammaln(rest_CA1) - gammaln(total_C + size)[:, None, None]
-    plugin_C = -(np.exp(chances) * xlogy(counts / size, counts / size)).sum(axis=(1, 2))
+    chances = choices + log_gamma(own_CA1 + counts) + log_gamma(rest_CA1 + size - counts) - log_gamma(own_CA1)
+    chances += log_gamma(total_C)[:, None, None] - log_gamma(rest_CA1) - log_gamma(total_C + size)[:, None, None]
+    plugin_C = -(np.exp(chances) * x_log_x(counts / size)).sum(axis=(1, 2))
     found: Floats = true_C - plugin_C
     return found
 
@@ -113,8 +113,8 @@ def _model_free(counts_NA: Floats) -> tuple[Floats, Floats]:
     terms_NA = psi(seen_NA) + sign_NA * (psi((seen_NA + 1) / 2) - psi(seen_NA / 2))
     grassberger_N = np.log(sizes_N1[:, 0]) - (counts_NA * terms_NA).sum(axis=1) / sizes_N1[:, 0]
     # n log n of a row in which one action fewer was counted, for each action.
-    logs_NA, fewer_NA = xlogy(counts_NA, counts_NA), np.maximum(counts_NA - 1, 0.0)
-    without_NA = logs_NA.sum(axis=1, keepdims=True) - logs_NA + xlogy(fewer_NA, fewer_NA)
+    logs_NA, fewer_NA = x_log_x(counts_NA), np.maximum(counts_NA - 1, 0.0)
+    without_NA = logs_NA.sum(axis=1, keepdims=True) - logs_NA + x_log_x(fewer_NA)
     deleted_NA = np.log(sizes_N1 - 1) - without_NA / (sizes_N1 - 1)
     deleted_N = (counts_NA * deleted_NA).sum(axis=1) / sizes_N1[:, 0]
     jackknife_N = sizes_N1[:, 0] * _entropies(counts_NA) - (sizes_N1[:, 0] - 1) * deleted_N
@@ -124,7 +124,7 @@ def _model_free(counts_NA: Floats) -> tuple[Floats, Floats]:
 def _entropies(counts: Floats) -> Floats:
     """The plug-in entropy of the counts along the last axis."""
     shares = counts / counts.sum(axis=-1, keepdims=True)
-    found: Floats = -xlogy(shares, shares).sum(axis=-1)
+    found: Floats = -x_log_x(shares).sum(axis=-1)
     return found
 
 

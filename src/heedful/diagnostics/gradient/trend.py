@@ -57,9 +57,8 @@ def _trends(measured: GradientNoise, part: str) -> Floats | None:
 
 def _slopes(variance_RN: Floats, norm_RN: Floats) -> Floats:
     """In each row, slope over the rank, over the mean norm; NaN where ranks or norms do not vary."""
-    from scipy.stats import rankdata  # as slow to import as torch, and this module is imported with every command
-
-    ranks_RN = rankdata(variance_RN, axis=1)
+    ordered = [(row, np.sort(row)) for row in variance_RN]  # equal values share the mean of their ranks
+    ranks_RN = np.stack([(at.searchsorted(row) + at.searchsorted(row, "right") + 1) / 2 for row, at in ordered])
     shares_RN = (ranks_RN - 1) / (ranks_RN.shape[1] - 1)
     deviations_RN = shares_RN - shares_RN.mean(axis=1, keepdims=True)
     scale_R = (deviations_RN**2).sum(axis=1) * norm_RN.mean(axis=1)

@@ -14,8 +14,8 @@ from typing import Literal
 
 import numpy as np
 import numpy.typing as npt
-from scipy.special import ndtri, stdtr
 
+from heedful.diagnostics.statistics.special import normal_quantile, student_share
 from heedful.types import Metric
 
 Direction = Literal["up", "down"]
@@ -148,7 +148,8 @@ def largest_shift(points: Sequence[Point], design: Design) -> Shift | None:
     with np.errstate(divide="ignore", invalid="ignore"):
         z = worse / np.sqrt(old * of_means[before_n] + new * of_means[after_n])
     if freedom is not None:
-        z = -ndtri(stdtr(freedom, -z))
+        shares = student_share(np.broadcast_to(freedom, z.shape)[eligible], -z[eligible])
+        z[eligible] = [-normal_quantile(share) for share in shares.tolist()]
     row, column = np.unravel_index(int(np.argmax(np.where(eligible, z, -np.inf))), z.shape)
     first, since = int(start[0, column]), int(split[row, 0])
     mean, half = float(after[row, 0]), _NORMAL * math.sqrt(float(new[row, column] * of_means[after_n[row, 0]]))

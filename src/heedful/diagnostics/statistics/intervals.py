@@ -11,7 +11,8 @@ from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
-from scipy.special import ndtri, stdtrit
+
+from heedful.diagnostics.statistics.special import normal_quantile, student_quantile
 
 LEVEL = 0.95
 
@@ -25,7 +26,7 @@ class Interval(NamedTuple):
         return Interval(min(max(self.low, floor), ceiling), max(min(self.high, ceiling), floor))
 
 
-def wilson(successes: float, n: float, quantile: float = float(ndtri((1 + LEVEL) / 2))) -> Interval:
+def wilson(successes: float, n: float, quantile: float = normal_quantile((1 + LEVEL) / 2)) -> Interval:
     """Wilson's score interval for a rate seen in n independent trials. It has a width and lies within [0, 1].
 
     Source: Wilson 1927, without continuity correction. `successes` need not be whole. `quantile`: half-width of the
@@ -148,4 +149,4 @@ def ratio_interval(
 
 def _quantile(degrees: float) -> float:
     """The half-width of a 95% interval in standard errors: Student's t."""
-    return float(stdtrit(degrees, (1 + LEVEL) / 2))
+    return student_quantile(degrees, (1 + LEVEL) / 2)
