@@ -1,4 +1,4 @@
-"""Callbacks at TRL's events: the start of training, checkpoints, optimiser steps, the end.
+"""heedful at TRL's events: a run begins or resumes, is saved, ends, or is ended by a collapse.
 
 A resumed run continues the baselines, the numbering and the record of the interrupted run.
 """
@@ -6,52 +6,95 @@ A resumed run continues the baselines, the numbering and the record of the inter
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable
+from abc import abstractmethod
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
+from accelerate.utils import broadcast_object_list, gather_object
 from transformers import TrainerCallback, TrainerControl, TrainerState, TrainingArguments
 
 from heedful.integrations.trl.observer import claim_record, observer_of
 from heedful.integrations.trl.settings import HeedfulConfig
+from heedful.integrations.watching.completions import Completion, in_groups
+from heedful.integrations.watching.observer import Seen
 from heedful.integrations.watching.record import STATE, Record, load_state, save_state
 from heedful.protocols import Filter
 
 
 class Bridge(TrainerCallback):
-    """The observer of one TRL trainer, and what it does at TRL's events."""
+    """What every part of heedful inside TRL does at TRL's events. Rank 0 measures, and all ranks end a run together."""
+
+    state_file: ClassVar[str] = STATE
+    """The file in a checkpoint with the state of the measurements."""
+
+    resumed_from: Path | None = None
+    """The checkpoint that the run resumes from, if its path is known. If not, one is looked for where TRL saves."""
+    collapsed = False
+    """An alarm named a collapse was raised in this run."""
+
+    def __init__(self, *, stops: bool) -> None:
+        """`stops`: a collapse ends the training."""
+        self._stops = stops
+
+    @abstractmethod
+    def begin(self, args: TrainingArguments, checkpoint: Path, resumed: Mapping[str, Any] | None) -> None:
+        """Measure a new run, or go on with one. `resumed`: what `state` gave when `checkpoint` was saved."""
+
+    @abstractmethod
+    def state(self) -> Mapping[str, Any]:
+        """The state that a resumed run needs, as a JSON tree."""
+
+    @abstractmethod
+    def close(self) -> None:
+        """Nothing more is measured in this run."""
+
+    def on_train_begin(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: Any) -> None:
+        self.close()
+        self.collapsed = False
+        if not state.is_world_process_zero:
+            return
+        checkpoint = self.resumed_from or _checkpoint(args, state)
+        resumed = load_state(checkpoint, self.state_file) if state.global_step else None
+        if state.global_step and resumed is None:
+            warnings.warn(
+                f"heedful expected {self.state_file} in {checkpoint}, found none: measurements continue with new "
+                "baselines, and a new record.",
+                stacklevel=2,
+            )
+        self.begin(args, checkpoint, resumed)
+
+    def on_save(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: Any) -> None:
+        if state.is_world_process_zero:
+            save_state(_checkpoint(args, state), self.state(), self.state_file)
+
+    def on_step_end(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: Any) -> None:
+        if self.collapsed and self._stops:
+            control.should_training_stop = control.should_save = True
+
+    def on_train_end(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: Any) -> None:
+        self.close()
+
+
+class Batches(Bridge):
+    """Observes the generation batches of one trainer, which hands them over."""
 
     def __init__(
         self, trainer: Any, config: HeedfulConfig, chooses: Filter, before_step: Callable[[], None] = lambda: None
     ) -> None:
         """Adds itself to `trainer`. `before_step` is called when the optimiser is about to step."""
+        super().__init__(stops=config.on_collapse == "stop")
         self._trainer = trainer
         self._config = config
         self._chooses = chooses
         self._before_step = before_step
         self.observer = observer_of(trainer, config, chooses)
         """Observes every generation batch, on rank 0."""
-        self.resumed_from: Path | None = None
-        """The checkpoint that the run resumes from, if its path is known. If not, one is looked for where TRL saves."""
-        self.collapsed = False
-        """An alarm named a collapse was raised in this run."""
         trainer.add_callback(self)
 
-    def on_train_begin(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: Any) -> None:
-        """A run begins or continues: new baselines, or those of the checkpoint."""
-        self.observer.close()
+    def begin(self, args: TrainingArguments, checkpoint: Path, resumed: Mapping[str, Any] | None) -> None:
         self.observer = observer = observer_of(self._trainer, self._config, self._chooses)
-        self.collapsed = False
-        if not state.is_world_process_zero:
-            return
-        checkpoint = self.resumed_from or _checkpoint(args, state)
-        resumed = load_state(checkpoint) if state.global_step else None
-        if state.global_step and resumed is None:
-            warnings.warn(
-                f"heedful expected {STATE} in {checkpoint}, found none: measurements continue with new "
-                "baselines, numbered from 0.",
-                stacklevel=2,
-            )
         if resumed is not None:
             observer.load_state(resumed)
         if not self._config.record:
@@ -60,21 +103,32 @@ class Bridge(TrainerCallback):
         scorer = observer.diagnostician.scorer
         observer.begin(known or claim_record(self._trainer, self._config, self._chooses, scorer))
 
-    def on_save(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: Any) -> None:
-        if state.is_world_process_zero:
-            save_state(_checkpoint(args, state), self.observer.state())
+    def state(self) -> Mapping[str, Any]:
+        return self.observer.state()
+
+    def close(self) -> None:
+        self.observer.close()
 
     def on_pre_optimizer_step(
         self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: Any
     ) -> None:
         self._before_step()
 
-    def on_step_end(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: Any) -> None:
-        if self.collapsed and self._config.on_collapse == "stop":
-            control.should_training_stop = control.should_save = True
+    def observe(self, local: Sequence[Completion]) -> Seen:
+        """The observation of a batch, made on rank 0. All ranks learn its verdicts and metrics, and no groups.
 
-    def on_train_end(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: Any) -> None:
-        self.observer.close()
+        `local`: the completions of this process.
+        """
+        completions: list[Completion] = gather_object(list(local))
+        found: Seen | None = None
+        told: list[Any] = [None]
+        if self._trainer.accelerator.is_main_process:
+            members_PG = in_groups(completions, self._trainer.num_generations)
+            found = self.observer.observe(members_PG, self._trainer.state.global_step)
+            told = [replace(found, groups=[])]
+        seen: Seen = broadcast_object_list(told)[0]
+        self.collapsed |= any(alarm.collapse for alarm in seen.raised)
+        return found or seen
 
 
 def _checkpoint(args: TrainingArguments, state: TrainerState) -> Path:

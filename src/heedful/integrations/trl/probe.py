@@ -12,13 +12,13 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from heedful.filters import KeepAll
-from heedful.integrations.trl.callback import Bridge
+from heedful.integrations.trl.callback import Batches
 from heedful.integrations.trl.compatibility import PRIVATE_OF_PROBE, check
 from heedful.integrations.trl.pictures import pictures_in
 from heedful.integrations.trl.rollouts import FIELD, EnvironmentRollouts
 from heedful.integrations.trl.rows import completions_of
 from heedful.integrations.trl.settings import HeedfulConfig
-from heedful.integrations.watching.completions import Completion, in_groups
+from heedful.integrations.watching.completions import Completion
 
 Reward = Callable[..., Sequence[float | None]]
 
@@ -38,7 +38,7 @@ class Probe:
         self.heedful = config or HeedfulConfig()
         self.__name__ = "heedful_probe"
         self._trainer: Any = None
-        self._bridge: Bridge
+        self._batches: Batches
         self._watched: dict[int, list[float | None]] = {}
         """The watched function, by its identity, since two may share a name -> what it gave."""
 
@@ -67,7 +67,7 @@ class Probe:
                 f"{where}. Give TRL reward_funcs=[..., probe]."
             )
         self._trainer = trainer
-        self._bridge = Bridge(trainer, self.heedful, KeepAll(on=self.heedful.filter.on))
+        self._batches = Batches(trainer, self.heedful, KeepAll(on=self.heedful.filter.on))
 
     def __call__(
         self,
@@ -78,22 +78,13 @@ class Probe:
         **fields: Any,
     ) -> list[None]:
         """One None per row. TRL passes all its data by name, so the parameters are open."""
-        from accelerate.utils import broadcast_object_list, gather_object
-
         trainer = self._trainer
         if trainer is None:
             raise ValueError("The probe expected to know its trainer: call probe.attach(trainer) before train().")
         if trainer.model.training:
-            local = self._completions(prompts, completion_ids, fields)
-            gathered: list[Completion] = gather_object(local)
-            collapsed = [False]
-            if trainer.accelerator.is_main_process:
-                members_PG = in_groups(gathered, trainer.num_generations)
-                seen = self._bridge.observer.observe(members_PG, trainer.state.global_step)
-                for name, value in self.heedful.logged(seen.metrics).items():
-                    log_metric(name, value)
-                collapsed = [any(alarm.collapse for alarm in seen.raised)]
-            self._bridge.collapsed |= broadcast_object_list(collapsed)[0]
+            seen = self._batches.observe(self._completions(prompts, completion_ids, fields))
+            for name, value in self.heedful.logged(seen.metrics if trainer.accelerator.is_main_process else ()).items():
+                log_metric(name, value)
         self._watched.clear()
         return [None] * len(prompts)
 

@@ -8,12 +8,10 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import torch
-from accelerate.utils import broadcast_object_list, gather_object
 from torch import Tensor
 from trl.trainer.grpo_trainer import GRPOTrainer
 
@@ -21,12 +19,12 @@ from heedful.algorithms.table import loss_scale_factor
 from heedful.diagnostics.cross_scores.thoughts import ThoughtTags
 from heedful.filters import KeepAll
 from heedful.integrations.trl import compatibility, removal
-from heedful.integrations.trl.callback import Bridge
+from heedful.integrations.trl.callback import Batches
 from heedful.integrations.trl.pictures import kinds_of, pictures_in, pixels_of
 from heedful.integrations.trl.rollouts import FIELD
 from heedful.integrations.trl.rows import COLUMNS, PREFIX, columns_of, completions_of
 from heedful.integrations.trl.settings import HeedfulConfig
-from heedful.integrations.watching.completions import Completion, in_groups
+from heedful.integrations.watching.completions import Completion
 from heedful.integrations.watching.observer import Observer, Seen
 from heedful.protocols import Filter
 from heedful.types import Verdict
@@ -65,12 +63,12 @@ class HeedfulGRPOTrainer(GRPOTrainer):
         """The pictures of episodes that were played, while their batch is made."""
         self._rewards_BF: Tensor | None = None
         self._kept_in_window = 0
-        self._bridge = Bridge(self, self.heedful, self._filter, self._leave_weights_if_nothing_was_kept)
+        self._batches = Batches(self, self.heedful, self._filter, self._leave_weights_if_nothing_was_kept)
 
     @property
     def observer(self) -> Observer:
         """Observes every generation batch, on rank 0."""
-        return self._bridge.observer
+        return self._batches.observer
 
     def _chosen_filter(self) -> Filter:
         chosen = self.heedful.filter
@@ -99,7 +97,7 @@ class HeedfulGRPOTrainer(GRPOTrainer):
     def train(self, resume_from_checkpoint: str | bool | None = None, *args: Any, **kwargs: Any) -> Any:
         """TRL's `train`. The measurements resume from the same checkpoint."""
         given = None if isinstance(resume_from_checkpoint, bool) else resume_from_checkpoint
-        self._bridge.resumed_from = None if given is None else Path(given)
+        self._batches.resumed_from = None if given is None else Path(given)
         self._kept_in_window = 0
         return super().train(resume_from_checkpoint, *args, **kwargs)
 
@@ -152,14 +150,9 @@ class HeedfulGRPOTrainer(GRPOTrainer):
             rows = torch.cat([batch["prompt_ids"], batch["completion_ids"]], dim=1)
             batch |= {**self._pixels, **kinds_of(self, rows)}
             self._pixels = {}
-        if not self.model.training:
-            self._extend_logs(self.accelerator.num_processes * len(inputs), None)
-            return batch
-        completions: list[Completion] = gather_object(self._local_completions(inputs))
-        seen = self._observed(completions)
-        self._extend_logs(len(completions), seen)
-        self._bridge.collapsed |= any(alarm.collapse for alarm in seen.raised)
-        return self._filtered(batch, seen.verdicts)
+        seen = self._batches.observe(self._local_completions(inputs)) if self.model.training else None
+        self._extend_logs(self.accelerator.num_processes * len(inputs), seen)
+        return batch if seen is None else self._filtered(batch, seen.verdicts)
 
     def compute_loss(
         self, model: Any, inputs: Any, return_outputs: bool = False, num_items_in_batch: Any = None
@@ -191,17 +184,6 @@ class HeedfulGRPOTrainer(GRPOTrainer):
             for parameter in self.model.parameters():
                 parameter.grad = None  # an optimiser skips parameters without a gradient
         self._kept_in_window = 0
-
-    def _observed(self, completions: Sequence[Completion]) -> Seen:
-        """The observation, made on rank 0. Its verdicts are broadcast to all ranks, its groups are not."""
-        found: Seen | None = None
-        told: list[Any] = [None]
-        if self.accelerator.is_main_process:
-            members_PG = in_groups(completions, self.num_generations)
-            found = self.observer.observe(members_PG, self.state.global_step)
-            told = [replace(found, groups=[])]
-        seen: Seen = broadcast_object_list(told)[0]
-        return found or seen
 
     def _filtered(self, batch: dict[str, Any], verdicts: Sequence[Verdict]) -> dict[str, Any]:
         kept_P = [verdict.kept for verdict in verdicts]

@@ -90,12 +90,12 @@ def _release(place: Path) -> None:
         lock.close()
 
 
-def save_state(checkpoint: Path, state: Mapping[str, Any]) -> None:
+def save_state(checkpoint: Path, state: Mapping[str, Any], name: str = STATE) -> None:
     """Put the state of the measurements into a checkpoint of the trainer."""
-    write_whole(checkpoint / STATE, json.dumps(state) + "\n")
+    write_whole(checkpoint / name, json.dumps(state) + "\n")
 
 
-def load_state(checkpoint: Path) -> Mapping[str, Any] | None:
+def load_state(checkpoint: Path, name: str = STATE) -> Mapping[str, Any] | None:
     """The state in a checkpoint, or `None` if none was saved. Raises ValueError for a file that is no JSON."""
-    path = checkpoint / STATE
+    path = checkpoint / name
     return dict(read_json(path)) if path.exists() else None
