@@ -11,6 +11,7 @@ from typing import Any
 
 from rich.console import Console, ConsoleOptions, RenderableType
 from rich.segment import Segment
+from rich.table import Table
 from rich.text import Text
 
 from heedful.boundary.foreign_text import clean
@@ -33,3 +34,21 @@ class SafeConsole(Console):
     def render(self, renderable: RenderableType, options: ConsoleOptions | None = None) -> Iterable[Segment]:
         for segment in super().render(renderable, options):
             yield segment if segment.control else segment._replace(text=clean(segment.text))
+
+
+def duration(seconds: float, digits: int = 0) -> str:
+    """Seconds as `1h02m`, `3m07s` or `12s`. `digits`: of seconds below ten."""
+    if digits and seconds < 9.95:
+        return f"{seconds:.{digits}f}s"
+    whole = round(seconds)
+    if whole >= 3600:
+        return f"{whole // 3600}h{whole % 3600 // 60:02d}m"
+    return f"{whole // 60}m{whole % 60:02d}s" if whole >= 60 else f"{whole}s"
+
+
+def plain_table(*headings: str, left: str = "") -> Table:
+    """A table without lines. All columns but the one called `left` are aligned to the right."""
+    table = Table(box=None, header_style="bold", pad_edge=False)
+    for heading in headings:
+        table.add_column(heading, justify="left" if heading == left else "right", overflow="fold")
+    return table

@@ -14,6 +14,7 @@ from pathlib import Path
 
 import pytest
 
+from heedful.diagnostics.alarms.watch import Alarm
 from heedful.integrations.watching.settings import WatchingConfig
 from heedful.storage import trackers
 from heedful.storage.measurements import read_metrics
@@ -170,6 +171,73 @@ def test_a_missing_extra_is_named_when_the_tracker_is_started(
         monkeypatch.setitem(sys.modules, module, None)
     with pytest.raises(ValueError, match=rf'pip install "heedful\[{name}\]"'):
         open_trackers([name], tmp_path, {})
+
+
+class Dashboard:
+    """The part of wandb and trackio that trackers use. Remembers its calls."""
+
+    class AlertLevel:
+        INFO, WARN, ERROR = "info", "warn", "error"
+
+    class Error(Exception):
+        pass
+
+    def __init__(self, refuses: str = "") -> None:
+        self.refuses = refuses
+        self.calls: list[tuple[str, object]] = []
+
+    def Settings(self, **settings: object) -> dict[str, object]:
+        return settings
+
+    def init(self, **arguments: object) -> "Dashboard":
+        if self.refuses:
+            raise self.Error(self.refuses)
+        self.calls.append(("init", arguments))
+        return self
+
+    def __getattr__(self, name: str) -> Callable[..., None]:
+        return lambda *given, **named: self.calls.append((name, given[0] if given else named))
+
+
+ALARM = Alarm("not_finite", 7, "the loss is no number", "Go back.", "collapse")
+
+
+@pytest.mark.parametrize(("name", "level"), [("wandb", "ERROR"), ("trackio", "error")])
+def test_a_dashboard_is_told_of_an_alarm_under_its_own_level(
+    name: str, level: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    dashboard = Dashboard()
+    monkeypatch.setitem(sys.modules, name, dashboard)
+    (tracker,) = open_trackers([name], tmp_path, {})
+    tracker.alert(ALARM)
+    said = {"title": "not_finite at step 7", "text": "the loss is no number. Go back.", "level": level}
+    assert dashboard.calls[-1] == ("alert", said)
+
+
+def test_a_tracker_that_shows_no_alarms_is_not_asked_to() -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        Guarded(Failing()).alert(ALARM)
+
+
+def test_a_trainers_own_run_is_written_beside_and_not_ended(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    dashboard = Dashboard()
+    monkeypatch.setitem(sys.modules, "wandb", dashboard)
+    (tracker,) = open_trackers(["wandb"], tmp_path, {}, "us/agents/a1b2")
+    tracker.write(3, READINGS)
+    begun = dict(dashboard.calls)["init"]
+    assert isinstance(begun, dict)
+    assert (begun["entity"], begun["project"], begun["id"]) == ("us", "agents", "a1b2")
+    assert {"mode": "shared", "x_primary": False, "x_update_finish_state": False}.items() <= begun["settings"].items()
+    logged = dashboard.calls[-1][1]
+    assert isinstance(logged, dict)
+    assert (logged["heedful/step"], logged["heedful/reward/mean"]) == (3, 0.25)
+
+
+def test_a_run_that_wandb_does_not_open_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "wandb", Dashboard(refuses="no such project"))
+    with pytest.raises(ValueError, match=r"open the run agents/a1b2, found: no such project"):
+        open_trackers(["wandb"], tmp_path, {}, "agents/a1b2")
 
 
 def test_tensorboard_gets_the_numbers_and_only_those(tmp_path: Path) -> None:

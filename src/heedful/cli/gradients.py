@@ -44,9 +44,8 @@ def main(argv: list[str]) -> int:
     folder, config, steps = _chosen(line.words.run, line.words.checkpoint)
     config = replace(config, threads=settings.threads or config.threads, device=settings.device or config.device)
 
-    from heedful.console import SafeConsole
+    from heedful.console import SafeConsole, plain_table
     from heedful.report.gradients import TABLES, sentences, table, write_gradients_page
-    from heedful.run.terminal import plain_table
     from heedful.storage import read_gradients
 
     console = SafeConsole()

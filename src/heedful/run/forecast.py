@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, cast
 
+from heedful.console import duration
 from heedful.envs.common.contract import turns_of
 from heedful.measuring.budget import PASSES_OF_UPDATE, steps_paid_for
 from heedful.measuring.ways import FASTEST, Ways
@@ -17,7 +18,6 @@ from heedful.policies.local import Local
 from heedful.protocols import UsesCritic
 from heedful.rollout.player import Player, made
 from heedful.run.config import TrainConfig
-from heedful.run.terminal import duration
 
 if TYPE_CHECKING:
     from heedful.protocols import Environment

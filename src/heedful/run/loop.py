@@ -37,6 +37,7 @@ from heedful.run.parts import Parts
 from heedful.seeds import derive, stream
 from heedful.stopping import finish_the_step_first
 from heedful.storage import RunFolder, write_rollouts, write_whole
+from heedful.storage.trackers import TakesAlerts
 from heedful.training.critic import value_metrics
 from heedful.training.ranks.world import World
 from heedful.training.samples import advantage_without_outcome, credit, merge_rows
@@ -143,6 +144,9 @@ def train_steps(
                 alarms = [*diagnosis.raised, *late.raised]
                 for alarm in alarms:
                     watch.note(alarm.sentence())
+                    for tracker in trackers:
+                        if isinstance(tracker, TakesAlerts):
+                            tracker.alert(alarm)
                 # Every rank ends where one was interrupted, or where an alarm of rank 0 stops the run.
                 asked = int(interrupt.signal or (signal.SIGINT if stop() else 0))
                 stopped_by = tuple(each.name for each in alarms if each.collapse and config.on_collapse == "stop")

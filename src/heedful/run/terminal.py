@@ -16,7 +16,7 @@ from rich.table import Table
 from rich.text import Text
 
 from heedful.boundary.foreign_text import shown
-from heedful.console import SafeConsole
+from heedful.console import SafeConsole, duration, plain_table
 from heedful.diagnostics.catalogue import LIVE_COLUMNS, entry_of, mark_of
 from heedful.models.chat.replies import Tags
 from heedful.types import Metric, Trajectory
@@ -189,24 +189,6 @@ def _interval(metric: Metric) -> str:
     if metric.low is None or metric.high is None:
         return f"{metric.value:.3f}"
     return f"{metric.value:.3f} [{metric.low:.3f}, {metric.high:.3f}]{mark_of(metric)}"
-
-
-def duration(seconds: float, digits: int = 0) -> str:
-    """Seconds as `1h02m`, `3m07s` or `12s`. `digits`: of seconds below ten."""
-    if digits and seconds < 9.95:
-        return f"{seconds:.{digits}f}s"
-    whole = round(seconds)
-    if whole >= 3600:
-        return f"{whole // 3600}h{whole % 3600 // 60:02d}m"
-    return f"{whole // 60}m{whole % 60:02d}s" if whole >= 60 else f"{whole}s"
-
-
-def plain_table(*headings: str, left: str = "") -> Table:
-    """A table without lines. All columns but the one called `left` are aligned to the right."""
-    table = Table(box=None, header_style="bold", pad_edge=False)
-    for heading in headings:
-        table.add_column(heading, justify="left" if heading == left else "right", overflow="fold")
-    return table
 
 
 def success_table(metrics: Sequence[Metric], samples: int, temperature: float) -> Table:

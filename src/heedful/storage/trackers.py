@@ -14,17 +14,28 @@ import time
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
+from functools import partial
 from importlib import import_module
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol, runtime_checkable
 
 from heedful.boundary.foreign_text import clean_line
+from heedful.diagnostics.alarms.watch import Alarm
 from heedful.protocols import Tracker
 from heedful.storage.files import append, naming_a_full_disk
 from heedful.types import Metric
 
 PROJECT = "heedful"
 """The project under which dashboards file a run; the run folder's name is the name of the run."""
+LEVELS = {"notice": "INFO", "warning": "WARN", "collapse": "ERROR"}
+"""Severity of an alarm -> the level under which dashboards file it."""
+
+
+@runtime_checkable
+class TakesAlerts(Protocol):
+    """A tracker that also shows alarms, and sends them to whom its dashboard is set up to tell."""
+
+    def alert(self, alarm: Alarm) -> None: ...
 
 
 class JsonlTracker:
@@ -81,6 +92,13 @@ class _RunTracker:
     def write(self, step: int, metrics: Sequence[Metric]) -> None:
         self._run.log({**_numbers(metrics), **_labels(metrics)}, step=step)
 
+    def alert(self, alarm: Alarm) -> None:
+        title, text = f"{alarm.name} at step {alarm.step}", clean_line(f"{alarm.evidence}. {alarm.advice}")
+        self._tell(title=title, text=text, level=LEVELS[alarm.severity])
+
+    def _tell(self, title: str, text: str, level: str) -> None:
+        self._run.alert(title=title, text=text, level=level)
+
     def close(self) -> None:
         self._run.finish()
 
@@ -92,19 +110,40 @@ class WandbTracker(_RunTracker):
     A resumed run is a new run there.
     """
 
-    def __init__(self, folder: Path, configuration: Mapping[str, Any]) -> None:
-        wandb = _optional("wandb", "wandb")
+    def __init__(self, folder: Path, configuration: Mapping[str, Any], beside: str = "") -> None:
+        """`beside`: write into the run that a trainer has there, `ENTITY/PROJECT/ID`, and leave its end to the trainer.
+
+        Names begin with `heedful/` then, and `heedful/step` is their step. Raises ValueError where W&B refuses it.
+        """
+        wandb, self._beside = _optional("wandb", "wandb"), beside
         folder.mkdir(parents=True, exist_ok=True)
         # Without these it would read the repository, the machine and the terminal: not ours to send.
-        settings = wandb.Settings(console="off", silent=True, disable_git=True, x_disable_stats=True)
-        self._run = wandb.init(
-            project=PROJECT,
-            name=folder.name,
-            dir=str(folder),
-            mode=os.environ.get("WANDB_MODE", "offline"),
-            config=dict(configuration),
-            settings=settings,
-        )
+        private = {"console": "off", "silent": True, "disable_git": True, "x_disable_stats": True}
+        if not beside:
+            self._run = wandb.init(
+                project=PROJECT,
+                name=folder.name,
+                dir=str(folder),
+                mode=os.environ.get("WANDB_MODE", "offline"),
+                config=dict(configuration),
+                settings=wandb.Settings(**private),
+            )
+            return
+        *place, run = beside.split("/")
+        names = dict(zip(("project", "entity"), reversed(place), strict=False))
+        shared = wandb.Settings(**private, mode="shared", x_primary=False, x_update_finish_state=False)
+        try:
+            self._run = wandb.init(id=run, dir=str(folder), resume="allow", settings=shared, **names)
+        except wandb.Error as error:
+            raise ValueError(f"Expected W&B to open the run {beside}, found: {error}.") from error
+        self._run.define_metric("heedful/*", step_metric="heedful/step")
+
+    def write(self, step: int, metrics: Sequence[Metric]) -> None:
+        if self._beside:  # several writers have no common step
+            values = {**_numbers(metrics), **_labels(metrics), "step": step}
+            self._run.log({f"heedful/{name}": value for name, value in values.items()})
+        else:
+            super().write(step, metrics)
 
 
 class TrackioTracker(_RunTracker):
@@ -114,7 +153,7 @@ class TrackioTracker(_RunTracker):
     """
 
     def __init__(self, folder: Path, configuration: Mapping[str, Any]) -> None:
-        trackio = _optional("trackio", "trackio")
+        self._trackio = trackio = _optional("trackio", "trackio")
         self._run = trackio.init(
             project=PROJECT,
             name=folder.name,
@@ -124,6 +163,9 @@ class TrackioTracker(_RunTracker):
             auto_log_gpu=False,
             auto_log_cpu=False,
         )
+
+    def _tell(self, title: str, text: str, level: str) -> None:
+        self._trackio.alert(title=title, text=text, level=getattr(self._trackio.AlertLevel, level))
 
 
 class Guarded:
@@ -135,6 +177,10 @@ class Guarded:
 
     def write(self, step: int, metrics: Sequence[Metric]) -> None:
         self._attempt(f"write step {step}", lambda: self._tracker.write(step, metrics))
+
+    def alert(self, alarm: Alarm) -> None:
+        if isinstance(tracker := self._tracker, TakesAlerts):
+            self._attempt(f"tell of the alarm {alarm.name}", lambda: tracker.alert(alarm))
 
     def close(self) -> None:
         self._attempt("close", self._tracker.close)
@@ -163,9 +209,15 @@ TRACKERS: dict[str, Callable[[Path, Mapping[str, Any]], Tracker]] = {
 """What may stand beside `metrics.jsonl`: name -> made from the run folder and the settings as JSON."""
 
 
-def open_trackers(names: Sequence[str], folder: Path, configuration: Mapping[str, Any]) -> list[Tracker]:
-    """Start trackers by name, each guarded. Raises ValueError if one is not installed."""
-    return [Guarded(TRACKERS[name](folder, configuration)) for name in names]
+def open_trackers(
+    names: Sequence[str], folder: Path, configuration: Mapping[str, Any], wandb_run: str = ""
+) -> list[Guarded]:
+    """Start trackers by name, each guarded. Raises ValueError if one is not installed.
+
+    `wandb_run`: a trainer's own run there, into which the tracker `wandb` writes in place of a new one.
+    """
+    made = {**TRACKERS, "wandb": partial(WandbTracker, beside=wandb_run)}
+    return [Guarded(made[name](folder, configuration)) for name in names]
 
 
 def _optional(module: str, extra: str) -> Any:

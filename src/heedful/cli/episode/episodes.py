@@ -19,11 +19,11 @@ from rich.text import Text
 
 from heedful import envs
 from heedful.boundary import Choice, Natural, shown
+from heedful.console import plain_table
 from heedful.models.chat.replies import Tags
 from heedful.policies import Sampling
 from heedful.protocols import Environment
 from heedful.rollout.context import Context
-from heedful.run.terminal import plain_table
 from heedful.storage import refuse_typed, write_whole
 from heedful.types import Image, Task, Trajectory, Turn
 

@@ -18,9 +18,8 @@ from rich.table import Table
 from rich.text import Text
 
 from heedful.boundary.open_files import open_file
-from heedful.console import SafeConsole
+from heedful.console import SafeConsole, duration
 from heedful.diagnostics.catalogue import LIVE_COLUMNS
-from heedful.run.terminal import duration
 
 TAIL_BYTES = 1 << 17
 """Bytes read from the end of a metrics.jsonl: at least a dozen steps."""

@@ -16,7 +16,7 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
-from heedful.run.terminal import duration
+from heedful.console import duration
 from heedful.stopping import exit_code
 from heedful.storage import held
 from heedful.studies.declaration import Study, narrowed
