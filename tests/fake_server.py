@@ -176,6 +176,8 @@ def fake_server(*given: Any, **named: Any) -> Iterator[FakeServer]:
 
 class _Handler(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
+    disable_nagle_algorithm = True
+    """Head and body of an answer are two packets. The second would wait 40 ms for the client's word about the first."""
     server: FakeServer
 
     def log_message(self, *given: Any) -> None: ...

@@ -7,6 +7,7 @@ import random
 import signal
 import socket
 import threading
+import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -173,6 +174,15 @@ def test_a_request_of_any_other_form_is_refused_and_the_server_goes_on() -> None
         assert ask("POST", "/sessions", {"seed": 0}, {"Content-Type": "text/plain"})[0] == 415
         assert ask("PUT", "/sessions", {"seed": 0})[0] == 404
         assert ask("GET", "/health")[0] == 200
+
+
+def test_an_answer_does_not_wait_until_the_client_has_acknowledged_its_head(lake: EnvironmentServer) -> None:
+    ask, seconds = Asker(lake), list[float]()
+    for _ in range(40):  # the first answers are acknowledged at once
+        began = time.perf_counter()
+        ask("GET", "/health")
+        seconds.append(time.perf_counter() - began)
+    assert min(seconds[-10:]) < 0.03
 
 
 def test_without_the_token_nothing_but_the_health_check_is_answered() -> None:
