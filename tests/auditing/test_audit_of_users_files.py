@@ -238,11 +238,14 @@ def test_what_contradicts_the_groups_by_text_is_said(
 
 
 def prime_run(folder: Path) -> Path:
-    """Steps 9 to 11 as prime-rl writes them: one of the six training episodes of a step was not used, one failed."""
+    """Steps 9 to 11 as prime-rl writes them: two groups of three, of which the second has equal rewards and was not
+    trained on. One episode was begun a step before. One more failed without a trace, and one with a part of it."""
     for step in (9, 10, 11):
         rows = logs.trace_rows(step)
+        rows[0]["run"] = {"type": "train", "id": "r", "work": {"type": "train", "step": step - 1}}
         failed = {**rows[0], "ok": False, "traces": [], "errors": [{"type": "SandboxError"}]}
-        for kind, subset, held in (("train", "all", [*rows, failed]), ("train", "effective", rows[:5]),
+        cut = {**failed, "traces": [{**rows[0]["traces"][0], "ok": False, "rewards": {}}]}
+        for kind, subset, held in (("train", "all", [*rows, failed, cut]), ("train", "effective", rows[:3]),
                                    ("eval", "all", rows), ("eval", "effective", rows)):  # fmt: skip
             logs.write_lines(folder / "rollouts" / f"step_{step}" / kind / subset / "traces.jsonl", held)
     return folder
@@ -251,13 +254,13 @@ def prime_run(folder: Path) -> Path:
 @pytest.mark.parametrize(
     ("named", "steps", "failures"),
     [
-        ("", {9: 5, 10: 5, 11: 5}, 3),
-        ("rollouts", {9: 5, 10: 5, 11: 5}, 3),
-        ("rollouts/step_10", {10: 5}, 1),
-        ("rollouts/step_10/train", {10: 5}, 1),
+        ("", {9: 6, 10: 6, 11: 6}, 3),
+        ("rollouts", {9: 6, 10: 6, 11: 6}, 3),
+        ("rollouts/step_10", {10: 6}, 1),
+        ("rollouts/step_10/train", {10: 6}, 1),
         ("rollouts/step_10/train/all", {10: 6}, 1),
         ("rollouts/step_10/eval", {10: 6}, 0),
-        ("rollouts/step_10/train/effective/traces.jsonl", {10: 5}, 0),
+        ("rollouts/step_10/train/effective/traces.jsonl", {10: 3}, 0),
     ],
 )
 def test_nested_folders_of_steps_are_one_log(
@@ -265,7 +268,8 @@ def test_nested_folders_of_steps_are_one_log(
 ) -> None:
     found, said, _ = audited(prime_run(tmp_path / "run") / named, capsys)
     assert {step: metrics["reward/mean"].n for step, metrics in found.items()} == steps
-    assert (f"{failures} row{'' if failures == 1 else 's'} of episodes that failed" in said) == bool(failures)
+    for what in ("episodes that failed", "traces that ended"):
+        assert (f"{failures} row{'' if failures == 1 else 's'} of {what}" in said) == bool(failures)
 
 
 @pytest.mark.parametrize(

@@ -78,12 +78,11 @@ def find_files(source: Path) -> LogFiles:
     episodes = [folder / name for name in _EPISODES if (folder / name).is_file()]
     entries = sorted((entry for entry in folder.iterdir() if not entry.is_dir()), key=_natural)
     files = episodes[:1] or [entry for entry in entries if entry.suffix.lower() in SUFFIXES]
-    failures: list[Path] = []
     if any(_OWN_STEP.fullmatch(file.name) for file in files):
         # The folder also holds the rollouts of evaluations: other tasks, other sampling.
         files = [file for file in files if _OWN_STEP.fullmatch(file.name)]
     if not files:
-        files, failures = _of_steps(folder)
+        files = _of_steps(folder)
     if not files:
         pickles = [entry for entry in entries if entry.suffix.lower() in _PICKLES]
         if pickles:
@@ -103,12 +102,15 @@ def find_files(source: Path) -> LogFiles:
         raise ValueError(refused[files[0]])
     readable = tuple(file for file in files if file not in refused)
     aside = tuple(entry.name for entry in entries if entry not in files)
-    return LogFiles(readable, aside, tuple(refused.items()), tuple(failures))
+    return LogFiles(readable, aside, tuple(refused.items()))
 
 
-def _of_steps(folder: Path) -> tuple[list[Path], list[Path]]:
-    """The files in folders of steps, by step, and those in which only failures count. Training comes before evaluation,
-    and the episodes that prime-rl trained on (`step_N/{train,eval}/{all,effective}/traces.jsonl`) before all."""
+def _of_steps(folder: Path) -> list[Path]:
+    """The files in folders of steps, by step. Training comes before evaluation.
+
+    prime-rl writes every episode into `step_N/{train,eval}/all/traces.jsonl`, and those that it trained on into
+    `effective`, too. These lack all groups whose rewards are equal: read alone, hardly a task seems solved or too hard.
+    """
     inside = {file: _OF_STEP.split(file.as_posix()) for file in sorted(folder.rglob("*"), key=_natural)}
     found = {
         file: parts[-1] for file, parts in inside.items() if len(parts) > 1 and file.suffix in {*SUFFIXES} - {".json"}
@@ -119,8 +121,7 @@ def _of_steps(folder: Path) -> tuple[list[Path], list[Path]]:
         if not re.search(r"(?<![a-z])(eval|val|evaluation|validation)(?![a-z])", name)
     ]
     every = training or [*found]
-    effective = [file for file in every if "effective/" in found[file]]
-    return (effective, [file for file in every if file not in effective]) if effective else (every, [])
+    return [file for file in every if found[file].endswith("/all/traces.jsonl")] or every
 
 
 def refuse_unreadable(file: Path) -> None:

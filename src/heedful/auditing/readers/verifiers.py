@@ -4,11 +4,13 @@ Source: verifiers 0.4, `v1/episode.py`, `v1/trace.py`, `legacy/utils/save_utils.
 line of `traces.jsonl` is one episode with its task, the run's step, and one trace per agent: messages as a graph, named
 and weighted rewards, calls with their sampling. A line may also be a trace alone. A line of `results.jsonl` is one
 rollout: `example_id`, `prompt`, `completion`, `reward` and `metrics`.
-Only the messages of the agents in training are read. Of a branched trace, the last branch is read, as verifiers does.
+Only the messages of the agents in training are read, and no trace that ended in an error. Of a branched trace, the last
+branch is read, as verifiers does.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Self
@@ -20,6 +22,9 @@ from heedful.auditing.readers.reader import NO_STEP, Hints, RowReader, Sample, k
 from heedful.boundary import listed
 
 TRACELESS = "of episodes that failed without a trace"
+FAILED = "of traces that ended in an error"
+_BATCH = re.compile(r"step_(\d+)/(?:train|eval)/(?:all|effective)/")
+"""prime-rl's folder of a batch. Its episodes name the step at which they were begun, which may be an earlier one."""
 
 
 def traceless(row: Row) -> bool:
@@ -32,7 +37,7 @@ class VerifiersTraces(RowReader):
     """Lines of `traces.jsonl`."""
 
     FIELDS: ClassVar[frozenset[str]] = frozenset(
-        {"traces", "task", "env", "run", "group", "agent", "nodes", "calls", "rewards", "metrics"}
+        {"traces", "task", "env", "run", "group", "agent", "nodes", "calls", "rewards", "metrics", "ok"}
     )
 
     @staticmethod
@@ -62,11 +67,14 @@ class VerifiersTraces(RowReader):
             return
         if not self.fits(row):
             raise Misfit("an episode with `traces`", f"fields {listed(row)}")
-        step = _work_step(row)
-        step = step_of_file(place.file) if step is None else step
+        batch, step = _BATCH.search(place.file.as_posix()), _work_step(row)
+        if batch or step is None:
+            step = records.step_number(int(batch[1]), "the folder's name") if batch else step_of_file(place.file)
         for trace in row.objects("traces") if "traces" in row else [row]:
             agent = trace.inner("agent")
-            if agent.get("trainable", True):
+            if trace.get("ok") is False:
+                faults.aside[FAILED] += 1
+            elif agent.get("trainable", True):
                 yield self._trace(place, step, row, trace, str(agent.get("name", "agent")))
 
     def _trace(self, place: Location, step: int, row: Fields, trace: Fields, agent: str) -> LoggedEpisode:
