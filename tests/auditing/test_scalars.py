@@ -215,9 +215,10 @@ def test_a_gradient_that_is_no_number_is_an_alarm_in_every_spelling(spelling: st
     assert [step for step, alarm in alarms.items() if alarm and alarm.value] == [8]
 
 
-def test_rows_that_an_evaluation_wrote_over_are_set_aside(tmp_path: Path) -> None:
+@pytest.mark.parametrize("mean", [VALIDATION[2], 0.35], ids=["a whole evaluation", "its last batch, which TRL keeps"])
+def test_rows_that_an_evaluation_wrote_over_are_set_aside(mean: float, tmp_path: Path) -> None:
     log = tmp_path / "completions.jsonl"
-    rewards = {1: REWARDS[1], 2: VALIDATION[2], 3: REWARDS[3]}
+    rewards = {1: REWARDS[1], 2: mean, 3: REWARDS[3]}
     rows = [
         {"step": step, "prompt": f"p{prompt}", "completion": f"c{member}", "reward": reward}
         for step, reward in rewards.items()
@@ -343,3 +344,12 @@ def test_a_ci_job_gets_an_exit_code_an_object_and_a_summary(
     assert "--fail-on kl_runaway: none of these alarms could be judged." in capsys.readouterr().err
     assert cli.run(["report", "bad", "--fail-on", "kl_runaway", "--fail-on", "nonsense"]) == 2
     assert "Expected --fail-on never, collapse" in capsys.readouterr().err
+
+
+def test_values_of_all_episodes_come_before_those_of_the_groups_that_prime_rl_trained_on() -> None:
+    """With its default of `filter_zero_advantages` the effective subset holds no solved and no failed group."""
+    row = {"train/agg/effective/agent/reward/mean": 0.5, "train/agg/effective/num_output_tokens/mean": 9.0}
+    whole = {"train/agg/all/agent/reward/mean": 0.9, "train/agg/all/agent/solved_some": 0.2}
+    found = Names().translated({**row, **whole})
+    assert found == {"trainer/reward": 0.9, "trainer/zero_std": 0.8, "trainer/length": 9.0}
+    assert Names().translated(row)["trainer/reward"] == 0.5

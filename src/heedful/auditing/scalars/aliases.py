@@ -17,16 +17,18 @@ STEP = (
 )
 """The keys of a row's step. W&B and Trackio count their calls in `_step`, so it comes late. `Step`: exported CSV."""
 
+# prime-rl's `effective` values are of groups whose rewards differ, so those of `all` come first.
 ALIASES: Mapping[str, tuple[str, ...]] = {
     "trainer/reward": (
-        *("reward", "critic/score/mean", "critic/rewards/mean", "train/agg/effective/*/reward/mean"),
+        *("reward", "critic/score/mean", "critic/rewards/mean", "train/agg/all/*/reward/mean"),
+        "train/agg/effective/*/reward/mean",
         *("reward/avg_raw_reward", "rollout/raw_reward", "env/all/reward/total", "*_actor/task_reward/avg"),
     ),
     "trainer/success": (),  # no trainer logs it under a name of its own: --map success=rewards/correct/mean
     "trainer/reward_std": ("reward_std",),
     "trainer/zero_std": (
         *("frac_reward_zero_std", "1-by_group/frac_mixed", "1-batch/*/fractions/effective"),
-        "1-dynamic_filtering_pass_rate",
+        *("1-dynamic_filtering_pass_rate", "1-train/agg/all/*/solved_some"),
     ),
     "trainer/entropy": (
         *("entropy", "actor/entropy", "entropy/all/mean", "policy/policy_entropy", "rollout/entropy"),
@@ -46,12 +48,14 @@ ALIASES: Mapping[str, tuple[str, ...]] = {
         "*_actor/update/grad_norm",
     ),
     "trainer/length": (
-        *("completions/mean_length", "response_length/mean", "train/agg/effective/num_output_tokens/mean"),
+        *("completions/mean_length", "response_length/mean", "train/agg/all/num_output_tokens/mean"),
+        "train/agg/effective/num_output_tokens/mean",
         *("generate/avg_num_tokens", "rollout/response_len/mean", "tokens/response_length/mean"),
         *("mean_gen_tokens_per_sample", "response_length"),
     ),
     "trainer/truncated": (
-        *("completions/clipped_ratio", "response_length/clip_ratio", "train/agg/effective/*/is_truncated/mean"),
+        *("completions/clipped_ratio", "response_length/clip_ratio", "train/agg/all/*/is_truncated/mean"),
+        "train/agg/effective/*/is_truncated/mean",
         *("rollout/truncated_ratio", "truncation_rate", "truncated", "stop/max_tokens"),
     ),
     "trainer/validation": (
@@ -67,6 +71,9 @@ ALIASES: Mapping[str, tuple[str, ...]] = {
         "mismatch_kl/all/mean",
         "optim/kl_sample_train_v2",
         "gen_kl_error",
+        # No divergence, but the mean distance of two log-probabilities or probabilities.
+        *("sampling/sampling_logp_difference/mean", "train/train_rollout_logprob_abs_diff"),
+        *("policy/rollout_train_logprobs_abs_diff_mean", "training/rollout_probs_diff_mean"),
     ),
     "trainer/loss": (
         "loss",

@@ -35,6 +35,8 @@ class History:
     """Steps whose rows are those of an evaluation, and were set aside."""
     apart: list[int] = field(default_factory=list)
     """Steps whose rows have another mean reward than the trainer says."""
+    overwritten: bool = False
+    """The trainer is transformers' with evaluations. TRL writes their rows over those of training."""
 
     @classmethod
     def of(cls, files: Sequence[Path], given: Mapping[str, str]) -> History:
@@ -68,6 +70,8 @@ class History:
                     f"Expected scalars in {file} ({kind}), found none: no whole row names a step. Name the file that "
                     "the trainer's logger writes."
                 )
+            if names.unknown & {"epoch", "train/epoch"} and names.used.get("trainer/validation", "").startswith("eval"):
+                history.overwritten = True
             history.read.append({"file": file.name, "kind": kind, "keys": names.used, "unknown": sorted(names.unknown)})
             if kind == "console" and "epoch" in names.unknown:  # a key of transformers alone
                 history.sentences.append(
@@ -95,8 +99,9 @@ class History:
     def trained(self, steps: Iterable[LoggedStep]) -> Iterator[LoggedStep]:
         """The steps without those whose rows are of an evaluation.
 
-        TRL writes the rows of an evaluation over those of training. Rows whose mean reward is that of the evaluation,
-        and not that of training, are set aside.
+        TRL writes the rows of an evaluation over those of training. Rows with another mean reward than training are set
+        aside where the evaluation has theirs. TRL keeps the last batch alone, whose mean need not be that of the whole
+        evaluation: so they are set aside, too, where transformers logged an evaluation at this step.
         """
         for step in steps:
             values = self.steps.get(step.number, {})
@@ -108,7 +113,8 @@ class History:
             ]
             trained = values.get("trainer/reward", math.nan)
             if rewards and math.isfinite(trained) and not _alike(fmean(rewards), trained):
-                if _alike(fmean(rewards), values.get("trainer/validation", math.nan)):
+                known = values.get("trainer/validation")
+                if known is not None and (self.overwritten or _alike(fmean(rewards), known)):
                     self.evaluated.append(step.number)
                     continue
                 self.apart.append(step.number)

@@ -162,7 +162,8 @@ TRAINER = under(
     Entry("truncated", "share", "Replies that were cut at the limit of tokens."),
     Entry("validation", "", "Score of the evaluation."),
     Entry("learning_rate", "", "Learning rate."),
-    Entry("mismatch", "nats", "Divergence of the engine that samples from the policy that learns."),
+    Entry("mismatch", "nats", "Divergence of the engine that samples from the policy that learns, or where the trainer "
+        "logs none, the mean distance of their log-probabilities (or probabilities)."),
     Entry("loss", "", "Loss of the update."),
     Entry("not_finite", "count", "How many of gradient norm, loss and reward are no finite numbers, and which.",
         "After five steps in a row with one of them, its absence counts too."),
