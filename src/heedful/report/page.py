@@ -22,18 +22,20 @@ from heedful.storage import RunFolder, write_whole
 from heedful.version import __version__
 
 
-def write_report(run_folder: RunFolder | Path | str) -> Path:
+def write_report(run_folder: RunFolder | Path | str, refresh: int = 0) -> Path:
     """Write `report.html` into a run's folder and return its path.
+
+    `refresh`: seconds after which a browser loads the page again, for a run that goes on. 0 = never.
 
     Raises:
         ValueError: the folder holds no measurements, or one of its files is malformed; the message names it.
     """
     run = read_run(run_folder)
-    write_whole(run.folder.report, _page(run))
+    write_whole(run.folder.report, _page(run, refresh))
     return run.folder.report
 
 
-def _page(run: RunRecord) -> str:
+def _page(run: RunRecord, refresh: int = 0) -> str:
     frame = Frame(run.steps, alarms(run))
     frames, images = retrieval_frames(run.folder)
     trajectories = trajectory_sample(run.folder, tags_of(run.config), images)
@@ -66,6 +68,7 @@ def _page(run: RunRecord) -> str:
             "config": run.config,
             "environment": run.environment,
         },
+        refresh,
     )
 
 

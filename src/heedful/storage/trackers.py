@@ -216,7 +216,9 @@ def open_trackers(
 
     `wandb_run`: a trainer's own run there, into which the tracker `wandb` writes in place of a new one.
     """
-    made = {**TRACKERS, "wandb": partial(WandbTracker, beside=wandb_run)}
+    made: dict[str, Callable[[Path, Mapping[str, Any]], Tracker]] = {**TRACKERS}
+    if wandb_run:
+        made["wandb"] = partial(WandbTracker, beside=wandb_run)
     return [Guarded(made[name](folder, configuration)) for name in names]
 
 

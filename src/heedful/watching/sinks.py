@@ -10,8 +10,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
 
+from heedful.diagnostics.alarms.causes import Cause, likely
 from heedful.diagnostics.alarms.watch import Alarm
 from heedful.types import Group, Metric
+
+STALLED = "stalled"
+"""The alarm of a run that stands still. No metric holds it, since only a watch has a clock."""
 
 
 class Rollouts(Protocol):
@@ -53,8 +57,11 @@ class Pending:
     """The share of the log's bytes that is read."""
 
 
-class Sink(Protocol):
-    """Receives what the pipeline finds. Calls come from one thread and in order: `begin`, any others, `end`."""
+class Sink:
+    """Receives what the pipeline finds, and ignores the calls that a derived class does not define.
+
+    Calls come from one thread and in order: `begin`, any others, `end`.
+    """
 
     def begin(self, folder: Path) -> None:
         """`folder` is the one with `metrics.jsonl`."""
@@ -70,3 +77,45 @@ class Sink(Protocol):
 
     def end(self, why: str) -> None:
         """Nothing follows. `why`: the sentence that says what ended it."""
+
+
+@dataclass(slots=True)
+class AlarmHistory:
+    """The alarms of a run so far."""
+
+    first: dict[str, Alarm] = field(default_factory=dict)
+    """By name, as each was raised first."""
+    standing: set[str] = field(default_factory=set)
+    """Those that hold at the last step."""
+    readings: dict[str, float] = field(default_factory=dict)
+    """Of the step of the first one."""
+    step: int = 0
+    """The last step."""
+
+    def add(self, measured: Measured) -> tuple[Alarm, ...]:
+        """Take a step. Returns its alarms that nobody was told of yet."""
+        self.step = measured.number
+        values = {metric.name: metric.value for metric in measured.metrics}
+        numbers = {name: float(value) for name, value in values.items() if isinstance(value, int | float)}
+        self.readings = self.readings or (numbers if measured.raised else {})
+        for alarm in measured.raised:
+            self.first.setdefault(alarm.name, alarm)
+            self.standing.add(alarm.name)
+        self.standing -= {name for name in self.first if numbers.get(f"alarm/{name}") == 0}
+        return () if measured.replayed else measured.raised
+
+    def wait(self, pending: Pending) -> tuple[Alarm, ...]:
+        """Take the state between two steps. Returns the alarm of a run that has begun to stand still."""
+        if not pending.stalled:
+            self.standing.discard(STALLED)
+            return ()
+        known = STALLED in self.standing
+        self.standing.add(STALLED)
+        evidence, advice = pending.stalled.removesuffix("."), "Look whether the trainer still runs."
+        alarm = Alarm(STALLED, self.step, evidence, advice, "warning")
+        self.first.setdefault(STALLED, alarm)
+        return () if known else (alarm,)
+
+    def causes(self) -> tuple[Cause, ...]:
+        """The likely causes of all of them, the likeliest first."""
+        return likely({name: alarm.step for name, alarm in self.first.items()}, self.readings)
