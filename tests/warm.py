@@ -169,9 +169,7 @@ def main(descriptor: int) -> None:
     import heedful.run.loop
     import heedful.run.train
     import heedful.studies.running.runner  # noqa: F401
-    from heedful.diagnostics.text import load_text_judge
 
-    load_text_judge()
     _rehearse()
     gc.freeze()  # so that no fork visits these objects again
 

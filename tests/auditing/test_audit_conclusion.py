@@ -107,9 +107,9 @@ def test_a_model_that_cannot_decide_says_why_behind_the_words() -> None:
 
 
 def test_what_was_not_measured_has_a_reason_and_a_way_on() -> None:
-    missing = Metric("text/judge_accuracy", None, 0, why="the judge needs scikit-learn")
+    missing = Metric("text/judge_accuracy", None, 0, why="no prompt has two thoughts")
     assert conclusion([line(0, missing)]) == [
-        "Template collapse: not measured. The judge needs scikit-learn. `--model CHECKPOINT` measures whether thoughts "
+        "Template collapse: not measured. No prompt has two thoughts. `--model CHECKPOINT` measures whether thoughts "
         "depend on their prompts."
     ]
     unscored = Metric("retrieval@m/first_turn/p_value", None, 0, why="no thought to score")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import unicodedata
 from collections.abc import Callable
 
@@ -12,8 +11,6 @@ import pytest
 from heedful.diagnostics.text import _template_share as template_share
 from heedful.diagnostics.text import text_metrics
 from heedful.diagnostics.words import words_of
-
-needs_sklearn = pytest.mark.skipif(importlib.util.find_spec("sklearn") is None, reason="needs the extra `text`")
 
 SCRIPTS: dict[str, tuple[str, str]] = {
     "Latin": ("abcdefghijklmnopqrstuvwxyz", " "),
@@ -87,7 +84,6 @@ def test_a_script_without_blanks_has_the_share_of_the_same_thoughts_with_blanks(
 
 
 @pytest.mark.parametrize("between", ["", " "], ids=["no blanks", "blanks"])
-@needs_sklearn
 def test_thoughts_that_name_their_prompt_in_han_are_told_apart_and_blind_ones_are_not(between: str) -> None:
     rng = np.random.default_rng(2)
     common = "".join(map(chr, range(0x5000, 0x5020)))
@@ -106,7 +102,6 @@ def test_thoughts_that_name_their_prompt_in_han_are_told_apart_and_blind_ones_ar
         assert low <= accuracy <= high
 
 
-@needs_sklearn
 def test_the_judge_reads_the_same_in_every_alphabet() -> None:
     groups = thoughts(0.6, 6, 5)
     seen = []

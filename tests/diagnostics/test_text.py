@@ -1,17 +1,15 @@
 """The outside judge and the shared phrases: hand-computed shares, exact chance, separable and identical thoughts."""
 
-import importlib.util
 import random
 import re
-import sys
 from dataclasses import replace
 
 import numpy as np
 import pytest
 from episodes import episode, group, turn
-from scipy.special import softmax
+from scipy.special import logsumexp
 
-from heedful.diagnostics import text
+from heedful.diagnostics import text, word_judge
 from heedful.diagnostics.cross_scores.thoughts import ThoughtTags
 from heedful.diagnostics.statistics.intervals import jackknife_interval
 from heedful.diagnostics.text import text_metrics, text_thoughts
@@ -19,8 +17,6 @@ from heedful.types import Prompt, Span
 
 WORDS = [f"word{number}" for number in range(40)]
 NAMES = ["text/judge_accuracy", "text/judge_accuracy_8way", "text/judge_chance", "text/template_share"]
-
-needs_sklearn = pytest.mark.skipif(importlib.util.find_spec("sklearn") is None, reason="needs the extra `text`")
 
 
 def measure(thoughts_by_prompt, seed=0):
@@ -44,7 +40,6 @@ def sentences(seed, prompts, members, own):
     ]
 
 
-@needs_sklearn
 def test_identical_thoughts_earn_exactly_chance_and_are_as_alike_across_prompts_as_within():
     found = measure([["go up and then right"] * members for members in (8, 4, 5, 6, 7, 8, 8, 9, 12)])
     assert found["judge_accuracy"].value == pytest.approx(1 / 9)
@@ -54,34 +49,29 @@ def test_identical_thoughts_earn_exactly_chance_and_are_as_alike_across_prompts_
     assert found["judge_accuracy"].n == found["template_share"].n == 67
 
 
-@needs_sklearn
 def test_thoughts_that_name_their_prompt_are_always_told_apart():
     found = measure(sentences(0, prompts=8, members=5, own=1.0))
     assert found["judge_accuracy"].value == found["judge_accuracy_8way"].value == 1.0
     assert found["template_share"].value == 0.0
 
 
-@needs_sklearn
 def test_more_of_the_prompt_in_a_thought_is_read_more_often():
     accuracies = [measure(sentences(1, 8, 8, own))["judge_accuracy"].value for own in (0.0, 0.15, 0.3, 0.6)]
     assert accuracies == sorted(accuracies)
     assert accuracies[0] < 0.3 < 0.8 < accuracies[-1]
 
 
-@needs_sklearn
 def test_the_interval_holds_the_value_and_stays_a_share():
     found = measure(sentences(2, 10, 8, 0.25))
     for name in ("judge_accuracy", "judge_accuracy_8way"):
         assert 0 <= found[name].low < found[name].value < found[name].high <= 1
 
 
-@needs_sklearn
 def test_two_prompts_are_judged_too():
     assert measure(sentences(3, 2, 8, 1.0))["judge_accuracy"].value == 1.0
     assert measure([["go up"] * 4] * 2)["judge_accuracy"].value == 0.5
 
 
-@needs_sklearn
 def test_the_judge_never_sees_the_thought_that_it_is_asked_about():
     # Every thought is unlike every other: whoever had memorised it would name its prompt.
     unique = iter(random.Random(4).sample(range(10**8), 80))
@@ -89,7 +79,6 @@ def test_the_judge_never_sees_the_thought_that_it_is_asked_about():
     assert found["judge_accuracy"].value < 0.35
 
 
-@needs_sklearn
 def test_same_generator_same_readings_and_the_order_of_prompts_does_not_matter():
     thoughts = sentences(5, 8, 6, 0.3)
     assert measure(thoughts, 1) == measure(thoughts, 1)
@@ -99,7 +88,6 @@ def test_same_generator_same_readings_and_the_order_of_prompts_does_not_matter()
     assert np.mean(drawn) == pytest.approx(np.mean(turned), abs=0.05)
 
 
-@needs_sklearn
 def test_prompts_with_few_thoughts_are_left_out_and_too_few_prompts_are_no_judgement():
     thoughts = sentences(6, 4, 4, 1.0)
     found = measure([*thoughts, ["alone"], []])
@@ -111,42 +99,34 @@ def test_prompts_with_few_thoughts_are_left_out_and_too_few_prompts_are_no_judge
     assert lonely["judge_accuracy"].why == "needs at least 2 prompts with 4 thoughts each, found 1"
 
 
-@needs_sklearn
 def test_the_narrow_features_keep_all_inner_products_of_the_ngrams():
     from sklearn.feature_extraction.text import TfidfVectorizer
 
-    texts = ["P 0 1 G", "P 0 1 G", "", "go up"]
+    texts = ["P 0 1 G", "P 0 1 G", "", "go  up\n\n é", sentences(0, 1, 1, 0.5)[0][0]]
     ngrams = TfidfVectorizer(analyzer="char", ngram_range=(1, 4), lowercase=False, sublinear_tf=True).fit_transform(
         [f" {thought} " for thought in texts]
     )
-    features = text._features(texts)
-    assert features.shape == (4, 3), "two thoughts are equal"
+    features = word_judge.judge_features(texts)
+    assert features.shape == (5, 4), "two thoughts are equal"
     assert features @ features.T == pytest.approx((ngrams @ ngrams.T).toarray(), abs=1e-12)
 
 
-@needs_sklearn
-def test_decisions_are_those_of_a_multinomial_logistic_regression():
+@pytest.mark.parametrize("prompts", [2, 4])
+def test_decisions_are_those_of_a_multinomial_logistic_regression(prompts):
     from sklearn.linear_model import LogisticRegression
 
     rng = np.random.default_rng(0)
-    features, own = rng.normal(size=(40, 5)), np.repeat(np.arange(4), 10)
-    fold = np.tile(np.arange(5), 8)
-    decisions = text._decisions(features, own, fold)
+    own = np.repeat(np.arange(4), [7, 10, 8, 15]) % prompts  # unequal counts, which balance
+    own.sort()
+    features, fold = rng.normal(size=(40, 5)), np.tile(np.arange(5), 8)
+    decisions = word_judge.judge_decisions(features, own, fold)
     seen = fold != 0
-    judge = LogisticRegression(C=10.0, max_iter=5000, tol=1e-10).fit(features[seen], own[seen])
-    expected = judge.predict_proba(features[~seen])
-    assert softmax(decisions[~seen], axis=1) == pytest.approx(expected, abs=0.02)
-
-
-def test_without_scikit_learn_the_judge_says_what_to_install_and_the_phrases_are_measured(monkeypatch):
-    thoughts = sentences(7, 8, 6, 0.6)
-    with_judge = measure(thoughts)["template_share"]
-    monkeypatch.setitem(sys.modules, "sklearn.feature_extraction.text", None)
-    found = measure(thoughts)
-    assert found["judge_accuracy"].value is None
-    assert "install the extra `text`" in found["judge_accuracy"].why
-    assert found["template_share"] == with_judge
-    assert with_judge.value is not None
+    judge = LogisticRegression(C=10.0, class_weight="balanced", max_iter=5000, tol=1e-10)
+    # Of two classes scikit-learn fits their difference alone, under twice the penalty.
+    judge.C = 20.0 if prompts == 2 else 10.0
+    expected = judge.fit(features[seen], own[seen]).predict_log_proba(features[~seen])
+    found = decisions[~seen] - logsumexp(decisions[~seen], axis=1, keepdims=True)
+    assert found == pytest.approx(expected, abs=word_judge.TOLERANCE)
 
 
 def test_template_share_by_hand():
@@ -236,7 +216,6 @@ def test_thoughts_are_gathered_by_prompt_without_their_tags():
     assert text_thoughts(groups, ThoughtTags()) == [["go up", "a<b is so", "go"], ["a <i>tag</i>"]]
 
 
-@needs_sklearn
 def test_templates_planted_among_demonstrations_lower_the_accuracy_and_raise_the_template_share():
     from heedful.envs.common.tasks import evaluation_tasks
     from heedful.envs.frozen_lake.environment import FrozenLake

@@ -3,7 +3,7 @@
 groups = LockStep()(policy, Request(env.episode, tasks, group_size=8, max_turns=env.turns))
 
 Importing this package loads none of its modules. So a worker process of an environment, which needs one of them, starts
-without numpy and scipy.
+without numpy.
 """
 
 from __future__ import annotations

@@ -16,7 +16,6 @@ from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from heedful.boundary import to_json
 from heedful.diagnostics.cross_scores.thoughts import ThoughtTags
-from heedful.diagnostics.text import load_text_judge
 from heedful.envs.common.contract import turns_of
 from heedful.envs.common.tagged import in_tags
 from heedful.envs.common.tasks import TaskStream
@@ -209,12 +208,10 @@ def assemble(
 def _diagnostician(config: TrainConfig, model: PreTrainedModel, renderer: Renderer, world: World) -> Diagnostician:
     """The diagnostician, which scores with the policy's own model. Rank 0 alone loads the judges."""
     asked, judge = config.diagnostics, None
-    if asked.enabled and world.is_rank_0:
-        load_text_judge()  # now, so that the first step's time is that of a step
-        if asked.judge is not None:
-            check_model(asked.judge)
-            judging = load_model(asked.judge, world.device, config.dtype)
-            judge = Judge(*judging, judge_name(asked.judge), asked.max_tokens)
+    if asked.enabled and world.is_rank_0 and asked.judge is not None:
+        check_model(asked.judge)
+        judging = load_model(asked.judge, world.device, config.dtype)
+        judge = Judge(*judging, judge_name(asked.judge), asked.max_tokens)
     tags = ThoughtTags(renderer.tags.open, renderer.tags.close)
     scorer = HFScorer(model, max_tokens=asked.max_tokens)
     return Diagnostician(asked, scorer, config.seed, tags, renderer.piece, judge)

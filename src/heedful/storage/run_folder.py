@@ -22,7 +22,7 @@ from heedful.storage.locks import LOCK
 _STEP_FILE = re.compile(r"step_(\d+)(?:_\w+)?\.(?:parquet|npz)")
 _OF_THE_END = ("report.html", "verdict.json", "gradients.html", "tensorboard", "wandb")
 _PACKAGES = (
-    *("heedful", "numpy", "scipy", "pyarrow", "torch", "transformers", "tokenizers", "safetensors"),
+    *("heedful", "numpy", "pyarrow", "torch", "transformers", "tokenizers", "safetensors"),
     *("trl", "verl", "vllm", "pillow"),
 )
 
