@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, settings
 
+from heedful.envs.checking import replies
 from heedful.envs.toys.echo import Echo
 from heedful.policies.sampling import Sampling
 from heedful.protocols import Environment
@@ -100,6 +101,18 @@ def _searched_once() -> Iterator[None]:
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(held_out, "best_fixed_sequence", remembered)
+        yield
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _short_hostile_replies() -> Iterator[None]:
+    """A check of an environment plays 20,000 letters in place of a million, and 25 generated texts in place of 100.
+
+    `make proofs` checks our environments at full size, and a test checks one with replies of a million letters.
+    """
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(replies, "HUGE", 20_000)
+        patch.setattr(replies, "GENERATED", 25)
         yield
 
 

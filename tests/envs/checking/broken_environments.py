@@ -293,7 +293,7 @@ LeavesTheProcess = altering("LeavesTheProcess", _at(lambda step, response: not r
 HangsAtEveryStep = playing("HangsAtEveryStep", step=lambda self, response: _asleep(3600))
 HangsOnLongReplies = altering(
     "HangsOnLongReplies",
-    _at(lambda step, response: len(response) > 900_000 and response[0] == "x", lambda: _asleep(60)),
+    _at(lambda step, response: len(response) > 10_000 and response[0] == "x", lambda: _asleep(60)),
 )
 FearsNul = altering(
     "FearsNul", _at(lambda step, response: "\x00" in response, raising(ValueError("cannot read '\\x00'")))

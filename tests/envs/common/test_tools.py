@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from heedful.envs.checking.check import QUICK, check
+from heedful.envs.checking.check import Effort, check
 from heedful.envs.common.actions import Fault, answer_text, format_reply
 from heedful.envs.common.tools import call_text, in_form
 from heedful.envs.transport.wire import observation_tree, read_observation
@@ -18,7 +18,7 @@ from tool_toy import TOOLS, Dictionary
 
 @pytest.mark.parametrize("actions", ["plain", "tool_calls"])
 def test_an_environment_with_tools_keeps_the_contract(actions):
-    report = check(Dictionary(actions=actions), QUICK, skip=["pickle"])
+    report = check(Dictionary(actions=actions), Effort(seeds=20, episodes=4), skip=["pickle"])
     assert report.ok, str(report)
 
 

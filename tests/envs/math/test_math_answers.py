@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 import random
 import time
+from collections.abc import Callable
 from fractions import Fraction
-from itertools import groupby
 from pathlib import Path
 from typing import Any
 
@@ -18,15 +18,17 @@ from heedful.envs.math.verifier import equal
 PAIRS: list[dict[str, Any]] = [
     json.loads(line) for line in Path(__file__).with_name("pairs.jsonl").read_text(encoding="utf-8").splitlines()
 ]
-KINDS = {
-    kind: list(rows) for kind, rows in groupby(sorted(PAIRS, key=lambda row: row["kind"]), lambda row: row["kind"])
-}
 
 
-@pytest.mark.parametrize("kind", KINDS)
-def test_an_answer_is_judged_by_what_it_says_and_not_by_its_notation(kind: str) -> None:
+@pytest.mark.parametrize("every", [4, pytest.param(1, marks=pytest.mark.proof)])
+def test_an_answer_is_judged_by_what_it_says_and_not_by_its_notation(
+    every: int, record_property: Callable[[str, object], None]
+) -> None:
     pytest.importorskip("latex2sympy2_extended", reason='pip install "heedful[math]"')
-    judged = [(row, judged_with_algebra(row["gold"], row["answer"])) for row in KINDS[kind]]
+    for_algebra = [row for row in PAIRS if judge(row["gold"], row["answer"]) is Judgement.UNDECIDED]
+    pairs = for_algebra[::every]
+    record_property("cases", len(pairs))
+    judged = [(row, judged_with_algebra(row["gold"], row["answer"])) for row in pairs]
     assert [row for row, found in judged if (found is Judgement.RIGHT) != row["right"]] == []
 
 
@@ -54,7 +56,7 @@ def test_the_last_box_counts_with_its_braces_balanced() -> None:
 
 def test_what_is_written_is_read_back_exactly() -> None:
     rng = random.Random(0)
-    for _ in range(2000):
+    for _ in range(500):
         above, below = rng.randint(-(10 ** rng.randint(1, 12)), 10**12), rng.choice((2, 4, 5, 8, 10, 3, 7))
         value = Fraction(above, below)
         forms = [f"{above}/{below}", f"\\frac{{{above}}}{{{below}}}"]
@@ -87,7 +89,7 @@ def test_no_text_makes_the_reader_raise_or_dawdle() -> None:
             "e",
         ),
     )
-    for _ in range(3000):
+    for _ in range(500):
         judge("7/2", "".join(rng.choices(pieces, k=rng.randint(0, 60))))
     for piece in (*pieces, "answer is ", "a ", "1 ", "x=", "~", "\\,", "cm/", "(1,"):
         begun = time.process_time()

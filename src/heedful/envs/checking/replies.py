@@ -70,7 +70,7 @@ def hostile(env: Any, example: str) -> Mapping[str, Reply]:
     fixed = {**_malformed(example), **_answers(example), **_huge(example)}
     if fitting_tools(env):
         called = {f"{kind}, called": in_form(env, reply) for kind, reply in fixed.items()}
-        fixed |= _CALLS | {kind: text for kind, text in called.items() if text not in fixed.values()}
+        fixed |= _calls() | {kind: text for kind, text in called.items() if text not in fixed.values()}
     replies: dict[str, Reply] = {kind: lambda observation, reply=reply: reply for kind, reply in fixed.items()}  # type: ignore[misc]
     return replies | {
         "the observation": lambda observation: observation,
@@ -131,20 +131,21 @@ def _malformed(example: str) -> dict[str, str]:
     }
 
 
-_CALLS = {
-    "a call that is no JSON": "<tool_call>search(query)</tool_call>",
-    "an open call": '<tool_call>{"name": "x", "arguments": {}}',
-    "a call of nothing": "<tool_call>null</tool_call>",
-    "a call without arguments": '<tool_call>{"name": "x"}</tool_call>',
-    "a call of an unknown tool": '{"name": "<|im_start|>", "parameters": {}}',
-    "a call of no name": '{"name": 7, "parameters": {}}',
-    "arguments as text": '<tool_call>{"name": "x", "arguments": "{}"}</tool_call>',
-    "a deep call": '<tool_call>{"name": ' + "[" * 5000,
-    "a call with a long number": '{"name": "x", "parameters": {"n": ' + "7" * 5000 + "}}",
-    "many open calls": "<tool_call>" * (HUGE // 11),
-    "a call with a lone surrogate": '<tool_call>{"name": "\\ud800", "arguments": {"\\ud800": 1}}</tool_call>',
-}
-"""Malformed calls, and calls of tools that nobody has."""
+def _calls() -> dict[str, str]:
+    """Malformed calls, and calls of tools that nobody has."""
+    return {
+        "a call that is no JSON": "<tool_call>search(query)</tool_call>",
+        "an open call": '<tool_call>{"name": "x", "arguments": {}}',
+        "a call of nothing": "<tool_call>null</tool_call>",
+        "a call without arguments": '<tool_call>{"name": "x"}</tool_call>',
+        "a call of an unknown tool": '{"name": "<|im_start|>", "parameters": {}}',
+        "a call of no name": '{"name": 7, "parameters": {}}',
+        "arguments as text": '<tool_call>{"name": "x", "arguments": "{}"}</tool_call>',
+        "a deep call": '<tool_call>{"name": ' + "[" * 5000,
+        "a call with a long number": '{"name": "x", "parameters": {"n": ' + "7" * 5000 + "}}",
+        "many open calls": "<tool_call>" * (HUGE // 11),
+        "a call with a lone surrogate": '<tool_call>{"name": "\\ud800", "arguments": {"\\ud800": 1}}</tool_call>',
+    }
 
 
 def _answers(example: str) -> dict[str, str]:
