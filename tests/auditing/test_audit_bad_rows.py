@@ -157,7 +157,7 @@ def test_rewards_whose_sum_overflows_are_lost_and_the_rest_is_measured(tmp_path:
         open_log(logs.write_lines(tmp_path / "completions_1.jsonl", rows), AuditSettings()),
         AuditSettings(),
         tmp_path / "out",
-        Witness(),
+        [Witness()],
     )
     record = json.loads((out / "audit.json").read_text())
     assert record["left_out"]["count"] == 1

@@ -20,7 +20,7 @@ from heedful.auditing.logs.conversations import text_turn
 from heedful.auditing.logs.files import find_files, rows_of
 from heedful.auditing.logs.records import FAULTS_KEPT, Faults, Location, LoggedEpisode
 from heedful.auditing.readers.reader import prompt_task, text_trajectory
-from heedful.auditing.steps import StepStream, joined
+from heedful.auditing.steps import Joined, StepStream, steps_of
 from heedful.diagnostics.cross_scores.thoughts import ThoughtTags
 
 
@@ -155,7 +155,7 @@ def test_a_long_log_is_read_in_bounded_memory(tmp_path: Path) -> None:
 
     tracemalloc.start()
     try:
-        seen = [step.episodes for step in StepStream(episodes(), faults)]
+        seen = [step.episodes for step in steps_of(episodes(), faults)]
         most = tracemalloc.get_traced_memory()[1]
     finally:
         tracemalloc.stop()
@@ -191,7 +191,7 @@ def test_nothing_is_read_before_it_is_asked_for() -> None:
             asked.append(line)
             yield episode(line // 10, line)
 
-    stream = iter(StepStream(endless(), Faults()))
+    stream = steps_of(endless(), Faults())
     assert next(stream).number == 0
     assert len(asked) <= 10 * (steps_module.STEPS_HELD + 2)
 
@@ -200,8 +200,9 @@ def test_interleaved_steps_are_joined_within_a_bound_and_late_episodes_are_count
     held = steps_module.STEPS_HELD
     order = [0, 1, 0, 1, *range(2, held + 3), 0, held + 2]
     faults = Faults()
-    stream = StepStream([episode(step, line) for line, step in enumerate(order, start=1)], faults)
-    found = {step.number: step.episodes for step in stream}
+    stream = StepStream(faults)
+    closed = [stream.add(episode(step, line)) for line, step in enumerate(order, start=1)]
+    found = {step.number: step.episodes for step in (*closed, *stream.close()) if step}
     assert found == {0: 2, 1: 2, **dict.fromkeys(range(2, held + 2), 1), held + 2: 2}
     assert stream.interleaved == 1
     assert faults.count == 1
@@ -212,8 +213,8 @@ def test_steps_are_handed_on_in_their_order_as_far_as_they_are_held() -> None:
     held = steps_module.STEPS_HELD
     first = [2, 0, 1]
     order = [*first, *range(3, held + 6)]
-    stream = StepStream([episode(step, line) for line, step in enumerate(order, start=1)], Faults())
-    assert [step.number for step in stream] == sorted(order)
+    steps = steps_of([episode(step, line) for line, step in enumerate(order, start=1)], Faults())
+    assert [step.number for step in steps] == sorted(order)
 
 
 def test_consecutive_steps_are_read_as_one_and_a_repeated_step_counts_once() -> None:
@@ -221,8 +222,13 @@ def test_consecutive_steps_are_read_as_one_and_a_repeated_step_counts_once() -> 
     episodes = [episode(number, number, f"go {reply}", reply) for number, reply in enumerate(replies)]
 
     def read(count: int) -> list[tuple[int, list[str]]]:
-        steps = joined(StepStream(episodes, Faults()), count)
-        return [(step.number, [group.trajectories[0].turns[0].reply.text for group in step.groups]) for step in steps]
+        join = Joined(count)
+        steps = [*map(join.add, steps_of(episodes, Faults())), join.rest()]
+        return [
+            (step.number, [group.trajectories[0].turns[0].reply.text for group in step.groups])
+            for step in steps
+            if step
+        ]
 
     assert read(1) == [(number, [reply]) for number, reply in enumerate(replies)]
     assert read(2) == [(0, ["a", "b"]), (3, ["c", "d"]), (5, ["e"])]
@@ -230,12 +236,12 @@ def test_consecutive_steps_are_read_as_one_and_a_repeated_step_counts_once() -> 
 
 
 def test_members_are_numbered_where_the_log_does_not() -> None:
-    (step,) = StepStream([episode(0, line) for line in (1, 2, 3)], Faults())
+    (step,) = steps_of([episode(0, line) for line in (1, 2, 3)], Faults())
     assert [member.member for member in step.groups[0].trajectories] == [0, 1, 2]
 
 
 def test_a_step_knows_whether_it_says_the_same_as_another() -> None:
-    first, second, third, fourth = StepStream(
+    first, second, third, fourth = steps_of(
         [
             episode(0, 1, reply="a"),
             episode(1, 2, reply="a"),

@@ -22,7 +22,7 @@ from heedful.storage import RunFolder
 
 def run_audit(source: Path, out: Path, witness: Witness, settings: AuditSettings | None = None) -> Path:
     settings = settings or AuditSettings()
-    return measure_log(open_log(source, settings), settings, out, witness)
+    return measure_log(open_log(source, settings), settings, out, [witness])
 
 
 def lines(folder: Path) -> list[str]:
@@ -105,7 +105,7 @@ def test_a_misspelt_on_is_told_at_the_first_step_and_fails_at_the_end_unless_a_l
 
 def test_an_interrupted_audit_goes_on_where_it_stopped(tmp_path: Path, witness: Witness) -> None:
     log = logs.verl_log(tmp_path / "dumps", range(1, 7))
-    whole = run_audit(log, tmp_path / "whole", witness)
+    whole = run_audit(log, tmp_path / "whole", [witness])
 
     class Killed(Exception):
         pass
@@ -147,7 +147,7 @@ def test_an_interrupted_audit_goes_on_where_it_stopped(tmp_path: Path, witness: 
 
 def test_a_changed_log_and_changed_settings_are_refused(tmp_path: Path, witness: Witness) -> None:
     log, out = logs.verl_log(tmp_path / "dumps"), tmp_path / "out"
-    run_audit(log, out, witness)
+    run_audit(log, out, [witness])
     before = lines(out)
     run_audit(log, out, witness, AuditSettings(max_tokens=64, device="cpu"))
     with pytest.raises(ValueError, match=r"Expected the settings .* \(--every: 1 then, 2 now\)\. Repeat them"):
@@ -155,11 +155,11 @@ def test_a_changed_log_and_changed_settings_are_refused(tmp_path: Path, witness:
     text = (log / "1.jsonl").read_text()
     (log / "1.jsonl").write_text(text.replace("by way of 0", "by way of 9"))
     with pytest.raises(ValueError, match=r"found others under 1\.jsonl\. Numbers of two logs"):
-        run_audit(log, out, witness)
+        run_audit(log, out, [witness])
     (log / "1.jsonl").write_text(text)
     logs.write_lines(log / "11.jsonl", logs.verl_rows(11))
     with pytest.raises(ValueError, match=r"found others under 11\.jsonl"):
-        run_audit(log, out, witness)
+        run_audit(log, out, [witness])
     assert lines(out) == before
 
 
@@ -177,20 +177,20 @@ def test_thoughts_are_read_at_every_nth_step_only(tmp_path: Path, witness: Witne
 
 
 def test_a_repeated_batch_is_called_no_new_evidence(tmp_path: Path, witness: Witness) -> None:
-    folder = run_audit(logs.trl_log(tmp_path / "log"), tmp_path / "out", witness)
+    folder = run_audit(logs.trl_log(tmp_path / "log"), tmp_path / "out", [witness])
     sentences = json.loads(RunFolder(folder).verdict.read_text())["read"]
     assert any(sentence.startswith("2 steps repeat the texts of the step before") for sentence in sentences)
     log = logs.write_lines(
         tmp_path / "two.jsonl", [row | {"step": step} for step in (1, 2) for row in logs.verl_rows(1)]
     )
-    sentences = json.loads(RunFolder(run_audit(log, tmp_path / "two", witness)).verdict.read_text())["read"]
+    sentences = json.loads(RunFolder(run_audit(log, tmp_path / "two", [witness])).verdict.read_text())["read"]
     assert any(sentence.startswith("1 step repeats the texts of the step before") for sentence in sentences)
 
 
 def test_tags_lost_in_decoding_are_said_to_be_lost(tmp_path: Path, witness: Witness) -> None:
     rows = [{**row, "output": re.sub("<[^>]*>", "", row["output"])} for row in logs.verl_rows(1)]
     log = logs.write_lines(tmp_path / "1.jsonl", rows)
-    folder = run_audit(log, tmp_path / "out", witness)
+    folder = run_audit(log, tmp_path / "out", [witness])
     assert "no reply holds </think> so far" in by_step(folder)[1]["format/closed_rate"].why
     said = Witness()
     folder = run_audit(log, tmp_path / "other", said, AuditSettings(tags=("walk", "by way of")))
@@ -231,7 +231,7 @@ def test_a_log_that_grows_while_it_is_read_is_not_called_complete(tmp_path: Path
     said = next(sentence for sentence in sentences if "changed while it was read" in sentence)
     assert re.search(r"2\.jsonl \([\d,]+ bytes at the start, [\d,]+ at the end\)\. .* Audit it again", said)
     with pytest.raises(ValueError, match=r"found others under 2\.jsonl"):
-        run_audit(log, out, Witness())
+        run_audit(log, out, [Witness()])
 
 
 @pytest.mark.parametrize("form", ["jsonl", "parquet"])

@@ -17,7 +17,7 @@ def test_a_real_trl_log_is_read_whole_and_its_mixed_groups_are_those_with_an_adv
     log = open_log(LOG, settings)
     assert log.format == "TRL completions"
     assert log.reader.knowledge.found == ("Reward columns: closed, named.",)
-    measured = by_step(measure_log(log, settings, tmp_path / "out", witness))
+    measured = by_step(measure_log(log, settings, tmp_path / "out", [witness]))
     assert list(measured) == [1, 2, 3]
     for step, file in zip(measured, log.files.files, strict=True):
         rows = pyarrow.parquet.read_table(file).to_pylist()

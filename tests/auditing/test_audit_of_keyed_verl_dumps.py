@@ -37,7 +37,7 @@ def test_groups_members_and_parts_are_those_of_the_keys_and_padding_is_left_out(
 def test_the_reward_of_an_episode_is_counted_once_however_many_parts_it_has(tmp_path: Path, witness: Witness) -> None:
     path = logs.write_lines(tmp_path / "1.jsonl", logs.keyed_verl_rows(1))
     log = open_log(path, AuditSettings())
-    found = by_step(measure_log(log, AuditSettings(), tmp_path / "out", witness))[1]
+    found = by_step(measure_log(log, AuditSettings(), tmp_path / "out", [witness]))[1]
     assert found["reward/mean"].value == pytest.approx(2 / 6)
     assert found["reward/mean"].n == 6
     assert found["signal/mixed"].value == 0.5

@@ -76,7 +76,7 @@ def test_groups_verdicts_rewards_and_success_are_those_of_the_columns(tmp_path: 
     assert [group.task.id for group in steps[0].groups] == ["prompt-0", "prompt-1"]
     assert steps[0].verdicts == (Verdict(1.0, "kept", None), Verdict(0.0, "constant", None))
     log = open_log(tmp_path, AuditSettings())
-    found = by_step(measure_log(log, AuditSettings(), tmp_path / "out", witness))[0]
+    found = by_step(measure_log(log, AuditSettings(), tmp_path / "out", [witness]))[0]
     assert found["success/rate"].value == pytest.approx(1 / 3)
     assert found["reward/accuracy"].value == pytest.approx(2 / 3)  # weighted, as the run weighs it
     assert found["filter/kept_ratio"].value == 0.5
@@ -134,7 +134,7 @@ def test_what_the_filter_looked_at_and_the_log_does_not_hold_leaves_the_spread_u
 ) -> None:
     chosen = {"filter": {"on": "solved"}, "reward_weights": {}}  # a component of one of heedful's environments
     log = open_log(write_log(tmp_path, rows(1, 0), config=CONFIG | chosen), AuditSettings())
-    found = by_step(measure_log(log, AuditSettings(), tmp_path / "out", witness))[0]
+    found = by_step(measure_log(log, AuditSettings(), tmp_path / "out", [witness]))[0]
     assert found["signal/mixed"].value is None
     assert "the filter looked at solved" in found["signal/mixed"].why
     assert found["filter/kept_ratio"].value == 0.5
@@ -171,10 +171,10 @@ def test_an_unknown_success_in_a_record_stays_unknown_with_its_reason(tmp_path: 
     record = tmp_path / "heedful"
     write_rollouts(record / "rollouts" / "step_000000.parquet", 0, "train", [Group(task, members)], None)
     (record / "config.json").write_text(json.dumps(CONFIG | {"unknown": {"success/rate": "nobody said it"}}))
-    found = by_step(measure_log(open_log(record, AuditSettings()), AuditSettings(), tmp_path / "out", witness))[0]
+    found = by_step(measure_log(open_log(record, AuditSettings()), AuditSettings(), tmp_path / "out", [witness]))[0]
     assert (found["reward/mean"].value, found["reward/mean"].n) == (0.5, 2)  # both were scored
     assert (found["success/rate"].value, found["success/rate"].why) == (None, "nobody said it")
     assert found["success/any_of_group"].value == 1.0
     named = AuditSettings(success="outcome")
-    found = by_step(measure_log(open_log(record, named), named, tmp_path / "named", witness))[0]
+    found = by_step(measure_log(open_log(record, named), named, tmp_path / "named", [witness]))[0]
     assert (found["success/rate"].value, found["success/rate"].n) == (1.0, 1)  # the user knows better

@@ -43,7 +43,7 @@ def as_lines(run: Path, path: Path) -> Path:
 
 def test_an_audit_of_a_run_equals_the_runs_own_measurements(own_run: Path, tmp_path: Path, witness: Witness) -> None:
     settings = AuditSettings()
-    folder = measure_log(open_log(own_run, settings), settings, tmp_path / "out", witness)
+    folder = measure_log(open_log(own_run, settings), settings, tmp_path / "out", [witness])
     measured, told = by_step(folder), by_step(own_run)
     assert witness.steps == [0, 1, 2]
     assert witness.read == witness.size > 0
@@ -56,7 +56,7 @@ def test_an_audit_of_a_run_equals_the_runs_own_measurements(own_run: Path, tmp_p
 
 def test_the_same_rows_as_json_lines_give_the_same_readings(own_run: Path, tmp_path: Path, witness: Witness) -> None:
     path, settings = as_lines(own_run, tmp_path / "rollouts.jsonl"), AuditSettings(seed=5)  # no config.json beside it
-    folder = measure_log(open_log(path, settings), settings, tmp_path / "out", witness)
+    folder = measure_log(open_log(path, settings), settings, tmp_path / "out", [witness])
     told = by_step(own_run)
     for step, metrics in by_step(folder).items():
         mine = readable(metrics)
@@ -91,7 +91,7 @@ def test_the_runs_checkpoint_finds_the_training_time_information(
 ) -> None:
     checkpoint = RunFolder(own_run).checkpoint(2)
     settings = AuditSettings(model=str(checkpoint), device="cpu")
-    folder = measure_log(open_log(own_run, settings), settings, tmp_path / "out", witness)
+    folder = measure_log(open_log(own_run, settings), settings, tmp_path / "out", [witness])
     measured, told = by_step(folder), by_step(own_run)
     compared = 0
     for name, metric in measured[2].items():
@@ -123,7 +123,7 @@ def test_text_alone_gives_the_information_of_the_ids_where_it_round_trips(
             rows = pyarrow.parquet.read_table(RunFolder(own_run).rollouts(step)).to_pylist()
             stream.writelines(json.dumps({name: row[name] for name in keep}) + "\n" for row in rows)
     settings = AuditSettings(model=str(RunFolder(own_run).checkpoint(2)), device="cpu", tags=("<think>", "</think>"))
-    folder = measure_log(open_log(path, settings), settings, tmp_path / "out", witness)
+    folder = measure_log(open_log(path, settings), settings, tmp_path / "out", [witness])
     told, measured = by_step(own_run)[2], by_step(folder)[2]
     mine = measured["information@step_000002/first_turn_closed/mi"]
     assert mine.value == pytest.approx(told["information/first_turn_closed/mi"].value, abs=0.05)

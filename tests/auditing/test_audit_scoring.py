@@ -164,7 +164,7 @@ def test_thoughts_that_name_their_prompt_carry_information_and_templates_none(
     path = logs.write_lines(tmp_path / "log.jsonl", rows)
     settings = AuditSettings(model=str(RunFolder(own_run).checkpoint(3)), device="cpu")
     log = open_log(path, settings)
-    measured = by_step(measure_log(log, settings, tmp_path / "out", witness))
+    measured = by_step(measure_log(log, settings, tmp_path / "out", [witness]))
     scope = "information@step_000003/first_turn"
     assert measured[1][f"{scope}/gap_per_token"].n == 16
     assert measured[1][f"{scope}/gap_per_token"].value > 5 * abs(measured[2][f"{scope}/gap_per_token"].value)

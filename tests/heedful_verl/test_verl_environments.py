@@ -23,7 +23,7 @@ from conftest import ENVIRONMENT  # noqa: E402
 from heedful.auditing import AuditSettings, open_log  # noqa: E402
 from heedful.auditing.logs.files import rows_of  # noqa: E402
 from heedful.auditing.logs.records import Faults  # noqa: E402
-from heedful.auditing.steps import LoggedStep, StepStream  # noqa: E402
+from heedful.auditing.steps import LoggedStep, steps_of  # noqa: E402
 from heedful.boundary import to_json  # noqa: E402
 from heedful.envs.common.tasks import TaskStream  # noqa: E402
 from heedful.envs.frozen_lake.environment import FrozenLake  # noqa: E402
@@ -95,7 +95,7 @@ def dumped(run: Finished) -> dict[int, LoggedStep]:
     log, faults = open_log(run.folder / "dumps", AuditSettings()), Faults()
     rows = (rows_of(file, faults, lambda more: None, log.reader.columns) for file in log.files.files)
     episodes = (episode for of_file in rows for episode in log.reader.episodes(of_file, faults))
-    found = {step.number: step for step in StepStream(episodes, faults)}
+    found = {step.number: step for step in steps_of(episodes, faults)}
     assert faults.count == 0
     return found
 

@@ -54,7 +54,7 @@ def measured(folder: Path) -> dict[int, dict[str, Metric]]:
 
 def audited(log: Path, out: Path, **settings: Any) -> dict[int, dict[str, Metric]]:
     chosen = AuditSettings(device="cpu", **settings)
-    return measured(measure_log(open_log(log, chosen), chosen, out, Witness()))
+    return measured(measure_log(open_log(log, chosen), chosen, out, [Witness()]))
 
 
 def arguments_of(folder: Path, steps: int, **changes: Any) -> GRPOConfig:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field
 
@@ -78,10 +78,7 @@ class Noticed:
         some = f"Only {self.closed} of {self.replies} replies hold" if self.closed else "No reply holds"
         return f"{some} {log.tags.close}"
 
-    def found(
-        self, log: RecognisedLog, settings: AuditSettings, faults: Faults, interleaved: int, aside: Sequence[int]
-    ) -> Iterator[str]:
-        """`aside`: steps whose rows were known to be those of an evaluation."""
+    def found(self, log: RecognisedLog, settings: AuditSettings, faults: Faults, interleaved: int) -> Iterator[str]:
         yield (
             f"{log.format}: {counted(len(log.files.files), 'file')}, {counted(self.steps, 'step')}, "
             f"{counted(self.episodes, 'episode')} in {counted(self.groups, 'group')}."
@@ -107,7 +104,7 @@ class Noticed:
                 "one for each answer."
             )
         yield from (f"{counted(count, 'row')} {what} left out." for what, count in faults.aside.items() if count)
-        yield from _evaluated(log, [step for step in self.sizes if step not in aside])
+        yield from _evaluated(log, self.sizes)
 
     def assumed(self, log: RecognisedLog) -> Iterator[str]:
         if self.single and self.episodes:
@@ -129,7 +126,7 @@ class Noticed:
 
 def _evaluated(log: RecognisedLog, steps: Iterable[int]) -> Iterator[str]:
     """The steps at which TRL wrote an evaluation over its training rows, by the state that its checkpoints hold."""
-    if log.format != "TRL completions":
+    if log.format != "TRL completions" or log.files.scalars:  # scalars that were named set them aside
         return
     folder = log.files.files[0].parent.parent
     states = [folder / "trainer_state.json", *folder.glob("checkpoint-*/trainer_state.json")]

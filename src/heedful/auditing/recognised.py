@@ -50,6 +50,11 @@ class RecognisedLog:
     """The metrics that the log cannot give, each with the reason."""
 
     @property
+    def overwritten(self) -> bool:
+        """An evaluation may be written over the training rows of the last step."""
+        return self.format == "TRL completions" and all(file.suffix == ".parquet" for file in self.files.files)
+
+    @property
     def foreign(self) -> bool:
         """The rows are another trainer's alone."""
         return not (self.reader.knowledge.own or self.reader.knowledge.numbered)

@@ -1,16 +1,13 @@
-"""The audit folder: `audit.json` says what was read and assumed, and how far an interrupted audit got.
+"""The audit folder: `audit.json` says what was read and assumed. What was measured, the lines of `metrics.jsonl` say.
 
-Promise: an audit goes on only over the same bytes and with the same settings that it began with. After a kill at any
-moment `metrics.jsonl` holds whole steps, and nothing is measured twice.
+Promise: an audit goes on only with the settings that it began with, over the same log. That may have grown.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
-import os
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, field
 from itertools import count
 from pathlib import Path
 from typing import Any, Self
@@ -23,8 +20,8 @@ from heedful.boundary import listed, open_file, read_json, to_json
 from heedful.storage import LOCK, claim_folder, write_whole
 
 RECORD = "audit.json"
-PROGRESS = "audit-progress.json"
-"""How far an audit is, while it goes on."""
+STATES = "audit-states.json"
+"""What the next measurement by a model needs of those before it."""
 _FREE = frozenset({"device", "threads", "max_tokens", "api_key_env", "connections"})
 """Settings that change speed and memory, and may differ when an audit goes on."""
 
@@ -39,7 +36,7 @@ class AuditRecord:
     """Name of the file or folder."""
     format: str
     files: list[dict[str, Any]]
-    """Name, size in bytes and SHA-256 of each."""
+    """Name of each, how many of its bytes were read, and their SHA-256."""
     settings: dict[str, Any]
     scalars: list[dict[str, Any]] = field(default_factory=list)
     """Of each file of scalars: its kind, the key of each name, and the keys that were not read."""
@@ -53,14 +50,12 @@ class AuditRecord:
     left_out: dict[str, Any] = field(default_factory=lambda: {"count": 0, "first": []})
     """Lines that did not fit: how many, and the first of them with file, line, expected, found."""
     complete: bool = False
-    lines: int = 0
-    """Lines of metrics.jsonl that this record knows of."""
-    state: dict[str, Any] = field(default_factory=dict)
-    """What later measurements need of earlier ones."""
+    rewritten: list[int] = field(default_factory=list)
+    """Steps whose rows were written over after they were measured. Their lines stay."""
     version: int = 1
 
     @classmethod
-    def of(cls, log: RecognisedLog, settings: AuditSettings, prints: Fingerprints) -> Self:
+    def of(cls, log: RecognisedLog, settings: AuditSettings) -> Self:
         """The record of an audit that begins."""
         knowledge = log.reader.knowledge
         assumed = list(knowledge.assumed)
@@ -74,7 +69,7 @@ class AuditRecord:
             str(log.source),
             log.source.resolve().name,
             log.format,
-            prints.listed,
+            [],
             {**to_json(settings), **resolved},
             [],
             list(log.files.aside),
@@ -95,47 +90,47 @@ class AuditRecord:
         self.left_out = {"count": faults.count, "first": first}
 
     def save(self, folder: Path) -> None:
-        """Write all of `audit.json`, at the beginning and at the end. What a step adds is in a small file beside it."""
         write_whole(folder / RECORD, json.dumps(asdict(self), ensure_ascii=False, indent=1) + "\n")
-        (folder / PROGRESS).unlink(missing_ok=True)
-
-    def save_step(self, folder: Path) -> None:
-        """Write how far the audit is. Its cost depends neither on the number of files nor on that of steps."""
-        write_whole(folder / PROGRESS, json.dumps({"lines": self.lines, "state": self.state}) + "\n")
 
 
-@dataclass(frozen=True, slots=True)
-class Fingerprints:
-    """The files of a log as they were when the audit began."""
+@dataclass(slots=True)
+class Prints:
+    """SHA-256 of the bytes of each file that were read. A file that grows is hashed on from there."""
 
-    listed: list[dict[str, Any]]
-    """Name, size in bytes and SHA-256 of each."""
-    seen: Mapping[Path, tuple[int, int]]
-    """Size and time of the last change, in nanoseconds."""
+    held: dict[Path, tuple[int, Any]] = field(default_factory=dict)
+    """How many bytes are hashed, and the hash that takes more of them."""
 
-    @classmethod
-    def of(cls, log: LogFiles) -> Self:
-        listed, seen = [], {}
-        for file in (*log.files, *log.failures, *log.scalars):
-            with open_file(file) as stream:
-                found = os.fstat(stream.fileno())
-                digest = hashlib.file_digest(stream, "sha256").hexdigest()
-            seen[file] = found.st_size, found.st_mtime_ns
-            listed.append({"name": name_of(file), "size": found.st_size, "sha256": digest})
-        return cls(listed, seen)
+    def take(self, file: Path, size: int) -> None:
+        """Hash the bytes of a file up to `size`."""
+        done, state = self.held.get(file, (0, None))
+        state = hashlib.sha256() if state is None or size < done else state
+        with open_file(file) as stream:
+            stream.seek(done if size >= done else 0)
+            while piece := stream.read(min(1 << 20, size - stream.tell())):
+                state.update(piece)
+            self.held[file] = stream.tell(), state
+
+    def hold(self, file: Path) -> bool:
+        """Whether the bytes that were read are still at the beginning of the file."""
+        size, state = self.held[file]
+        return beginning(file, size) == state.hexdigest()
 
     def changed(self) -> list[str]:
-        """A phrase for each file that has changed since."""
-        phrases = []
-        for file, (size, time) in self.seen.items():
-            try:
-                found = file.stat()
-            except OSError:
-                phrases.append(f"{name_of(file)} (gone)")
-                continue
-            if (found.st_size, found.st_mtime_ns) != (size, time):
-                phrases.append(f"{name_of(file)} ({size:,} bytes at the start, {found.st_size:,} at the end)")
-        return phrases
+        """A phrase for each file that has another size than the bytes that were read, or is gone."""
+        found = {file: file.stat().st_size if file.exists() else None for file in self.held}
+        return [
+            f"{name_of(file)} ({'gone' if size is None else f'{self.held[file][0]:,} bytes were read, {size:,} are there'})"
+            for file, size in found.items()
+            if size != self.held[file][0]
+        ]
+
+    @property
+    def listed(self) -> list[dict[str, Any]]:
+        """For `audit.json`."""
+        return [
+            {"name": name_of(file), "size": size, "sha256": state.hexdigest()}
+            for file, (size, state) in self.held.items()
+        ]
 
 
 def new_folder(root: Path, source: Path) -> Path:
@@ -145,13 +140,13 @@ def new_folder(root: Path, source: Path) -> Path:
     return claim_folder(root / f"{name}-{number}" for number in count(1))
 
 
-def resume(folder: Path, fresh: AuditRecord) -> AuditRecord:
-    """The record to go on with: `fresh` in a new folder, the stored one where the same audit was interrupted.
+def resume(folder: Path, fresh: AuditRecord, log: LogFiles | None = None) -> AuditRecord:
+    """The record to go on with: `fresh` in a new folder, or with what the stored one of the same log knows.
 
-    Lines of `metrics.jsonl` that the stored record does not know of are cut off: they were written just before a kill.
+    `log`: its files have to begin with the bytes that were read then. Without it, what has changed is measured again.
 
     Raises:
-        ValueError: the folder holds something else, another log, a changed log, or an audit with other settings.
+        ValueError: the folder holds something else, another log, or an audit with other settings.
     """
     path = folder / RECORD
     if not path.exists():
@@ -163,38 +158,37 @@ def resume(folder: Path, fresh: AuditRecord) -> AuditRecord:
             )
         folder.mkdir(parents=True, exist_ok=True)
         return fresh
-    stored = AuditRecord(**read_json(path))
-    if (folder / PROGRESS).exists():  # what was measured since; an audit that is complete has no such file
-        stored = replace(stored, **read_json(folder / PROGRESS))
-    _refuse_another(stored, fresh, folder)
-    _cut(folder / "metrics.jsonl", stored.lines)
-    fresh.lines, fresh.state = stored.lines, stored.state
-    return fresh
-
-
-def _refuse_another(stored: AuditRecord, fresh: AuditRecord, folder: Path) -> None:
-    """Raise ValueError where the log or the settings are not those that the audit began with."""
-    if stored.files != fresh.files:
-        before, now = ({str(file["name"]): file for file in record.files} for record in (stored, fresh))
-        other = [name for name in before | now if before.get(name) != now.get(name)]
-        raise ValueError(
-            f"Expected the log that the audit in {folder} began with, found others under {listed(other)}. Numbers of "
-            "two logs do not belong on one page: give another --out."
-        )
+    stored = read_json(path)
+    settings = stored["settings"]
+    if log is not None:
+        held = {one["name"]: one for one in stored["files"]}
+        here = {name_of(file): file for file in log.files}
+        other = [
+            name
+            for name, one in held.items()
+            if name not in here or beginning(here[name], one["size"]) != one["sha256"]
+        ]
+        if other:
+            raise ValueError(
+                f"Expected the log that the audit in {folder} began with, found others under {listed(other)}. Numbers "
+                "of two logs do not belong on one page: give another --out."
+            )
     changed = [
-        f"--{name}: {stored.settings.get(name)} then, {value} now"
+        f"--{name}: {settings.get(name)} then, {value} now"
         for name, value in fresh.settings.items()
-        if name not in _FREE and stored.settings.get(name) != value
+        if name not in _FREE and settings.get(name) != value
     ]
     if changed:
         raise ValueError(
             f"Expected the settings that the audit in {folder} began with, found others ({'; '.join(changed)}). Repeat "
             "them, or give another --out."
         )
+    fresh.rewritten = stored.get("rewritten", [])
+    return fresh
 
 
-def _cut(path: Path, lines: int) -> None:
-    """Keep the first `lines` whole lines."""
-    content = path.read_bytes().splitlines(keepends=True) if path.exists() else []
-    if len(content) > lines:
-        write_whole(path, b"".join(content[:lines]))
+def beginning(file: Path, size: int) -> str:
+    """SHA-256 of the first bytes of a file."""
+    prints = Prints()
+    prints.take(file, size)
+    return prints.held[file][1].hexdigest()

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import itertools
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 
 from heedful.auditing.logs.records import Faults, LoggedEpisode, digest
 from heedful.diagnostics.statistics.group_statistics import is_constant
@@ -43,59 +43,95 @@ class LoggedStep:
         return sum(len(group.trajectories) for group in self.groups)
 
 
+class StartOver(Exception):
+    """The log is not the one that was read so far. It is read again from its start, and lines that differ are set
+    apart (`Pipeline`)."""
+
+
 @dataclass(slots=True)
 class StepStream:
-    """Gathers episodes into steps. Iterate over it once; afterwards it knows how the log was ordered."""
+    """Gathers episodes into steps, and knows afterwards how the log was ordered.
 
-    episodes: Iterable[LoggedEpisode]
+    A step is handed on when `STEPS_HELD` later ones wait. A watch does not wait for them where each file is a step:
+    `close` hands on what is there. A row that comes later shows that this was too early, and raises StartOver. So the
+    steps of a watch are in the end the ones of an audit, in the same order.
+    """
+
     faults: Faults
-    position: Callable[[], int] = lambda: 0
-    """How many bytes of the log were read so far."""
     interleaved: int = 0
     """Episodes that came after one of another step had begun."""
+    waiting: dict[int, list[LoggedEpisode]] = field(default_factory=dict)
+    read: dict[int, int] = field(default_factory=dict)
+    """Of each step that waits: how many bytes of the log were read when its last episode came."""
+    done: set[int] = field(default_factory=set)
+    early: set[int] = field(default_factory=set)
+    """Those among `waiting` that were handed on by `close`."""
+    newest: int | None = None
 
-    def __iter__(self) -> Iterator[LoggedStep]:
-        waiting: dict[int, list[LoggedEpisode]] = {}
-        read: dict[int, int] = {}
-        done: set[int] = set()
-        newest: int | None = None
-        for episode in self.episodes:
-            step = episode.step
-            if step in done:
-                self.faults.add(
-                    episode.place,
-                    f"the episodes of step {step} within {STEPS_HELD} steps of each other",
-                    f"one after step {step} was measured: sort the log by step, and keep one writing of a step",
-                )
-                continue
-            if step not in waiting:
-                waiting[step], newest = [], step
-            elif step != newest:
-                self.interleaved += 1
-            waiting[step].append(episode)
-            read[step] = self.position()
-            if len(waiting) > STEPS_HELD + 1:  # the newest is the step being read; only the others wait
-                number = min(list(waiting)[:-1])
-                done.add(number)
-                yield _step(number, waiting.pop(number), read[number])
-        for number in sorted(waiting):
-            yield _step(number, waiting[number], read[number])
+    def add(self, episode: LoggedEpisode, position: int = 0) -> LoggedStep | None:
+        """Take an episode. Returns the step that is closed by it."""
+        step = episode.step
+        if step in self.done:
+            self.faults.add(
+                episode.place,
+                f"the episodes of step {step} within {STEPS_HELD} steps of each other",
+                f"one after step {step} was measured: sort the log by step, and keep one writing of a step",
+            )
+            return None
+        if self.early and (step in self.early or (step not in self.waiting and step < max(self.early))):
+            raise StartOver
+        if step not in self.waiting:
+            self.waiting[step], self.newest = [], step
+        elif step != self.newest:
+            self.interleaved += 1
+        self.waiting[step].append(episode)
+        self.read[step] = position
+        if len(self.waiting) <= STEPS_HELD + 1:  # the newest is the step being read; only the others wait
+            return None
+        number = min(list(self.waiting)[:-1])
+        self.done.add(number)
+        episodes = self.waiting.pop(number)
+        if number in self.early:
+            self.early.remove(number)
+            return None
+        return step_of(number, episodes, self.read.pop(number))
+
+    def close(self) -> Iterator[LoggedStep]:
+        """All steps that wait, by their number."""
+        for number in sorted(self.waiting.keys() - self.early):
+            yield step_of(number, self.waiting[number], self.read.pop(number))
+            self.early.add(number)
+            self.waiting[number] = []
 
 
-def joined(steps: Iterable[LoggedStep], count: int) -> Iterator[LoggedStep]:
+def steps_of(episodes: Iterable[LoggedEpisode], faults: Faults) -> Iterator[LoggedStep]:
+    """The steps of a log that has ended."""
+    stream = StepStream(faults)
+    for episode in episodes:
+        if step := stream.add(episode):
+            yield step
+    yield from stream.close()
+
+
+@dataclass(slots=True)
+class Joined:
     """Consecutive steps, `count` at a time, as one with the number of the first. A repeated step counts once."""
-    held: list[LoggedStep] = []
-    fingerprint = ""
-    for step in steps:
-        if count > 1 and step.fingerprint == fingerprint:
-            continue
-        fingerprint = step.fingerprint
-        held.append(step)
-        if len(held) == count:
-            yield _as_one(held)
-            held = []
-    if held:
-        yield _as_one(held)
+
+    count: int
+    held: list[LoggedStep] = field(default_factory=list)
+    fingerprint: str = ""
+
+    def add(self, step: LoggedStep) -> LoggedStep | None:
+        """Take a step. Returns the joined one that it completes."""
+        if self.count == 1 or step.fingerprint != self.fingerprint:
+            self.held.append(step)
+        self.fingerprint = step.fingerprint
+        return self.rest() if len(self.held) == self.count else None
+
+    def rest(self) -> LoggedStep | None:
+        """The steps that are held, as one."""
+        steps, self.held = self.held, []
+        return _as_one(steps) if steps else None
 
 
 def _as_one(steps: list[LoggedStep]) -> LoggedStep:
@@ -112,7 +148,7 @@ def _as_one(steps: list[LoggedStep]) -> LoggedStep:
     )
 
 
-def _step(number: int, episodes: Sequence[LoggedEpisode], read: int) -> LoggedStep:
+def step_of(number: int, episodes: Sequence[LoggedEpisode], read: int) -> LoggedStep:
     groups: list[Group] = []
     verdicts: list[Verdict] = []
     by_name: dict[str, list[LoggedEpisode]] = {}

@@ -72,7 +72,8 @@ def main(argv: list[str]) -> int:
         console.print(sentence)
     for sentence in log.reader.knowledge.assumed:
         console.print(f"assumed: {sentence}")
-    folder = measure_log(log, settings, words.out, AuditProgress(console), words.take_over)
+    progress = AuditProgress(console, log.files.size)
+    folder = measure_log(log, settings, words.out, [progress], words.take_over)
     outcome = Outcome.of(folder)
     _conclude(console, folder, outcome)
     return concluded(outcome, words)

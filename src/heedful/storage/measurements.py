@@ -31,6 +31,8 @@ class StepMetrics:
     """The tracker's time stamp. Only the display of durations may use it."""
     metrics: Mapping[str, Metric]
     """Readings by name, in the order of the file."""
+    of: str = ""
+    """What names the rows and scalars that a line of an audit was measured from."""
 
 
 def read_metrics(path: Path | str) -> list[StepMetrics]:
@@ -53,9 +55,7 @@ def read_metrics(path: Path | str) -> list[StepMetrics]:
         if not line.strip():
             continue
         try:
-            row = parse_json(line)
-            readings = {name: metric_from_json(name, reading) for name, reading in row["metrics"].items()}
-            read.append(StepMetrics(int(row["step"]), row.get("time"), readings))
+            read.append(metrics_of_line(line))
         except (ValueError, TypeError, KeyError, AttributeError, OverflowError) as error:
             if number == len(lines) and not line.endswith(b"\n"):
                 break
@@ -64,6 +64,13 @@ def read_metrics(path: Path | str) -> list[StepMetrics]:
                 "Only a last line without its end may be torn: restore the file, or delete that line."
             ) from error
     return read
+
+
+def metrics_of_line(line: bytes) -> StepMetrics:
+    """One line of a `metrics.jsonl`. Raises an error for one that is malformed."""
+    row = parse_json(line)
+    readings = {name: metric_from_json(name, reading) for name, reading in row["metrics"].items()}
+    return StepMetrics(int(row["step"]), row.get("time"), readings, str(row.get("of", "")))
 
 
 def metric_from_json(name: str, reading: Any) -> Metric:

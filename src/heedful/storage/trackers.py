@@ -1,7 +1,8 @@
 """Where metrics go: `metrics.jsonl`, the record that everything else reads, and dashboards beside it.
 
 `metrics.jsonl` holds every reading with its interval and its reason. A line is {"step", "time", "metrics": {name:
-number or object}}, and the fields of an object are those of `Metric` but for the name. Dashboards show the numbers
+number or object}}, and the fields of an object are those of `Metric` but for the name. In place of the time, lines of an
+audit hold `of`, which names the rows and scalars that they were measured from. Dashboards show the numbers
 among the values and cannot stop a run.
 """
 
@@ -54,7 +55,11 @@ class JsonlTracker:
 
     def write(self, step: int, metrics: Sequence[Metric]) -> None:
         """Raises DiskFull where there is no room."""
-        row = {"step": step, "time": self._clock(), "metrics": {metric.name: _reading(metric) for metric in metrics}}
+        self.write_line(step, metrics, {"time": self._clock()})
+
+    def write_line(self, step: int, metrics: Sequence[Metric], more: Mapping[str, float | str]) -> None:
+        """Write a line with these fields after its step. An audit writes no time: equal logs give equal bytes."""
+        row = {"step": step, **more, "metrics": {metric.name: _reading(metric) for metric in metrics}}
         line = json.dumps(row, ensure_ascii=False, allow_nan=False, separators=(",", ":")) + "\n"
         with self._naming():
             self._stream.write(line.encode("utf-8", "backslashreplace"))

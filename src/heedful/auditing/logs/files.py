@@ -9,7 +9,7 @@ from __future__ import annotations
 import itertools
 import os
 import re
-from collections.abc import Collection, Iterator
+from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass
 from decimal import Decimal
 from io import BufferedReader
@@ -52,14 +52,12 @@ class LogFiles:
     """Names of what else the folder holds."""
     refused: tuple[tuple[Path, str], ...] = ()
     """Files of the log that cannot be read at all, each with the sentence that says why."""
-    failures: tuple[Path, ...] = ()
-    """Files in which only the episodes without a trace count: the others are in `files`, as far as they were used."""
     scalars: tuple[Path, ...] = ()
     """Files of scalars, which were named beside the log."""
 
     @property
     def size(self) -> int:
-        return sum(file.stat().st_size for file in (*self.files, *self.failures))
+        return sum(file.stat().st_size for file in self.files)
 
 
 def find_files(source: Path) -> LogFiles:
@@ -157,22 +155,33 @@ def is_parquet(file: Path) -> bool:
 
 
 def rows_of(
-    file: Path, faults: Faults, tell: Tell, columns: Collection[str] | None = None
+    file: Path,
+    faults: Faults,
+    tell: Tell,
+    columns: Collection[str] | None = None,
+    grown: Callable[[int], bool] = lambda at: False,
 ) -> Iterator[tuple[Location, Row]]:
     """The rows of one file with their places, read as they are asked for. Raises OSError where it cannot be opened.
 
     `columns`: those that are used. A value of a parquet file that cannot be read costs its row in one of these, and
     nothing elsewhere. `None` = all, without the values that cannot be read.
+    `grown`: asked before a last line without its end, or the end of lines, is taken as it is. It is given how many
+    bytes are read, and says whether to look again.
     """
     if is_parquet(file):
         return _parquet_rows(file, faults, tell, columns)
-    return _json_lines(open_file(file), file, faults, tell)
+    return _json_lines(open_file(file), file, faults, tell, grown)
 
 
-def _json_lines(opened: BufferedReader, file: Path, faults: Faults, tell: Tell) -> Iterator[tuple[Location, Row]]:
+def _json_lines(
+    opened: BufferedReader, file: Path, faults: Faults, tell: Tell, grown: Callable[[int], bool]
+) -> Iterator[tuple[Location, Row]]:
     with opened as stream:
         for number in itertools.count(1):
-            line, place = stream.readline(LONGEST_LINE + 1), Location(file, number)
+            at, line, place = stream.tell(), stream.readline(LONGEST_LINE + 1), Location(file, number)
+            while not line.endswith(b"\n") and len(line) <= LONGEST_LINE and grown(at):
+                stream.seek(at)
+                line = stream.readline(LONGEST_LINE + 1)
             if not line:
                 return
             tell(len(line))

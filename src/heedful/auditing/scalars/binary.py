@@ -11,7 +11,7 @@ from typing import Any
 
 BLOCK = 1 << 15
 """Bytes of a block of a W&B file, which is a LevelDB log."""
-_HEADER = 7
+HEADER = 7
 """Bytes before the data of a record in a block, and before the first record of a W&B file."""
 _WANDB = b":W&B"
 
@@ -25,8 +25,9 @@ def is_wandb_file(head: bytes) -> bool:
     return head.startswith(_WANDB)
 
 
-def event_rows(content: bytes) -> Iterator[tuple[int, str, float]]:
-    """Step, name and value of each scalar in an event file, as both generations of writers store them."""
+def event_rows(content: bytes) -> Iterator[tuple[int, int, str, float]]:
+    """Each scalar in the records of an event file, as both generations of writers store them: the end of its record,
+    step, name and value."""
     at = 0
     while at + 12 <= len(content):
         (size,) = struct.unpack_from("<Q", content, at)
@@ -42,7 +43,7 @@ def event_rows(content: bytes) -> Iterator[tuple[int, str, float]]:
                 if isinstance(value, bytes) and len(value) == 4:
                     (value,) = struct.unpack("<f", value)
                 if isinstance(value, float) and isinstance(held.get(1), bytes):
-                    yield step, held[1].decode("utf-8", "replace"), value
+                    yield end, step, held[1].decode("utf-8", "replace"), value
         at = end
 
 
@@ -57,9 +58,12 @@ def _tensor(message: bytes) -> float | None:
     return float(struct.unpack(code, raw)[0]) if isinstance(raw, bytes) and len(raw) == size else None
 
 
-def wandb_rows(content: bytes) -> Iterator[dict[str, str]]:
-    """The JSON texts of each row of a `.wandb` file, by name."""
-    for record in _wandb_records(content):
+def wandb_rows(content: bytes, at: int = HEADER) -> Iterator[tuple[int, dict[str, str]]]:
+    """The JSON texts of each row of a `.wandb` file by name, after the end of its record.
+
+    `content` begins with any block of the file, and is read from `at` on, where a record begins.
+    """
+    for end, record in _wandb_records(content, at):
         for history in (value for number, value in _fields(record) if number == 2 and isinstance(value, bytes)):
             row: dict[str, str] = {}
             for item in (value for number, value in _fields(history) if number == 1):
@@ -73,25 +77,25 @@ def wandb_rows(content: bytes) -> Iterator[dict[str, str]]:
                 if names and text is not None:
                     row["/".join(dict.fromkeys(names))] = text
             if row:
-                yield row
+                yield end, row
 
 
-def _wandb_records(content: bytes) -> Iterator[bytes]:
+def _wandb_records(content: bytes, at: int) -> Iterator[tuple[int, bytes]]:
     """The whole records. One that does not fit the rest of its block goes on in the next."""
-    at, parts = _HEADER, b""
-    while at + _HEADER <= len(content):
+    parts = b""
+    while at + HEADER <= len(content):
         left = BLOCK - at % BLOCK
-        if left < _HEADER:
+        if left < HEADER:
             at += left
             continue
         size, kind = struct.unpack_from("<HB", content, at + 4)
-        end = at + _HEADER + size
+        end = at + HEADER + size
         if kind == 0 or end > len(content):
             return
-        data = content[at + _HEADER : end]
+        data = content[at + HEADER : end]
         parts = data if kind in (1, 2) else parts + data  # whole, first, middle, last
         if kind in (1, 4):
-            yield parts
+            yield end, parts
         at = end
 
 

@@ -25,6 +25,7 @@ import re
 import sqlite3
 from collections.abc import Iterator, Mapping
 from contextlib import closing
+from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -92,43 +93,111 @@ def scalar_files(path: Path) -> tuple[Path, ...]:
 
 
 def scalar_rows(path: Path, kind: str = "") -> Iterator[ScalarRow]:
-    """The rows of a file, in its order.
+    """The rows of a file that has ended, in its order.
 
     Raises ValueError for a file that is no file of scalars, and OSError where it cannot be read.
     """
-    kind = kind or scalar_kind(path)
-    if kind == "Trackio":
-        yield from _trackio(path)
-        return
-    with open_file(path) as stream:
-        content = stream.read()
-    if kind == "event file":
-        by_step: dict[int, dict[str, float]] = {}
-        for step, name, value in binary.event_rows(content):
+    yield from GrowingFile(path, kind or scalar_kind(path)).rows(ended=True)
+
+
+@dataclass(slots=True)
+class GrowingFile:
+    """Reads the rows of a file as it grows, each of its bytes once."""
+
+    path: Path
+    kind: str
+    at: int = 0
+    """The bytes that are read. Of Trackio, the last row."""
+    counted: int = 0
+    """Lines of training on TRL's console."""
+    open: ScalarRow | None = None
+    """Of an event file the last step, whose values come one by one."""
+
+    def rows(self, ended: bool) -> Iterator[ScalarRow]:
+        """The rows that were added. `ended`: the last line counts without its end, and the last step as it is.
+
+        Raises ValueError for a file that is no file of scalars, and OSError where it cannot be read.
+        """
+        if self.kind == "Trackio":
+            yield from self._trackio()
+            return
+        with open_file(self.path) as stream:
+            head = stream.readline() if self.kind == "CSV" and self.at else b""
+            base = self.at - self.at % binary.BLOCK if self.kind == "W&B" else self.at
+            stream.seek(base)
+            content = stream.read()
+        if self.kind == "event file":
+            yield from self._events(content, ended)
+        elif self.kind == "W&B":
+            for end, texts in binary.wandb_rows(content, max(self.at - base, binary.HEADER)):
+                self.at = base + end
+                yield from _row({name: _value(text) for name, text in texts.items()})
+        elif self.kind == "trainer_state":
+            try:
+                history = parse_json(content)["log_history"]
+            except ValueError:
+                return  # not whole yet: the trainer writes it in place
+            for row in history[:-1] if history and "train_runtime" in history[-1] else history:
+                yield from _row(row)
+        elif self.kind in ("CSV", "lines", "console"):
+            whole = content if ended else content[: content.rfind(b"\n") + 1]
+            self.at += len(whole)
+            if self.kind == "CSV":
+                yield from _csv((head + whole).decode("utf-8-sig", "replace"))
+            elif self.kind == "lines":
+                for line in whole.splitlines():
+                    yield from _row(_object(_decoded(line)) or {})
+            else:
+                yield from self._console(whole.decode("utf-8", "replace"))
+        else:
+            raise ValueError(
+                f"Expected scalars in {self.path} (trainer_state.json, TensorBoard's event files, .wandb, Trackio's "
+                "SQLite file, JSON lines or CSV with a step, verl's or TRL's console), found another kind of file."
+            )
+
+    def _events(self, content: bytes, ended: bool) -> Iterator[ScalarRow]:
+        """Raises LateValue for a value of a step that is no longer open."""
+        by_step = {self.open.step: dict(self.open.values)} if self.open else {}
+        base, least = self.at, self.open.step if self.open else None
+        for end, step, name, value in binary.event_rows(content):
+            if least is not None and step < least:
+                raise LateValue
             by_step.setdefault(step, {})[name] = value
-        yield from (ScalarRow(step, by_step[step]) for step in sorted(by_step))
-    elif kind == "W&B":
-        for texts in binary.wandb_rows(content):
-            yield from _row({name: _value(text) for name, text in texts.items()})
-    elif kind == "trainer_state":
-        try:
-            history = parse_json(content)["log_history"]
-        except ValueError:
-            return  # not whole yet: the trainer writes it in place
-        for row in history[:-1] if history and "train_runtime" in history[-1] else history:
+            self.at = base + end
+        rows = [ScalarRow(step, by_step[step]) for step in sorted(by_step)]
+        self.open = rows.pop() if rows and not ended else None
+        yield from rows
+
+    def _console(self, text: str) -> Iterator[ScalarRow]:
+        """verl prints the step. TRL does not: its lines are counted, and evaluations belong to the line before."""
+        for row in map(_printed, text.splitlines()):
+            if "step" not in row and row:
+                self.counted += not any(name.startswith("eval_") for name in row)
+                row["step"] = self.counted
             yield from _row(row)
-    elif kind == "CSV":
-        yield from _csv(content.decode("utf-8-sig", "replace"))
-    elif kind == "lines":
-        for line in content.splitlines():
-            yield from _row(_object(_decoded(line)) or {})
-    elif kind == "console":
-        yield from _console(content.decode("utf-8", "replace"))
-    else:
-        raise ValueError(
-            f"Expected scalars in {path} (trainer_state.json, TensorBoard's event files, .wandb, Trackio's SQLite "
-            "file, JSON lines or CSV with a step, verl's or TRL's console), found another kind of file."
-        )
+
+    def _trackio(self) -> Iterator[ScalarRow]:
+        address = f"file:{quote(str(self.path.resolve()))}?mode=ro"
+        try:
+            with closing(sqlite3.connect(address, uri=True)) as base:
+                latest = "(select run_id from metrics order by id desc limit 1)"
+                query = f"select id, step, metrics from metrics where run_id = {latest} and id > ? order by id"
+                rows = base.execute(query, (self.at,)).fetchall()
+                first = base.execute(f"select min(id) from metrics where run_id = {latest}").fetchone()[0]
+        except sqlite3.Error as error:
+            raise ValueError(
+                f"Expected Trackio's table `metrics` in {self.path}, found that SQLite says: {error}."
+            ) from error
+        if self.at and first is not None and first > self.at:
+            raise LateValue  # another run has begun
+        for number, step, metrics in rows:
+            self.at = number
+            row = _object(metrics.decode("utf-8", "replace") if isinstance(metrics, bytes) else str(metrics))
+            yield from _row({"_step": step, **(row or {})})
+
+
+class LateValue(Exception):
+    """What was read of a file no longer holds: it has to be read again."""
 
 
 def _row(row: Mapping[str, Any]) -> Iterator[ScalarRow]:
@@ -199,16 +268,6 @@ def _csv(text: str) -> Iterator[ScalarRow]:
         yield from _row({name.removeprefix(front): value for name, value in row.items() if name and value})
 
 
-def _console(text: str) -> Iterator[ScalarRow]:
-    """verl prints the step. TRL does not: its lines are counted, and evaluations belong to the line before them."""
-    count = 0
-    for row in map(_printed, text.splitlines()):
-        if "step" not in row and row:
-            count += not any(name.startswith("eval_") for name in row)
-            row["step"] = count
-        yield from _row(row)
-
-
 def _printed(line: str) -> dict[str, Any]:
     """The scalars of a line of verl's or TRL's console. TRL's name no step. Empty for any other line."""
     if found := _VERL.search(line):
@@ -222,16 +281,3 @@ def _printed(line: str) -> dict[str, Any]:
         return {}
     # transformers writes the epoch into each line, and the totals at the end
     return row if isinstance(row, dict) and "epoch" in row and "train_runtime" not in row else {}
-
-
-def _trackio(path: Path) -> Iterator[ScalarRow]:
-    address = f"file:{quote(str(path.resolve()))}?mode=ro"
-    try:
-        with closing(sqlite3.connect(address, uri=True)) as base:
-            latest = "(select run_id from metrics order by id desc limit 1)"
-            rows = base.execute(f"select step, metrics from metrics where run_id = {latest} order by id").fetchall()
-    except sqlite3.Error as error:
-        raise ValueError(f"Expected Trackio's table `metrics` in {path}, found that SQLite says: {error}.") from error
-    for step, metrics in rows:
-        row = _object(metrics.decode("utf-8", "replace") if isinstance(metrics, bytes) else str(metrics))
-        yield from _row({"_step": step, **(row or {})})

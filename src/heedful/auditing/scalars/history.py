@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from statistics import fmean
 from typing import Any
 
 from heedful.auditing.scalars.aliases import ALIASES, Names
-from heedful.auditing.scalars.files import scalar_kind, scalar_rows
-from heedful.auditing.steps import LoggedStep
+from heedful.auditing.scalars.files import GrowingFile, LateValue, scalar_kind
+from heedful.auditing.steps import STEPS_HELD, LoggedStep
 from heedful.boundary import listed
 from heedful.diagnostics.statistics.intervals import wilson
 from heedful.types import Metric
@@ -24,111 +24,187 @@ comes with it is there: prime-rl writes no key then."""
 
 
 @dataclass(slots=True)
+class ScalarFile:
+    """One file of scalars, read as far as it is whole."""
+
+    path: Path
+    given: Mapping[str, str]
+    """heedful's name -> the trainer's key, as the user said."""
+    growing: GrowingFile | None = None
+    names: Names = field(default_factory=Names)
+    count: int = 0
+    by_step: dict[int, dict[str, float]] = field(default_factory=dict)
+    beside: dict[str, set[str]] = field(default_factory=dict)
+    """One of `FINITE` -> the scalars that always come with it."""
+    keys: set[str] = field(default_factory=set)
+    seen: tuple[tuple[int, int, int], ...] = ()
+
+    @property
+    def kind(self) -> str:
+        return self.growing.kind if self.growing else ""
+
+    @property
+    def of_transformers(self) -> bool:
+        """Whether its validation scores are those of an evaluation of transformers, as TRL runs it."""
+        validation = self.names.used.get("trainer/validation", "")
+        return bool(self.names.unknown & {"epoch", "train/epoch"}) and validation.startswith("eval")
+
+    def update(self, ended: bool) -> bool:
+        """Read what was added. `ended`: the file is taken as it is. Returns whether anything may have changed."""
+        try:
+            found = [self.path.stat(), *([log.stat()] if (log := Path(f"{self.path}-wal")).exists() else [])]
+        except FileNotFoundError:
+            if ended:
+                raise
+            return False
+        seen = tuple((each.st_ino, each.st_size, each.st_mtime_ns) for each in found)
+        if seen == self.seen and not ended:
+            return False
+        again = bool(self.seen) and (seen[0][0] != self.seen[0][0] or seen[0][1] < self.seen[0][1])
+        self.seen = seen
+        if again or self.growing is None or self.growing.kind == "trainer_state":
+            self._begin(ended)
+        if self.growing is None:
+            return False
+        try:
+            self._read(ended)
+        except LateValue:
+            self._begin(ended)
+            self._read(ended)
+        return True
+
+    def _begin(self, ended: bool) -> None:
+        self.names, self.count, self.by_step, self.beside, self.keys = Names(self.given), 0, {}, {}, set()
+        kind = scalar_kind(self.path)
+        # Without a whole line nothing says what the file is.
+        self.growing = GrowingFile(self.path, kind) if kind or ended else None
+
+    def _read(self, ended: bool) -> None:
+        for row in self.growing.rows(ended) if self.growing else ():
+            self.keys.update(row.values)
+            found = self.names.translated(row.values)
+            self.by_step.setdefault(row.step, {}).update(found)
+            for name in found.keys() & {*FINITE}:
+                self.beside[name] = self.beside.get(name, {*found}) & found.keys()
+            self.count += 1
+
+    def steps(self) -> Iterator[tuple[int, dict[str, float]]]:
+        """The values of each step, with NaN for one that is gone although what always comes with it is there."""
+        usual = dict[str, int]()
+        for step in sorted(self.by_step):
+            values = dict(self.by_step[step])
+            for name in FINITE if values.keys() - {"trainer/validation"} else ():
+                if usual.get(name, 0) >= USUAL and self.beside[name] & values.keys():
+                    values.setdefault(name, math.nan)
+                elif usual.get(name, 0) < USUAL:
+                    usual[name] = usual.get(name, 0) + 1 if name in values else 0
+            if values:
+                yield step, values
+
+
+@dataclass(slots=True)
 class History:
     """What the trainer logged: heedful's names and values for each step. Of two rows of a step the later one counts."""
 
+    files: list[ScalarFile] = field(default_factory=list)
     steps: dict[int, dict[str, float]] = field(default_factory=dict)
-    read: list[dict[str, Any]] = field(default_factory=list)
-    """For `audit.json`: each file, its kind, the key of each name, and the keys without a name."""
-    sentences: list[str] = field(default_factory=list)
+    numbers: list[int] = field(default_factory=list)
+    """The steps in their order."""
+    closed: float = math.inf
+    """All scalars of steps before this one are there: each file that grows has come to it."""
     evaluated: list[int] = field(default_factory=list)
     """Steps whose rows are those of an evaluation, and were set aside."""
     apart: list[int] = field(default_factory=list)
     """Steps whose rows have another mean reward than the trainer says."""
-    overwritten: bool = False
-    """The trainer is transformers' with evaluations. TRL writes their rows over those of training."""
 
     @classmethod
     def of(cls, files: Sequence[Path], given: Mapping[str, str]) -> History:
-        """Read all files. `given`: heedful's name -> the trainer's key, as the user said.
+        """Read files that have ended. `given`: heedful's name -> the trainer's key, as the user said.
 
         Raises ValueError for a file without scalars, and for a name or a key that is not there.
         """
-        history, keys = cls(), set[str]()
-        for file in files:
-            names, count, kind = Names(given), 0, scalar_kind(file)
-            usual, beside = dict[str, int](), dict[str, set[str]]()
-            by_step: dict[int, dict[str, float]] = {}
-            for row in scalar_rows(file, kind):
-                keys.update(row.values)
-                found = names.translated(row.values)
-                by_step.setdefault(row.step, {}).update(found)
-                for name in found.keys() & {*FINITE}:
-                    beside[name] = beside.get(name, {*found}) & found.keys()
-                count += 1
-            for step in sorted(by_step):
-                values = by_step[step]
-                for name in FINITE if values.keys() - {"trainer/validation"} else ():
-                    if usual.get(name, 0) >= USUAL and beside[name] & values.keys():
-                        values.setdefault(name, math.nan)
-                    elif usual.get(name, 0) < USUAL:
-                        usual[name] = usual.get(name, 0) + 1 if name in values else 0
-                if values:
-                    history.steps.setdefault(step, {}).update(values)
-            if not count:
+        history = cls([ScalarFile(file, given) for file in files])
+        history.update(ended=True)
+        for file in history.files:
+            if not file.count:
                 raise ValueError(
-                    f"Expected scalars in {file} ({kind}), found none: no whole row names a step. Name the file that "
-                    "the trainer's logger writes."
+                    f"Expected scalars in {file.path} ({file.kind}), found none: no whole row names a step. Name the "
+                    "file that the trainer's logger writes."
                 )
-            if names.unknown & {"epoch", "train/epoch"} and names.used.get("trainer/validation", "").startswith("eval"):
-                history.overwritten = True
-            history.read.append({"file": file.name, "kind": kind, "keys": names.used, "unknown": sorted(names.unknown)})
-            if kind == "console" and "epoch" in names.unknown:  # a key of transformers alone
-                history.sentences.append(
-                    f"{file.name} names no step, as TRL's console does not: its lines of training were counted. With "
-                    "logging_steps above 1 these are not the steps of the rollouts; trainer_state.json names them."
-                )
-            for name, several in names.unclear.items():
-                history.sentences.append(
-                    f"{file.name} has several keys for {name} ({listed(several)}), and none was read: say which with "
-                    f"--map {name.partition('/')[2]}=KEY."
-                )
+        keys = {key for file in history.files for key in file.keys}
         missing = [f"{name}={key}" for name, key in given.items() if key not in keys]
         if missing:
             raise ValueError(
                 f"Expected --map to name a key of the scalars ({listed(sorted(keys))}), found {listed(missing)}."
             )
         if files and not history.steps:
-            unknown = sorted({key for read in history.read for key in read["unknown"]})
+            unknown = sorted({key for file in history.files for key in file.names.unknown})
             raise ValueError(
                 f"Expected scalars under the names of a trainer, found {listed(unknown)}. Say which is which: "
                 "--map reward=KEY."
             )
         return history
 
-    def trained(self, steps: Iterable[LoggedStep]) -> Iterator[LoggedStep]:
-        """The steps without those whose rows are of an evaluation.
+    def update(self, ended: bool = False) -> bool:
+        """Read what was added to the files. Returns whether anything may have changed."""
+        if not any([file.update(ended) for file in self.files]):
+            return False
+        self.steps = {}
+        for file in self.files:
+            for step, values in file.steps():
+                self.steps.setdefault(step, {}).update(values)
+        self.numbers = sorted(self.steps)
+        # A file that is far behind the others has ended, or is written now and then, as trainer_state.json is.
+        last = [max(file.by_step, default=-1) for file in self.files]
+        self.closed = math.inf if ended else min(step for step in last if step >= max(last) - STEPS_HELD)
+        return True
+
+    @property
+    def read(self) -> list[dict[str, Any]]:
+        """For `audit.json`: each file, its kind, the key of each name, and the keys without a name."""
+        return [
+            {"file": file.path.name, "kind": file.kind, "keys": file.names.used, "unknown": sorted(file.names.unknown)}
+            for file in self.files
+        ]
+
+    @property
+    def sentences(self) -> list[str]:
+        """What a person has to know of the files."""
+        told = []
+        for file in self.files:
+            if file.kind == "console" and "epoch" in file.names.unknown:  # a key of transformers alone
+                told.append(
+                    f"{file.path.name} names no step, as TRL's console does not: its lines of training were counted. "
+                    "With logging_steps above 1 these are not the steps of the rollouts; trainer_state.json names them."
+                )
+            for name, several in file.names.unclear.items():
+                told.append(
+                    f"{file.path.name} has several keys for {name} ({listed(several)}), and none was read: say which "
+                    f"with --map {name.partition('/')[2]}=KEY."
+                )
+        return told
+
+    def is_evaluation(self, step: LoggedStep) -> bool:
+        """Whether the rows of this step are those of an evaluation.
 
         TRL writes the rows of an evaluation over those of training. Rows with another mean reward than training are set
         aside where the evaluation has theirs. TRL keeps the last batch alone, whose mean need not be that of the whole
         evaluation: so they are set aside, too, where transformers logged an evaluation at this step.
         """
-        for step in steps:
-            values = self.steps.get(step.number, {})
-            rewards = [
-                reward
-                for group in step.groups
-                for member in group.trajectories
-                if (reward := member.reward) is not None and math.isfinite(reward)
-            ]
-            trained = values.get("trainer/reward", math.nan)
-            if rewards and math.isfinite(trained) and not _alike(fmean(rewards), trained):
-                known = values.get("trainer/validation")
-                if known is not None and (self.overwritten or _alike(fmean(rewards), known)):
-                    self.evaluated.append(step.number)
-                    continue
-                self.apart.append(step.number)
-            yield step
-
-    def beside(self, steps: Iterable[LoggedStep]) -> Iterator[tuple[int, LoggedStep | None]]:
-        """Each step with its rows, if it has any, and the steps between them that have scalars alone."""
-        waiting = sorted(self.steps)
-        for step in steps:
-            while waiting and waiting[0] <= step.number:
-                if (number := waiting.pop(0)) < step.number:
-                    yield number, None
-            yield step.number, step
-        yield from ((number, None) for number in waiting)
+        values = self.steps.get(step.number, {})
+        rewards = [
+            reward
+            for group in step.groups
+            for member in group.trajectories
+            if (reward := member.reward) is not None and math.isfinite(reward)
+        ]
+        trained, known = values.get("trainer/reward", math.nan), values.get("trainer/validation")
+        if not rewards or not math.isfinite(trained) or _alike(fmean(rewards), trained):
+            return False
+        overwritten = any(file.of_transformers for file in self.files)
+        evaluated = known is not None and (overwritten or _alike(fmean(rewards), known))
+        (self.evaluated if evaluated else self.apart).append(step.number)
+        return evaluated
 
     def found(self) -> Iterator[str]:
         """What the files of scalars hold, in sentences."""
@@ -147,27 +223,25 @@ class History:
                 "the log holds a part of the rollouts, or other weights of the rewards."
             )
 
-    def metrics(self, step: int, tasks: int | None = None) -> list[Metric]:
-        """`trainer/*` of a step, with `trainer/not_finite`: how many of `FINITE` are no finite numbers.
 
-        `tasks`: how many are behind a validation score. It is a share then, and gets Wilson's interval.
-        """
-        values = self.steps.get(step)
-        if values is None:
-            return []
-        told = []
-        for name, value in values.items():
-            finite = math.isfinite(value)
-            metric = Metric(name, value if finite else None, why="" if finite else "not finite")
-            if name == "trainer/validation" and tasks and finite and 0 <= value <= 1:
-                interval = wilson(value * tasks, tasks)
-                metric = replace(metric, n=tasks, low=interval.low, high=interval.high)
-            told.append(metric)
-        watched = [values[name] for name in FINITE if name in values]
-        broken = [name.partition("/")[2] for name in FINITE if not math.isfinite(values.get(name, 0.0))]
-        if not watched:
-            return told
-        return [*told, Metric("trainer/not_finite", float(len(broken)), len(watched), why=", ".join(broken))]
+def scalar_metrics(values: Mapping[str, float], tasks: int | None = None) -> list[Metric]:
+    """`trainer/*` of a step, with `trainer/not_finite`: how many of `FINITE` are no finite numbers.
+
+    `tasks`: how many are behind a validation score. It is a share then, and gets Wilson's interval.
+    """
+    told = []
+    for name, value in values.items():
+        finite = math.isfinite(value)
+        metric = Metric(name, value if finite else None, why="" if finite else "not finite")
+        if name == "trainer/validation" and tasks and finite and 0 <= value <= 1:
+            interval = wilson(value * tasks, tasks)
+            metric = replace(metric, n=tasks, low=interval.low, high=interval.high)
+        told.append(metric)
+    watched = [values[name] for name in FINITE if name in values]
+    broken = [name.partition("/")[2] for name in FINITE if not math.isfinite(values.get(name, 0.0))]
+    if not watched:
+        return told
+    return [*told, Metric("trainer/not_finite", float(len(broken)), len(watched), why=", ".join(broken))]
 
 
 def mapped(entries: Sequence[str]) -> dict[str, str]:

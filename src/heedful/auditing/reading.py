@@ -1,0 +1,171 @@
+"""One reading of a log from its first row: rows become episodes, episodes steps, and steps lines with their scalars.
+
+An audit and a watch differ in the source alone: at the end of what is there, an audit ends and a watch waits.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections import deque
+from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Protocol
+
+from heedful.auditing.logs.files import is_parquet, rows_of
+from heedful.auditing.logs.records import Faults, Location, LoggedEpisode, Row
+from heedful.auditing.pipeline import Pipeline
+from heedful.auditing.record import Prints
+from heedful.auditing.scalars import History
+from heedful.auditing.steps import STEPS_HELD, Joined, LoggedStep, StartOver, StepStream
+
+
+class Source(Protocol):
+    """Where the files of a log come from."""
+
+    def files(self) -> Iterator[Path]:
+        """The files in the order of the log, each when its first rows are there. A watch waits here for the next."""
+
+    def grown(self, file: Path, at: int) -> bool:
+        """Whether there may be more of a file behind these bytes. A watch waits here. No: it is taken as it is."""
+
+    def seen(self, row: Row, place: Location) -> None:
+        """A row is read. Raises StartOver where it shows the log in another light."""
+
+
+@dataclass(slots=True)
+class Finished:
+    """The source of an audit: what is there, and no more."""
+
+    here: tuple[Path, ...]
+
+    def files(self) -> Iterator[Path]:
+        yield from self.here
+
+    def grown(self, file: Path, at: int) -> bool:
+        return False
+
+    def seen(self, row: Row, place: Location) -> None:
+        pass
+
+
+@dataclass(slots=True)
+class Reading:
+    """Reads a log and hands its steps to a pipeline, in the order of an audit."""
+
+    pipeline: Pipeline
+    history: History
+    source: Source
+    faults: Faults = field(default_factory=Faults)
+    prints: Prints = field(default_factory=Prints)
+    stream: StepStream = field(init=False)
+    joined: Joined = field(init=False)
+    waiting: deque[LoggedStep] = field(default_factory=deque)
+    """Closed steps whose scalars may still come."""
+    position: int = 0
+    """Bytes of the log that are read."""
+    file_steps: dict[Path, set[int]] = field(default_factory=dict)
+    """The steps that each file gave."""
+    used: dict[int, str] = field(default_factory=dict)
+    """Step -> the scalars that its line, or its verdict as an evaluation, was judged with."""
+    bound: int = -1
+    """The highest step that has a line."""
+
+    def __post_init__(self) -> None:
+        self.stream = StepStream(self.faults)
+        self.joined = Joined(self.pipeline.settings.join)
+
+    def found(self) -> list[str]:
+        """What the whole log shows, in sentences."""
+        log, noticed, settings = self.pipeline.log, self.pipeline.noticed, self.pipeline.settings
+        rows = noticed.found(log, settings, self.faults, self.stream.interleaved) if noticed.steps else ()
+        return [*rows, *self.history.found()]
+
+    def run(self) -> None:
+        """Read until the source ends, and hand on all steps."""
+        log = self.pipeline.log
+        for file, sentence in log.files.refused:
+            self.faults.add(Location(file, 0), "a file that can be read", sentence)
+        for file in self.source.files():
+            self.file_steps[file] = set()
+            for episode in self._episodes(file):
+                self.file_steps[file].add(episode.step)
+                if step := self.stream.add(episode, self.position):
+                    self.waiting.append(step)
+                    self.release()
+        self.close()
+        self.release(ended=True)
+
+    def _tell(self, more: int) -> None:
+        self.position += more
+
+    def _episodes(self, file: Path) -> Iterator[LoggedEpisode]:
+        """The episodes of a file, as far as it is written."""
+        reader = self.pipeline.log.reader
+        before = self.position
+        try:
+            rows = rows_of(file, self.faults, self._tell, reader.columns, lambda at: self.source.grown(file, at))
+            yield from reader.episodes(self._seen(rows), self.faults)
+            with suppress(FileNotFoundError):
+                self.prints.take(file, file.stat().st_size if is_parquet(file) else self.position - before)
+        except OSError as error:
+            found = f"{type(error).__name__}: {error.strerror}"
+            self.faults.add(Location(file, 0), "the file that was there when the audit began", found)
+
+    def _seen(self, rows: Iterator[tuple[Location, Row]]) -> Iterator[tuple[Location, Row]]:
+        for place, row in rows:
+            self.source.seen(row, place)
+            yield place, row
+
+    def close(self) -> None:
+        """Take the steps that wait for late episodes as they are."""
+        self.waiting.extend(self.stream.close())
+
+    def release(self, ended: bool = False) -> None:
+        """Hand on the steps whose scalars are there. `ended`: all of them."""
+        while self.waiting and (
+            ended or self.waiting[0].number < self.history.closed or len(self.waiting) > STEPS_HELD
+        ):
+            step = self.waiting.popleft()
+            self.pipeline.noticed.notice(step)
+            self._use(step.number)
+            if not self.history.is_evaluation(step) and (whole := self.joined.add(step)):
+                self._hand_on(whole)
+        if ended and (whole := self.joined.rest()):
+            self._hand_on(whole)
+        if self.waiting or self.joined.held:
+            return
+        # Scalars without rollouts: an audit writes them before the next step with rollouts, or at the end.
+        least = min(self.stream.waiting.keys() - self.stream.early, default=None)
+        numbers = self.history.numbers
+        rest = numbers[bisect_left(numbers, self.bound + 1) :]
+        for place, number in enumerate(rest):
+            alone = not self.pipeline.log.files.files or len(rest) - place > STEPS_HELD
+            if not ended and (number >= self.history.closed or not alone or (least is not None and number >= least)):
+                break
+            self._line(number, None)
+
+    def _hand_on(self, step: LoggedStep) -> None:
+        """A step with rollouts, after those before it that have scalars alone."""
+        numbers = self.history.numbers
+        for number in numbers[bisect_left(numbers, self.bound + 1) : bisect_left(numbers, step.number)]:
+            self._line(number, None)
+        self._line(step.number, step)
+
+    def _line(self, number: int, step: LoggedStep | None) -> None:
+        self._use(number)
+        self.bound = max(self.bound, number)
+        scalars = self.history.steps.get(number)
+        if scalars is None and number > (self.history.numbers or [number])[0]:
+            scalars = {}
+        self.pipeline.add(number, step, scalars, counted=True)
+
+    def _use(self, number: int) -> None:
+        self.used[number] = repr(self.history.steps.get(number))
+
+    def rejoin(self) -> None:
+        """After scalars have come: raises StartOver where they belong to a line that is written."""
+        for number, values in self.history.steps.items():
+            if (number in self.used or number <= self.bound) and self.used.get(number) != repr(values):
+                raise StartOver
