@@ -43,10 +43,11 @@ def as_lines(run: Path, path: Path) -> Path:
 
 def test_an_audit_of_a_run_equals_the_runs_own_measurements(own_run: Path, tmp_path: Path, witness: Witness) -> None:
     settings = AuditSettings()
-    folder = measure_log(open_log(own_run, settings), settings, tmp_path / "out", [witness])
+    log = open_log(own_run, settings)
+    folder = measure_log(log, settings, tmp_path / "out", [witness])
     measured, told = by_step(folder), by_step(own_run)
     assert witness.steps == [0, 1, 2]
-    assert witness.read == witness.size > 0
+    assert witness.read == log.files.size > 0
     for step in (0, 1, 2):
         mine, its = readable(measured[step]), readable(told[step])
         assert mine == {name: its[name] for name in mine}

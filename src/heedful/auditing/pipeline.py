@@ -1,10 +1,10 @@
 """From closed steps to lines, alarms and sinks: the same for an audit, a watch and whoever else has steps.
 
 Each line of `metrics.jsonl` names the rows and the scalars that it was measured from (`of`), so nothing else has to be
-remembered. Whoever begins again hands on all steps from the first one. Lines that stand for their steps are read and not
-measured again. From the first one on that does not, lines move to `superseded.jsonl`, and alarms are judged from the lines
-before it. So after a kill, a resumed trainer, or a row that shows the log in another light, `metrics.jsonl` is in the end
-what an audit of the whole log writes.
+remembered. Whoever begins again hands on all steps from the first one. Lines that stand for their steps are read and
+not measured again. From the first one on that does not, lines move to `superseded.jsonl`, and alarms go on from the
+lines before it. So after a kill, a resumed trainer, or a row that shows the log in another light, `metrics.jsonl` is in
+the end what an audit of the whole log writes.
 """
 
 from __future__ import annotations
@@ -181,10 +181,8 @@ class Pipeline:
         self._stored = None
         whole = rest[: rest.rfind(b"\n") + 1]
         if whole:
-            self.note(
-                f"From step {json.loads(whole.partition(b'\n')[0])['step']} on the log is another one than it was, or is "
-                f"read otherwise: {counted(whole.count(b'\n'), 'line')} moved to {SUPERSEDED}."
-            )
+            first, moved = json.loads(whole.splitlines()[0])["step"], counted(len(whole.splitlines()), "line")
+            self.note(f"From step {first} on the log has changed, or is read otherwise: {moved} moved to {SUPERSEDED}.")
             with append(self.folder / SUPERSEDED) as stream:
                 stream.write(whole)
                 stream.flush()

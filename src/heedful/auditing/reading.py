@@ -5,6 +5,7 @@ An audit and a watch differ in the source alone: at the end of what is there, an
 
 from __future__ import annotations
 
+import math
 from bisect import bisect_left
 from collections import deque
 from collections.abc import Iterator
@@ -75,6 +76,7 @@ class Reading:
     def __post_init__(self) -> None:
         self.stream = StepStream(self.faults)
         self.joined = Joined(self.pipeline.settings.join)
+        self.history.evaluated, self.history.apart = [], []
 
     def found(self) -> list[str]:
         """What the whole log shows, in sentences."""
@@ -124,9 +126,8 @@ class Reading:
 
     def release(self, ended: bool = False) -> None:
         """Hand on the steps whose scalars are there. `ended`: all of them."""
-        while self.waiting and (
-            ended or self.waiting[0].number < self.history.closed or len(self.waiting) > STEPS_HELD
-        ):
+        closed = math.inf if ended else self.history.closed
+        while self.waiting and (self.waiting[0].number < closed or len(self.waiting) > STEPS_HELD):
             step = self.waiting.popleft()
             self.pipeline.noticed.notice(step)
             self._use(step.number)
@@ -142,7 +143,7 @@ class Reading:
         rest = numbers[bisect_left(numbers, self.bound + 1) :]
         for place, number in enumerate(rest):
             alone = not self.pipeline.log.files.files or len(rest) - place > STEPS_HELD
-            if not ended and (number >= self.history.closed or not alone or (least is not None and number >= least)):
+            if not ended and (number >= closed or not alone or (least is not None and number >= least)):
                 break
             self._line(number, None)
 

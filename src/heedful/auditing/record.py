@@ -117,12 +117,13 @@ class Prints:
 
     def changed(self) -> list[str]:
         """A phrase for each file that has another size than the bytes that were read, or is gone."""
-        found = {file: file.stat().st_size if file.exists() else None for file in self.held}
-        return [
-            f"{name_of(file)} ({'gone' if size is None else f'{self.held[file][0]:,} bytes were read, {size:,} are there'})"
-            for file, size in found.items()
-            if size != self.held[file][0]
-        ]
+        phrases = []
+        for file, (size, _) in self.held.items():
+            there = file.stat().st_size if file.exists() else -1
+            if there != size:
+                now = "gone" if there < 0 else f"{size:,} bytes were read, {there:,} are there"
+                phrases.append(f"{name_of(file)} ({now})")
+        return phrases
 
     @property
     def listed(self) -> list[dict[str, Any]]:

@@ -96,8 +96,8 @@ def measure_log(
             record = resume(folder, resume_from, log.files)
             for sink in sinks:
                 sink.begin(folder)
-            if there and RunFolder(folder).metrics.exists():
-                note(f"Going on with {folder}: {len(read_metrics(RunFolder(folder).metrics))} steps are measured.")
+            if there:
+                note(f"Going on with {folder}: steps that are measured are read alone.")
             while True:
                 record.scalars = history.read
                 record.save(folder)

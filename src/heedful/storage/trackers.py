@@ -1,9 +1,9 @@
 """Where metrics go: `metrics.jsonl`, the record that everything else reads, and dashboards beside it.
 
 `metrics.jsonl` holds every reading with its interval and its reason. A line is {"step", "time", "metrics": {name:
-number or object}}, and the fields of an object are those of `Metric` but for the name. In place of the time, lines of an
-audit hold `of`, which names the rows and scalars that they were measured from. Dashboards show the numbers
-among the values and cannot stop a run.
+number or object}}, and the fields of an object are those of `Metric` but for the name. In place of the time, lines of
+an audit hold `of`, which names the rows and scalars that they were measured from. Dashboards show the numbers among the
+values and cannot stop a run.
 """
 
 from __future__ import annotations

@@ -147,7 +147,8 @@ class History:
 
     def update(self, ended: bool = False) -> bool:
         """Read what was added to the files. Returns whether anything may have changed."""
-        if not any([file.update(ended) for file in self.files]):
+        changed = [file.update(ended) for file in self.files]
+        if not any(changed):
             return False
         self.steps = {}
         for file in self.files:
