@@ -4,7 +4,7 @@ A run has 12 prompts of 8 episodes a step. Each prompt has a success chance from
 the step. The reward is success plus .1 for a right format. Scalars are sums over the sampled episodes. Noise is AR(1).
 
     python -m benchmarks.scalar_series          # the table of docs/results/watch.md; goes on where it was stopped
-    python -m benchmarks.scalar_series --causes # the table of likely causes there: 10 runs of each, seeds from 3000
+    python -m benchmarks.scalar_series --causes --first 4000 # the table of likely causes there: 10 runs of each
 
 Where rldoctor and rlwatch are installed, they judge the same runs. What is expected, as written before the confirming
 runs (seeds from 2000 on; the rules were looked at on seeds 0 to 9): no alarm in 400 healthy runs, the named alarm in
@@ -321,10 +321,10 @@ def main() -> None:
     parser.add_argument("--first", type=int, default=2000, help="the first seed (default: %(default)s)")
     parser.add_argument("--only", default="", help="scenarios whose name holds this text")
     parser.add_argument("--out", type=Path, default=Path(__file__).parent / "results" / "scalar_series.jsonl")
-    parser.add_argument("--causes", action="store_true", help="10 runs of each scenario from seed 3000: likely causes")
+    parser.add_argument("--causes", action="store_true", help="10 runs of each scenario: the likely causes")
     chosen = parser.parse_args()
     if chosen.causes:
-        print("\n".join(table_of_causes(3000, 10)))
+        print("\n".join(table_of_causes(chosen.first, 10)))
         return
     lines = [json.loads(line) for line in chosen.out.read_text().splitlines()] if chosen.out.exists() else []
     done = {(line["scenario"], line["seed"]) for line in lines}

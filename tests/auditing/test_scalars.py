@@ -335,12 +335,17 @@ def test_a_ci_job_gets_an_exit_code_an_object_and_a_summary(
     capsys.readouterr()
     assert cli.run([*words[:3], "bad", "--fail-on", "collapse", "--json", "--summary", str(summary)]) == 3
     said = capsys.readouterr()
-    (alarm,) = json.loads(said.out)["alarms"]
+    outcome = json.loads(said.out)
+    (alarm,) = outcome["alarms"]
+    assert [cause["name"] for cause in outcome["causes"]] == ["overflow", "reward_value", "empty"]
     assert alarm["evidence"].endswith("(last 1): grad_norm")
     assert "--fail-on collapse: alarms raised: not_finite at step 8." in said.err
     assert (alarm["name"], alarm["severity"], alarm["step"]) == ("not_finite", "collapse", 8)
     assert "| not_finite | collapse | 8 to 8 |" in summary.read_text()
-    assert "overflow in fp16" in Path("bad", "report.html").read_text(), "the page says what to do"
+    assert "1. not_finite: a number overflows (to know more: the precision" in summary.read_text()
+    assert "use bf16 in place of fp16" in Path("bad", "report.html").read_text(), "the page says what to do"
+    assert cli.run(["report", "bad"]) == 0
+    assert "likely cause: not_finite: a number overflows" in capsys.readouterr().out
     assert cli.run(["report", "bad", "--fail-on", "kl_runaway"]) == 4, "the log holds no divergence"
     assert "--fail-on kl_runaway: none of these alarms could be judged." in capsys.readouterr().err
     assert cli.run(["report", "bad", "--fail-on", "kl_runaway", "--fail-on", "nonsense"]) == 2

@@ -48,7 +48,6 @@ def test_the_collapses_are_those_that_stop_a_run():
     rules = standard_rules(AlarmConfig())
     assert {rule.name for rule in rules if rule.collapse} == COLLAPSES
     assert len({rule.name for rule in rules}) == len(rules)
-    assert all(rule.advice.endswith(".") for rule in rules)
 
 
 # What raises each of them ---------------------------------------------------------------------------------------------
@@ -247,7 +246,7 @@ def test_a_run_can_be_replayed_with_other_thresholds_and_other_rules():
     assert "success_drop" in first_raised(replay(run))
     assert "success_drop" not in first_raised(replay(run, AlarmConfig(threshold=50.0)))
     design = Design("down", 0.05, False, 3.0, 5, 2, 0.0)
-    rule = Rule("own", ((Change("success/rate", design),),), "Look.", unless=(Beyond("success/rate", 0.9, True, 2),))
+    rule = Rule("own", ((Change("success/rate", design),),), unless=(Beyond("success/rate", 0.9, True, 2),))
     found = first_raised(replay(run, rules=[rule]))
     assert found.keys() == {"own"}
     assert found["own"].step <= first_raised(replay(run))["success_drop"].step

@@ -1,6 +1,6 @@
 """Likely causes: every alarm has some, and what else was raised, and when, says which one leads."""
 
-from heedful.diagnostics.alarms.causes import CAUSES, TABLE, likely
+from heedful.diagnostics.alarms.causes import ALWAYS, CAUSES, LATER, TABLE, likely
 from heedful.diagnostics.alarms.logged_rules import logged_rules
 from heedful.diagnostics.alarms.rules import AlarmConfig
 from heedful.diagnostics.catalogue import entry_of
@@ -43,6 +43,13 @@ def test_a_fall_of_success_is_laid_to_an_alarm_soon_after_it_and_not_to_a_late_o
     assert names({"success_drop": 50, "truncation": 90})[0] == "rate"
 
 
+def test_a_notice_leads_only_where_nothing_worse_was_raised():
+    notices = {rule.name for rule in logged_rules(AlarmConfig()) if rule.severity == "notice"}
+    assert notices == {name for name, later in LATER.items() if later == ALWAYS}
+    assert names({"gradient_spike": 12})[0] == "batch"
+    assert names({"gradient_spike": 12, "entropy_rise": 90})[0] == "bonus"
+
+
 def test_another_alarm_tells_a_cause_apart():
     assert likely({"starvation": 30})[0].name == "hard"
     first = likely({"starvation": 30, "format_collapse": 35})[0]
@@ -55,6 +62,11 @@ def test_a_reading_tells_a_cause_apart_or_speaks_against_it():
     assert names({"starvation": 30}, low)[0] == "parser"
     assert "parser" in names({"starvation": 30})
     assert "parser" not in names({"starvation": 30}, high)
+
+
+def test_a_bonus_that_is_zero_is_no_cause_of_a_rise_of_entropy():
+    assert "bonus" in names({"entropy_rise": 30})
+    assert "bonus" not in names({"entropy_rise": 30}, {"policy/entropy_coefficient": 0.0})
 
 
 def test_a_run_that_stands_still_is_asked_about_first():

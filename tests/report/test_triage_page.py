@@ -58,7 +58,6 @@ def test_alarms_are_listed_with_when_they_stood_and_on_what_evidence(tmp_path: P
         ("noise_collapse", True, "steps 2 to 3, 6, the last one"),
     ]
     assert table["raised"][0]["evidence"] == WHY
-    assert "entropy bonus" in table["raised"][1]["advice"]
     assert table["quiet"] == ["oscillation"]
     assert table["unknown"] == [("reward_blind", "2 of the first 7 readings")]
 

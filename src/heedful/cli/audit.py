@@ -97,4 +97,6 @@ def _conclude(console: Console, folder: Path, outcome: Outcome) -> None:
     console.print("Verdict", style="bold")
     for sentence in outcome.run.verdict.sentences if outcome.run.verdict else ():
         console.print(f"  - {sentence}")
+    for sentence in outcome.told_causes():
+        console.print(f"likely cause: {sentence}")
     console.print(f"page: {folder / 'report.html'}")

@@ -66,8 +66,12 @@ def main(argv: list[str]) -> int:
     from heedful.report.outcome import Outcome, named_alarms
 
     named_alarms(words.fail_on)
-    tell(write_report(path), sys.stderr if words.json else None)
-    return concluded(Outcome.of(path), words) if asked else 0
+    stream = sys.stderr if words.json else None
+    tell(write_report(path), stream)
+    outcome = Outcome.of(path)
+    for sentence in outcome.told_causes():
+        tell(f"likely cause: {sentence}", stream)
+    return concluded(outcome, words)
 
 
 class Asked(Protocol):

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any, Self
 
 from heedful.boundary import listed
+from heedful.diagnostics.alarms.causes import READ, Cause, likely
 from heedful.diagnostics.alarms.conditions import Rule
 from heedful.diagnostics.alarms.logged_rules import logged_rules
 from heedful.diagnostics.alarms.rules import AlarmConfig
@@ -50,7 +51,6 @@ class Raised:
     last: int
     """The last step at which it is raised."""
     evidence: str
-    advice: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +65,10 @@ class Outcome:
     @classmethod
     def of(cls, folder: Path) -> Self:
         """Read a folder with `metrics.jsonl`. Raises ValueError as `read_run` does."""
-        run = read_run(folder)
+        return cls.of_run(read_run(folder))
+
+    @classmethod
+    def of_run(cls, run: RunRecord) -> Self:
         raised, judged = [], set()
         for name, series in run.series.items():
             alarm = name.removeprefix("alarm/")
@@ -73,10 +76,20 @@ class Outcome:
                 continue
             judged.add(alarm)
             if at := [point for point in series.numeric if point.number]:
-                rule = _RULES.get(alarm)
-                severity, advice = (rule.severity, rule.advice) if rule else ("warning", "")
-                raised.append(Raised(alarm, severity, at[0].step, at[-1].step, at[0].metric.why, advice))
+                severity = _RULES[alarm].severity if alarm in _RULES else "warning"
+                raised.append(Raised(alarm, severity, at[0].step, at[-1].step, at[0].metric.why))
         return cls(run, tuple(sorted(raised, key=lambda one: one.step)), frozenset(judged))
+
+    def causes(self) -> tuple[Cause, ...]:
+        """The likely causes of what was raised, the likeliest first."""
+        first = min((one.step for one in self.raised), default=0)
+        points = ((name, point) for name in READ for point in self.run.get(name).points if point.step <= first)
+        readings = {name: point.number for name, point in points if point.number is not None}
+        return likely({one.name: one.step for one in self.raised}, readings)
+
+    def told_causes(self) -> list[str]:
+        """Sentences on the first three of them."""
+        return [cause.sentence() for cause in self.causes()[:3]]
 
     def code(self, fail_on: Sequence[str]) -> int:
         """The exit code: 0, `RAISED` or `NOT_JUDGED`. `fail_on`: as `named_alarms` reads it."""
@@ -105,6 +118,7 @@ class Outcome:
             "verdict": list(verdict.sentences) if verdict else [],
             "read": list(verdict.read) if verdict else [],
             "alarms": [asdict(one) for one in self.raised],
+            "causes": [asdict(cause) for cause in self.causes()],
             "judged": sorted(self.judged),
             "figures": {
                 series.name: {"words": words, "first": series.points[0].number, "last": series.points[-1].number}
@@ -122,6 +136,8 @@ class Outcome:
         )
         for one in self.raised:
             lines.append(f"| {one.name} | {one.severity} | {one.step} to {one.last} | {_cell(one.evidence)} |")
+        if causes := self.told_causes():
+            lines += ["", "Likely causes:", "", *(f"1. {_cell(sentence)}" for sentence in causes)]
         lines += ["", "| | first | last |", "|---|---|---|"]
         for words, series in self.figures()[:_TEN]:
             lines.append(f"| {words} | {shown(series.points[0].metric)} | {shown(series.points[-1].metric)} |")

@@ -11,6 +11,7 @@ from pathlib import Path
 from heedful.report.drawing.chart import Frame
 from heedful.report.drawing.panel import DrawnPanel, Section, draw
 from heedful.report.embedding import inert_json
+from heedful.report.outcome import Outcome
 from heedful.report.panels import sections
 from heedful.report.record import RunRecord, read_run
 from heedful.report.retrieval_map import retrieval_frames
@@ -55,6 +56,7 @@ def _page(run: RunRecord, refresh: int = 0) -> str:
             "lanes": timeline(run),
             "sections": [(section, _drawn(section, frame)) for section in sections(run)],
             "alarms": alarm_table(run),
+            "causes": Outcome.of_run(run).told_causes(),
             "triage": triage,
             "stages": spent,
             "total_time": total,

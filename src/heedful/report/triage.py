@@ -40,7 +40,7 @@ STRIP = 160
 def alarm_table(run: RunRecord) -> dict[str, list[Any]]:
     """Every `alarm/*` of the run: `raised` (the earliest first, with evidence of that time), the names of those that
     stayed `quiet`, and those that were never known (`unknown`: name and why)."""
-    rules = {rule.name: rule for rule in logged_rules(AlarmConfig())}
+    collapses = {rule.name for rule in logged_rules(AlarmConfig()) if rule.collapse}
     raised, quiet, unknown = [], [], []
     for metric, series in run.series.items():
         if not metric.startswith("alarm/"):
@@ -48,11 +48,9 @@ def alarm_table(run: RunRecord) -> dict[str, list[Any]]:
         name = metric.removeprefix("alarm/")
         known = [point for point in series.points if point.number is not None]
         if any(point.number for point in known):
-            rule = rules.get(name)
             whys = [point.metric.why for point in known if point.number and point.metric.why]
-            collapse, advice = (rule.collapse, rule.advice) if rule else (False, "")
             first = next(point.step for point in known if point.number)
-            row = {"name": name, "collapse": collapse, "when": _stretches(series), "advice": advice}
+            row = {"name": name, "collapse": name in collapses, "when": _stretches(series)}
             raised.append((first, row | {"evidence": "".join(whys[:1])}))
         elif known:
             quiet.append(name)

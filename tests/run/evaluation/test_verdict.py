@@ -325,6 +325,7 @@ def test_alarms_are_named_with_their_step_and_collapses_with_their_evidence(tmp_
     sentences = folder.conclude().sentences
     assert "Alarms raised: success_drop at step 1 (over since), noise_collapse at step 2." in sentences
     assert "Evidence of noise_collapse: entropy rose." in sentences
+    assert any(sentence.startswith("Likely cause: noise_collapse: the entropy bonus") for sentence in sentences)
     assert not any("success fell" in sentence for sentence in sentences)
 
 

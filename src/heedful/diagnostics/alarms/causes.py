@@ -11,11 +11,14 @@ from typing import NamedTuple
 
 SLACK = 20
 """Steps after an alarm in which another one is still evidence for its cause, since some are found later than others."""
+ALWAYS = 10**9
 LATER: Mapping[str, int] = {
     **dict.fromkeys(("success_drop", "validation_drop", "train_validation_gap"), SLACK),
-    "stalled": -(10**9),
+    **dict.fromkeys(("gradient_spike", "length_rise", "outgrown"), ALWAYS),
+    "stalled": -ALWAYS,
 }
-"""Steps by which an alarm yields to others. A fall of success is an effect. Why a run stands still is asked first."""
+"""Steps by which an alarm yields to others. A fall of success is an effect. A notice may be harmless. Why a run stands
+still is asked first."""
 
 
 class Reading(NamedTuple):
@@ -38,6 +41,8 @@ class Row:
     """Readings of which one makes it likely, too."""
     look: str = ""
     """What tells the cause apart, for a person."""
+    alone: bool = False
+    """It is likely without such an alarm or reading, too. So is a cause that asks for none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,7 +100,7 @@ CAUSES: Mapping[str, tuple[str, str]] = {
     "schedule": ("the schedule, or a resume, set a higher learning rate",
         "compare it with the schedule that was meant, and go back to a checkpoint before the jump"),
     "service": ("a tool or search service fails", "test the service, and count its errors as such"),
-    "shaping": ("a part of the reward that is not success decides the update",
+    "shaping": ("a part of the reward that is not success, such as a cost per step, decides the update",
         "leave groups with one outcome out (`--filter drop_constant --filter.on outcome`), or do not standardise "
         "(`--algorithm.advantage.no-standardize`)"),
     "stale": ("samples are older than the weights", "lower the lag, or mask tokens with a large ratio"),
@@ -115,13 +120,14 @@ CAUSES: Mapping[str, tuple[str, str]] = {
 _SIGNAL = Reading("signal/mixed", False, 0.25), Reading("trainer/zero_std", True, 0.75)
 _CLIPPED = tuple(Reading(name, True, 0.2) for name in ("trainer/clip_share", "policy/clip_fraction"))
 _UNREADABLE = tuple(Reading(name, False, 0.5) for name in ("format/closed_rate", "format/valid_rate"))
+_COEFFICIENT = (Reading("policy/entropy_coefficient", True, 0.0),)
 _STALE = (Reading("signal/stale", True, 0.5),)
 _SAMPLER = Row("sampler", ("sampler_mismatch",), look="the divergence of sampler and learner")
 _SCHEDULE = Row("schedule", ("rate_jump",), look="the learning rate of each step")
 _RATE_SHOWN = Row("rate", ("gradient_spike", "kl_runaway"), look="gradient norm and KL to the reference")
 _RATE = Row("rate", look="the learning rate, the gradient norm and the clip share")
 _BONUS_SHOWN = Row("bonus", ("entropy_rise", "noise_collapse"), look="the entropy, and its coefficient")
-_BONUS = Row("bonus", look="the coefficient of the bonus")
+_BONUS = Row("bonus", readings=_COEFFICIENT, look="the coefficient of the bonus", alone=True)
 _LIMIT = Row("limit", ("truncation",), (Reading("trainer/truncated", True, 0.25),), look="the share of cut replies")
 _GAMED = Row("gamed", ("train_validation_gap",), look="success on held-out tasks")
 _SHAPING = Row("shaping", ("shaping_dominates",), look="the parts of the reward beside success")
@@ -141,8 +147,7 @@ TABLE: Mapping[str, tuple[Row, ...]] = {
     "not_finite": (
         Row("empty", readings=(Reading("trainer/zero_std", True, 0.99), Reading("filter/kept_ratio", False, 0.0)),
             look="whether all groups of that step were dropped"),
-        Row("overflow", ("gradient_spike", "rate_jump"), look="the gradient norm before that step, and the precision"),
-        Row("overflow", look="the precision, and the loss of each part of that batch"),
+        Row("overflow", ("gradient_spike", "rate_jump"), look="the precision, and the norm before it", alone=True),
         Row("reward_value", look="the rewards of that step"),
     ),
     "kl_runaway": (
@@ -173,8 +178,11 @@ TABLE: Mapping[str, tuple[Row, ...]] = {
         Row("updates", readings=_CLIPPED, look="the share of clipped tokens"),
         Row("narrow", look="the clip limits, and the KL coefficient"), _RATE,
     ),
-    "template_collapse": (_SHAPING, _DEAD, _BONUS_SHOWN, _UNNEEDED),
-    "words_uninformed": (_SHAPING, _DEAD, _BONUS_SHOWN, _UNNEEDED),
+    "template_collapse": (_SHAPING, _DEAD, _BONUS, _UNNEEDED),
+    "words_uninformed": (
+        _SHAPING, _DEAD, _BONUS,
+        Row("unneeded", look="a model (`--model`, `--server`), since words are no proof; and some thoughts"),
+    ),
     "format_collapse": (_LIMIT, _BONUS_SHOWN, _SCHEDULE, _RATE_SHOWN, Row("format", look="replies that failed")),
     "entropy_gaming": (_BONUS,),
     "input_blind": (Row("unread", look="whether it is so from the first step on"), _UNNEEDED),
@@ -187,10 +195,12 @@ TABLE: Mapping[str, tuple[Row, ...]] = {
         Row("memory", look="success on repeated and on new tasks: the gap is on repeated ones alone"),
     ),
     "success_drop": (
-        _SAMPLER, _SCHEDULE, _RATE_SHOWN, _BONUS_SHOWN, _LIMIT, _GAMED, _SHAPING,
+        _SAMPLER, _SCHEDULE,
+        Row("rate", ("gradient_spike", "kl_runaway"), alone=True,
+            look="learning rate, gradient norm, KL, entropy, and the divergence of sampler and learner"),
+        _BONUS_SHOWN, _LIMIT, _GAMED, _SHAPING,
         Row("narrow", ("low_entropy_collapse",), look="the entropy"),
         Row("format", ("format_collapse",), look="the share of valid replies"),
-        Row("rate", look="learning rate, gradient norm, KL, entropy, and the divergence of sampler and learner"),
         Row("service", look="the errors of tools and of a search service"),
     ),
     "validation_drop": (
@@ -222,10 +232,31 @@ def likely(raised: Mapping[str, int], readings: Mapping[str, float] | None = Non
             shown = [*(f"{name} at step {raised[name]}" for name in others), *held]
             if read and not shown:
                 continue
-            missing = bool(row.after or row.readings) and not shown
+            missing = bool(row.after or row.readings) and not (shown or row.alone)
             order = missing, raised[alarm] + LATER.get(alarm, 0), place, not shown, number
             found.append((order, Cause(row.cause, alarm, *CAUSES[row.cause], "; ".join(shown), row.look)))
     ranked = dict[str, Cause]()
     for _, cause in sorted(found, key=lambda each: each[0]):
         ranked.setdefault(cause.name, cause)
     return tuple(ranked.values())
+
+
+READ = frozenset(reading.metric for rows in TABLE.values() for row in rows for reading in row.readings)
+"""The metrics that tell causes apart."""
+
+
+def table_of_causes() -> list[str]:
+    """Two tables of Markdown: the causes of each alarm, with what makes each of them likely, and what to try."""
+
+    def cell(row: Row) -> str:
+        sides = {True: "above", False: "at most"}
+        shown = [*row.after, *(f"{each.metric} {sides[each.above]} {each.limit:g}" for each in row.readings)]
+        more = ", or nothing" if row.alone else ""
+        return f"{row.cause} ({', '.join(shown)}{more})" if shown else row.cause
+
+    return [
+        *("| alarm | causes, and the alarms or readings that make them likely |", "|---|---|"),
+        *(f"| `{alarm}` | {'; '.join(map(cell, rows))} |" for alarm, rows in TABLE.items()),
+        *("", "| cause | in words | try |", "|---|---|---|"),
+        *(f"| {name} | {words} | {remedy} |" for name, (words, remedy) in CAUSES.items()),
+    ]

@@ -112,7 +112,6 @@ class Rule:
 
     name: str
     all_of: tuple[tuple[Condition, ...], ...]
-    advice: str
     unless: tuple[Condition, ...] = ()
     severity: Severity = "warning"
     of_update: bool = False

@@ -42,37 +42,28 @@ def logged_rules(config: AlarmConfig) -> tuple[Rule, ...]:
         Rule(
             "not_finite",
             ((Beyond("trainer/not_finite", 0.0, True, 1, with_reason=True),),),
-            "The gradient, the loss or the reward is no finite number. Look for a step whose groups were all dropped, "
-            "for overflow in fp16, and for a reward that is not finite. Go back to a checkpoint before the step named.",
             severity="collapse",
             optional=True,
         ),
         Rule(
             "rate_jump",
             ((Jump("trainer/learning_rate", 2.0, 5),),),
-            "The learning rate has jumped beyond all earlier ones. Look at the schedule, and at what a resume set.",
             optional=True,
         ),
         Rule(
             "gradient_spike",
             ((Spike("trainer/grad_norm", 3.0, 6.0, 10, 32),),),
-            "One gradient was far larger than usual. Look at the batch of this step. Clip the norm, or lower the "
-            "learning rate, if it repeats.",
             severity="notice",
             optional=True,
         ),
         Rule(
             "kl_runaway",
             ((Runaway("trainer/kl", 4.0, 0.01, 24, KEPT),),),
-            "The policy leaves the reference faster and faster. Lower the learning rate, or raise the KL coefficient, "
-            "and go back to a checkpoint before the growth.",
             optional=True,
         ),
         Rule(
             "sampler_mismatch",
             (change("up", 2.0, "trainer/mismatch", floor=0.002),),
-            "The engine that samples is less and less the policy that learns. Compare precision, weights, template and "
-            "temperature of both. An importance correction helps meanwhile.",
             optional=True,
         ),
         Rule(
@@ -83,8 +74,6 @@ def logged_rules(config: AlarmConfig) -> tuple[Rule, ...]:
                     Beyond("trainer/truncated", 0.25, True, 5),
                 ),
             ),
-            "More replies are cut at the token limit, and a cut reply is seldom right. Raise the limit, or make the "
-            "reward prefer shorter replies.",
             optional=True,
         ),
         Rule(
@@ -95,36 +84,29 @@ def logged_rules(config: AlarmConfig) -> tuple[Rule, ...]:
                     for each in change("up", 0.5, "trainer/length")
                 ),
             ),
-            "Replies have become longer by half, and success has not risen with it. Read some of them.",
             severity="notice",
             optional=True,
         ),
         Rule(
             "outgrown",
             ((Beyond("trainer/zero_std", 0.75, True, 8), Beyond("signal/solved", 0.75, True, 8)), solved),
-            "Nearly all groups are solved, so hardly any teaches. Use harder tasks.",
             severity="notice",
             optional=True,
         ),
         Rule(
             "validation_drop",
             (validation_fell,),
-            "Success on held-out tasks has fallen. Go back to the best checkpoint, and compare training with it.",
             optional=True,
         ),
         Rule(
             "train_validation_gap",
             (paired,),
-            "Held-out success falls while the reward of training does not: the reward may be gamed, or tasks are "
-            "learnt by heart. Read the best-paid episodes, and grade some by hand.",
             unless=fell_too,
             optional=True,
         ),
         Rule(
             "words_uninformed",
             (change("down", config.information, "text/judge_accuracy_8way"),),
-            "The words of thoughts tell their prompts apart less than before. Words are no proof: `--model` or "
-            "`--server` asks a model instead. Read some thoughts beside their prompts.",
             optional=True,
         ),
     )

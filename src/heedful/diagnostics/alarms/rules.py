@@ -122,30 +122,22 @@ def standard_rules(config: AlarmConfig) -> tuple[Rule, ...]:
         Rule(
             "template_collapse",
             ((_information_lost(config), indistinguishable),),
-            "Read some thoughts: do they tell their prompts apart? Filter by reward variance, lower the entropy bonus, "
-            "and go back to a checkpoint before the step named.",
             unless=entropy_fell,
             severity="collapse",
         ),
         Rule(
             "low_entropy_collapse",
             (entropy_fell, uninformed_or_worse),
-            "The policy repeats itself. Lower the learning rate, add a KL penalty or a small entropy bonus, and go "
-            "back to a checkpoint before the step named.",
             severity="collapse",
         ),
         Rule(
             "noise_collapse",
             (entropy_rose, uninformed_or_worse),
-            "Thoughts become random. Lower the entropy bonus or the learning rate, and keep groups without signal out "
-            "of the loss (--filter top_p): only regularisers act on them.",
             severity="collapse",
         ),
         Rule(
             "format_collapse",
             (change("down", config.format, "format/valid_rate", "format/closed_rate", relative=False),),
-            "Look at replies that could not be executed. If they were cut, raise the token limit. Otherwise lower the "
-            "learning rate, or make the format part of the reward.",
             severity="collapse",
         ),
         Rule(
@@ -154,7 +146,6 @@ def standard_rules(config: AlarmConfig) -> tuple[Rule, ...]:
                 change("up", config.entropy_rise, TOKEN_ENTROPY, pair=True),
                 change("down", config.strategies, *strategies, pair=True),
             ),
-            "The policy earns the entropy bonus with words, not with ways of acting: lower it.",
         ),
         Rule(
             "entropy_rise",
@@ -164,41 +155,29 @@ def standard_rules(config: AlarmConfig) -> tuple[Rule, ...]:
                     *change("up", config.entropy_rise, SOLVED_ENTROPY, THOUGHT_ENTROPY),
                 ),
             ),
-            "Early warning: thoughts, or the answers after them, become less certain. If no more exploration is "
-            "wanted, lower the entropy bonus now.",
         ),
         Rule(
             "thought_bypassed",
             (change("down", config.influence, "grounding/thought_influence"),),
-            "The action depends less on the thought. Success may last for a while without it: look at grounding/*.",
         ),
         Rule(
             "action_uninformed",
             # The prompts of one batch may all call for the same action by chance, so a single reading proves nothing.
             ((replace(actions, design=replace(actions.design, confirm=max(2, config.measured_confirm))),),),
-            "The first action tells less about the prompt. Thoughts may tell as much as before, and no longer lead to "
-            "the action. If success holds, one first action may be right for most tasks. Otherwise lower the learning "
-            "rate, and go back to a checkpoint before the step named.",
             optional=True,
         ),
         Rule(
             "input_blind",
             ((blind,),),
-            "Thoughts cannot be told from thoughts about other prompts. If that is so from the start, the model does "
-            "not read the task yet: a better warm start or easier tasks come before reinforcement learning.",
         ),
         Rule(
             "picture_ignored",
             ((_information_lost(config, IMAGE_GAP), replace(blind, metric=IMAGE_P_VALUE)),),
-            "Thoughts say less about the picture. Compare the scopes image and text: where the text says the same, a "
-            "policy may read that alone. Read some thoughts beside their pictures.",
             optional=True,
         ),
         Rule(
             "oscillation",
             (change("up", config.oscillation, "grounding/oscillation_rate", relative=False),),
-            "More turns repeat or change nothing. Look at trajectories. A cost per step discourages it, unless "
-            "shaping_dominates is raised: then it may be the cause.",
         ),
         Rule(
             "starvation",
@@ -208,22 +187,15 @@ def standard_rules(config: AlarmConfig) -> tuple[Rule, ...]:
                     for name in ("filter/kept_ratio", "signal/mixed")
                 ),
             ),
-            "Almost nothing is left to learn from. Look at the triage: easier tasks, partial credit or a curriculum "
-            "where groups fail; a reward that sees progress where they are blind.",
             unless=(Beyond("signal/solved", 0.5, True, config.starved_steps),),
         ),
         Rule(
             "reward_blind",
             ((Share("signal/blind", config.blind, config.threshold, 2 * config.baseline),),),
-            "Episodes that got differently far earn the same: let the reward see progress, or correct it.",
         ),
         Rule(
             "shaping_dominates",
             ((Beyond(ONE_OUTCOME, config.shaping, True, config.shaping_steps),),),
-            "Much of the update comes from groups whose episodes have one outcome, and few groups are solved. They "
-            "differ in other parts of the reward alone. Where that is a cost per step, the policy may learn to do "
-            "less, and success falls. Leave such groups out (--filter drop_constant --filter.on outcome), or do not "
-            "standardise (--algorithm.advantage.no-standardize).",
             unless=(Beyond("signal/solved", config.shaping_solved, True, config.shaping_steps),),
             of_update=True,
             optional=True,
@@ -232,7 +204,6 @@ def standard_rules(config: AlarmConfig) -> tuple[Rule, ...]:
             "success_drop",
             # Success may be more correlated from step to step than the configuration says: the run tells.
             (tuple(replace(each, design=replace(each.design, estimated=True)) for each in success_fell),),
-            "Success has fallen, or episodes get less far. The alarms raised before it, if any, say how.",
         ),
     )
 

@@ -7,10 +7,11 @@ the same alarms at the same steps.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from functools import lru_cache
 from typing import Any
 
+from heedful.diagnostics.alarms.causes import likely
 from heedful.diagnostics.alarms.conditions import (
     Beyond,
     Change,
@@ -46,6 +47,7 @@ class Alarm:
     step: int
     evidence: str
     advice: str
+    """The likely cause, and what to try (`causes.likely`, with the alarms before it). Empty for an own rule."""
     severity: Severity
 
     @property
@@ -53,7 +55,7 @@ class Alarm:
         return self.severity == "collapse"
 
     def sentence(self) -> str:
-        return f"Alarm {self.name} at step {self.step}: {self.evidence}. {self.advice}"
+        return f"Alarm {self.name} at step {self.step}: {self.evidence}. {self.advice}".rstrip()
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,6 +83,8 @@ class Alarms:
     _tests: dict[str, SeriesTest] = field(default_factory=dict)
     _raised: dict[str, int] = field(default_factory=dict)
     """Alarm -> the step since which it is raised."""
+    _first: dict[str, int] = field(default_factory=dict)
+    """Alarm -> the step at which it was raised first."""
 
     def __post_init__(self) -> None:
         self.rules = self.rules or standard_rules(self.config)
@@ -103,9 +107,14 @@ class Alarms:
                 self._raised.pop(rule.name, None)
             elif rule.name not in self._raised:
                 self._raised[rule.name] = step
-                raised.append(Alarm(rule.name, step, finding.words, rule.advice, rule.severity))
+                self._first.setdefault(rule.name, step)
+                raised.append(Alarm(rule.name, step, finding.words, "", rule.severity))
             value = None if finding.holds is None else float(finding.holds)
             found.append(Metric(f"alarm/{rule.name}", value, why=finding.words))
+        if raised:
+            readings = {name: each.value for name, each in seen.items() if isinstance(each.value, int | float)}
+            advice = next((cause.sentence() for cause in likely(self._first, readings)), "")
+            raised = [replace(alarm, advice=advice) for alarm in raised]
         return StepAlarms(step, tuple(found), tuple(raised))
 
     def _remember(self, step: int, metrics: Sequence[Metric]) -> None:
@@ -203,6 +212,7 @@ class Alarms:
             },
             "tests": {key: asdict(test) for key, test in self._tests.items()},
             "raised": dict(self._raised),
+            "first": dict(self._first),
         }
 
     def load_state(self, state: Mapping[str, Any]) -> None:
@@ -213,6 +223,7 @@ class Alarms:
             for key, test in state["tests"].items()
         }
         self._raised = dict(state["raised"])
+        self._first = dict(state.get("first", state["raised"]))  # as 0.1.0 wrote it
 
 
 def replay(

@@ -11,6 +11,7 @@ import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
+from heedful.diagnostics.alarms.causes import table_of_causes
 from heedful.diagnostics.alarms.logged_rules import logged_rules
 from heedful.diagnostics.alarms.rules import AlarmConfig
 from heedful.diagnostics.catalogue import TABLES, Entry
@@ -28,7 +29,8 @@ _WRITTEN = {
 def with_tables(page: str) -> str:
     """The page with every table as the catalogue has it. Raises KeyError for a block that names no table."""
     block = re.compile(r"(<!-- catalogue: (\w+) -->\n).*?(<!-- end -->)", re.DOTALL)
-    return block.sub(lambda found: found[1] + "\n".join(["", *_table(TABLES[found[2]]), "", found[3]]), page)
+    tables = {name: _table(entries) for name, entries in TABLES.items()} | {"causes": table_of_causes()}
+    return block.sub(lambda found: found[1] + "\n".join(["", *tables[found[2]], "", found[3]]), page)
 
 
 def _table(entries: Sequence[Entry]) -> list[str]:

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from heedful.diagnostics.alarms.causes import likely
 from heedful.diagnostics.catalogue import legend_of, mark_of
 from heedful.diagnostics.names import CPU
 from heedful.run.config import TrainConfig
@@ -255,7 +256,8 @@ def _alarms(lines: Sequence[StepMetrics]) -> list[str]:
         for name in order
     )
     evidence = [f"Evidence of {name}: {raised[name][1]}." for name in order if name.endswith("_collapse")]
-    return [f"Alarms raised: {listed}.", *evidence]
+    causes = [f"Likely cause: {cause.sentence()}" for cause in likely({name: raised[name][0] for name in order})[:1]]
+    return [f"Alarms raised: {listed}.", *evidence, *causes]
 
 
 def _filtering(lines: Sequence[StepMetrics], config: TrainConfig) -> str:
