@@ -35,8 +35,8 @@ from typing import Any
 
 import numpy as np
 
-from heedful.auditing.scalars import History
 from heedful.auditing.scalars.aliases import ALIASES
+from heedful.auditing.scalars.history import scalar_metrics
 from heedful.diagnostics.alarms import AlarmConfig, Alarms
 from heedful.diagnostics.alarms.causes import Cause, likely
 from heedful.diagnostics.alarms.logged_rules import logged_rules
@@ -163,7 +163,6 @@ def rows(series: Series, seed: int, steps: int = 100, onset: int = 50, known: bo
     """The metrics of each step, as an audit has them. `known`: with the success of the episodes and its interval."""
     rng = np.random.default_rng(seed)
     noise = dict.fromkeys(("entropy", "kl", "norm", "level", "length"), 0.0)
-    history = History()
     for step in range(steps):
         since = step - onset
         for name in noise:
@@ -195,8 +194,7 @@ def rows(series: Series, seed: int, steps: int = 100, onset: int = 50, known: bo
         if step % 5 == 4:
             wanted = float(np.clip(series.validation(step, since, mean), 0, 1))
             values["trainer/validation"] = float(rng.binomial(VALIDATION, wanted) / VALIDATION)
-        history.steps[step] = values
-        metrics = history.metrics(step, VALIDATION if known else None)
+        metrics = scalar_metrics(values, VALIDATION if known else None)
         if known:
             rate, count = float(right_PG.mean()), right_PG.size
             # Episodes of one prompt are alike: fewer of them count.

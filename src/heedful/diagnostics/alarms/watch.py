@@ -113,7 +113,7 @@ class Alarms:
             found.append(Metric(f"alarm/{rule.name}", value, why=finding.words))
         if raised:
             readings = {name: each.value for name, each in seen.items() if isinstance(each.value, int | float)}
-            advice = next((cause.sentence() for cause in likely(self._first, readings)), "")
+            advice = next((f"Likely cause: {cause.sentence()}" for cause in likely(self._first, readings)), "")
             raised = [replace(alarm, advice=advice) for alarm in raised]
         return StepAlarms(step, tuple(found), tuple(raised))
 
