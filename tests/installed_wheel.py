@@ -98,20 +98,22 @@ def try_out(binaries: Path, folder: Path) -> None:
     expect("2 steps, 24 episodes in 6 groups", [heedful, "audit", log, "--out", folder / "audit"], folder)
     if not (folder / "audit" / "report.html").is_file():
         raise Failed("Expected the page of the audit, audit/report.html, found none.")
+    (folder / "completions.parquet").write_bytes(b"PAR1PAR1")
+    expect("(pip install 'heedful[parquet]')", [heedful, "audit", folder / "completions.parquet"], folder, code=2)
     expect("[(True, 'kept'), (False, 'constant'), (True, 'kept')]", [python, "-c", FILTER_EXAMPLE], folder)
 
 
-def expect(words: str, command: Sequence[str | Path], folder: Path, *, exactly: bool = False) -> None:
+def expect(words: str, command: Sequence[str | Path], folder: Path, *, exactly: bool = False, code: int = 0) -> None:
     """Runs a command and looks for words in what it prints; errors count as printed."""
-    printed = run(command, folder)
+    printed = run(command, folder, code)
     if (printed != words) if exactly else (words not in printed):
         raise Failed(f"Expected {words!r} from `{spelled(command)}`, found:\n{printed}")
 
 
-def run(command: Sequence[str | Path], folder: Path) -> str:
+def run(command: Sequence[str | Path], folder: Path, code: int = 0) -> str:
     """Both outputs of a command, run outside the repository so that only the wheel is found."""
     done = subprocess.run(command, cwd=folder, text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
-    if done.returncode:
+    if done.returncode != code:
         raise Failed(f"`{spelled(command)}` ended with exit code {done.returncode}:\n{done.stdout}")
     return done.stdout
 

@@ -89,6 +89,19 @@ def test_what_cannot_be_read_at_all_exits_with_2_and_leaves_no_folder(
     assert not (tmp_path / "out").exists()
 
 
+def test_without_pyarrow_lines_are_read_and_parquet_files_name_the_extra(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    log = logs.verl_log(tmp_path / "log", steps=(1, 2))
+    (log / "a.parquet").write_bytes(b"PAR1PAR1")
+    monkeypatch.setitem(sys.modules, "pyarrow", None)
+    assert cli.run(["audit", str(log / "a.parquet")]) == 2
+    assert "Expected pyarrow (pip install 'heedful[parquet]') for the parquet file" in capsys.readouterr().err
+    assert cli.run(["audit", str(log), "--out", str(tmp_path / "out")]) == 0
+    assert "heedful[parquet]" in capsys.readouterr().out
+    assert list(by_step(tmp_path / "out")) == [1, 2]
+
+
 def test_a_misspelt_on_is_told_at_the_first_step_and_fails_at_the_end_unless_a_later_step_holds_it(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

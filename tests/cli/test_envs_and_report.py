@@ -75,13 +75,14 @@ def test_what_cannot_be_reported_is_refused_in_a_sentence(
     assert sentence in capsys.readouterr().err
 
 
-def test_every_command_explains_itself_without_torch() -> None:
+def test_commands_explain_themselves_and_audits_of_scalars_run_with_the_core_alone(tmp_path: Path) -> None:
+    state = Path(__file__).parents[1] / "auditing" / "fixtures" / "scalars" / "trainer_state.json"
     program = """
 import sys
 
 class Absent:
     def find_spec(self, name, path=None, target=None):
-        if name.split(".")[0] in ("torch", "transformers"):
+        if name.split(".")[0] in ("torch", "transformers", "pyarrow", "scipy", "sklearn"):
             raise ImportError(f"{name} is kept out of this test")
 
 sys.meta_path.insert(0, Absent())
@@ -90,8 +91,10 @@ for command in ("eval", "play", "envs", "report"):
     assert cli.run([command, "--help"]) == 0, command
 for words in (["eval", "echo"], ["play", "bandit"], ["play", "echo", "--by", "seedling"]):
     assert cli.run([*words, "--help"]) == 0, words
+assert cli.run(["audit", *sys.argv[1:]]) == 0
 """
-    ended = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=PATIENCE)
+    words = [sys.executable, "-c", program, str(state), "--out", str(tmp_path / "audit")]
+    ended = subprocess.run(words, capture_output=True, text=True, timeout=PATIENCE)
     assert ended.returncode == 0, ended.stderr
     for usage in ("heedful eval RUN", "heedful play [ENV]", "heedful envs", "heedful report RUN", "--env.names"):
         assert usage in ended.stdout

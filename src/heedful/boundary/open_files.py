@@ -6,6 +6,7 @@ To open a pipe waits for its writer, who may never come. A device may never end.
 from __future__ import annotations
 
 import errno
+import importlib.util
 import os
 import stat
 from io import BufferedReader
@@ -55,6 +56,15 @@ def refuse_pipes(path: Path) -> None:
     for place in sorted(path.iterdir()) if path.is_dir() else [path]:
         if place.exists() and not (place.is_file() or place.is_dir()):
             raise _no_file(place)
+
+
+def require_pyarrow(path: Path) -> None:
+    """Raise ValueError where pyarrow, which reads and writes parquet files, is not installed."""
+    if importlib.util.find_spec("pyarrow") is None:
+        raise ValueError(
+            f"Expected pyarrow (pip install 'heedful[parquet]') for the parquet file {path}, found that it is not "
+            "installed."
+        )
 
 
 def _no_file(path: Path) -> OSError:

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from heedful.boundary.foreign_text import encodable
-from heedful.boundary.open_files import open_file
+from heedful.boundary.open_files import open_file, require_pyarrow
 from heedful.storage.files import write_whole
 from heedful.types import Ending, Group, Image, Prompt, Reply, Span, Task, Trajectory, Turn, Verdict
 
@@ -121,8 +121,9 @@ def write_rollouts(
 ) -> None:
     """Write the groups of one step to a parquet file, in full or not at all.
 
-    Raises DiskFull where there was no room. Nothing was changed then.
+    Raises DiskFull where there was no room. Nothing was changed then. Raises ValueError without pyarrow.
     """
+    require_pyarrow(Path(path))
     import pyarrow
     import pyarrow.parquet
 
@@ -190,8 +191,10 @@ def read_rollouts(path: Path | str, replies: bool = True) -> Rollouts:
     read.
 
     Raises:
-        ValueError: the file is missing, damaged, of another version, not a rollout file, or it lacks a picture.
+        ValueError: the file is missing, damaged, of another version, not a rollout file, or it lacks a picture. Or
+            pyarrow is not installed.
     """
+    require_pyarrow(Path(path))
     import pyarrow
     import pyarrow.parquet
 

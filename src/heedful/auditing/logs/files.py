@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 from heedful.auditing.logs.records import Faults, Location, Row, Tell, shortened
 from heedful.boundary.jsontext import parse_json
-from heedful.boundary.open_files import open_file, refuse_pipes
+from heedful.boundary.open_files import open_file, refuse_pipes, require_pyarrow
 from heedful.boundary.system_errors import sentence_of
 
 if TYPE_CHECKING:
@@ -225,6 +225,7 @@ def _natural(path: Path) -> tuple[tuple[int, int | str], ...]:
 
 def open_parquet(file: Path) -> pyarrow.parquet.ParquetFile:
     """Open a file without reading its rows. Raises ValueError for one that is cut off or damaged."""
+    require_pyarrow(file)
     import pyarrow
     import pyarrow.parquet
 

@@ -12,7 +12,7 @@ from typing import Any, BinaryIO, Protocol
 
 from heedful.boundary.foreign_text import clean
 from heedful.boundary.jsontext import LARGEST, parse_json
-from heedful.boundary.open_files import open_file, read_up_to
+from heedful.boundary.open_files import open_file, read_up_to, require_pyarrow
 
 LONGEST_LINE = 256 << 20
 """Bytes of a line of a JSON lines file."""
@@ -116,6 +116,7 @@ class ParquetRows:
     """The `known` columns of a parquet file's rows, read by row groups. A few groups are kept in memory."""
 
     def __init__(self, path: Path, who: str, known: Collection[str]) -> None:
+        require_pyarrow(path)
         import pyarrow.parquet
         import pyarrow.types
 

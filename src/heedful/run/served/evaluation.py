@@ -21,6 +21,7 @@ from rich.console import Console
 from heedful.boundary import cut, to_json
 from heedful.boundary.foreign_text import clean_line, listed
 from heedful.boundary.jsontext import read_json
+from heedful.boundary.open_files import require_pyarrow
 from heedful.diagnostics.behaviour_metrics import behaviour
 from heedful.diagnostics.names import unavailable
 from heedful.envs.common.tagged import in_tags
@@ -76,6 +77,7 @@ def evaluate_served(
     """
     kept = {name: value for name, value in to_json(settings).items() if name not in FREE}
     record = {"version": VERSION, "served": dict(model.description), "settings": kept, "complete": False}
+    require_pyarrow(RunFolder(out or Path("evals")).rollouts(0))  # before a reply is asked for
     if out is not None:
         _refuse_another(out, record)  # before the lock, which makes the folder
     with (
