@@ -131,14 +131,14 @@ class GrowingFile:
         elif self.kind == "W&B":
             for end, texts in binary.wandb_rows(content, max(self.at - base, binary.HEADER)):
                 self.at = base + end
-                yield from _row({name: _value(text) for name, text in texts.items()})
+                yield from row_of({name: _value(text) for name, text in texts.items()})
         elif self.kind == "trainer_state":
             try:
                 history = parse_json(content)["log_history"]
             except ValueError:
                 return  # not whole yet: the trainer writes it in place
             for row in history[:-1] if history and "train_runtime" in history[-1] else history:
-                yield from _row(row)
+                yield from row_of(row)
         elif self.kind in ("CSV", "lines", "console"):
             whole = content if ended else content[: content.rfind(b"\n") + 1]
             self.at += len(whole)
@@ -146,7 +146,7 @@ class GrowingFile:
                 yield from _csv((head + whole).decode("utf-8-sig", "replace"))
             elif self.kind == "lines":
                 for line in whole.splitlines():
-                    yield from _row(_object(_decoded(line)) or {})
+                    yield from row_of(_object(_decoded(line)) or {})
             else:
                 yield from self._console(whole.decode("utf-8", "replace"))
         else:
@@ -174,7 +174,7 @@ class GrowingFile:
             if "step" not in row and row:
                 self.counted += not any(name.startswith("eval_") for name in row)
                 row["step"] = self.counted
-            yield from _row(row)
+            yield from row_of(row)
 
     def _trackio(self) -> Iterator[ScalarRow]:
         address = f"file:{quote(str(self.path.resolve()))}?mode=ro"
@@ -193,14 +193,15 @@ class GrowingFile:
         for number, step, metrics in rows:
             self.at = number
             row = _object(metrics.decode("utf-8", "replace") if isinstance(metrics, bytes) else str(metrics))
-            yield from _row({"_step": step, **(row or {})})
+            yield from row_of({"_step": step, **(row or {})})
 
 
 class LateValue(Exception):
     """What was read of a file no longer holds: it has to be read again."""
 
 
-def _row(row: Mapping[str, Any]) -> Iterator[ScalarRow]:
+def row_of(row: Mapping[str, Any]) -> Iterator[ScalarRow]:
+    """The numbers of one row, as a trainer logs it. None where it names no step."""
     numbers = _numbers(_flat(row))
     step = step_of(numbers)
     if step is not None:
@@ -265,7 +266,7 @@ def _csv(text: str) -> Iterator[ScalarRow]:
     runs = {name.rpartition(" - ")[0] for name in reader.fieldnames or () if " - " in name}
     front = f"{runs.pop()} - " if len(runs) == 1 else ""  # the page of W&B writes the name of the run before each key
     for row in reader:
-        yield from _row({name.removeprefix(front): value for name, value in row.items() if name and value})
+        yield from row_of({name.removeprefix(front): value for name, value in row.items() if name and value})
 
 
 def _printed(line: str) -> dict[str, Any]:

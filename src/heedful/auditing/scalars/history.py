@@ -10,7 +10,7 @@ from statistics import fmean
 from typing import Any
 
 from heedful.auditing.scalars.aliases import ALIASES, Names
-from heedful.auditing.scalars.files import GrowingFile, LateValue, scalar_kind
+from heedful.auditing.scalars.files import GrowingFile, LateValue, ScalarRow, scalar_kind
 from heedful.auditing.steps import STEPS_HELD, LoggedStep
 from heedful.boundary import listed
 from heedful.diagnostics.statistics.intervals import wilson
@@ -81,12 +81,16 @@ class ScalarFile:
 
     def _read(self, ended: bool) -> None:
         for row in self.growing.rows(ended) if self.growing else ():
-            self.keys.update(row.values)
-            found = self.names.translated(row.values)
-            self.by_step.setdefault(row.step, {}).update(found)
-            for name in found.keys() & {*FINITE}:
-                self.beside[name] = self.beside.get(name, {*found}) & found.keys()
-            self.count += 1
+            self.take(row)
+
+    def take(self, row: ScalarRow) -> None:
+        """Take the next row."""
+        self.keys.update(row.values)
+        found = self.names.translated(row.values)
+        self.by_step.setdefault(row.step, {}).update(found)
+        for name in found.keys() & {*FINITE}:
+            self.beside[name] = self.beside.get(name, {*found}) & found.keys()
+        self.count += 1
 
     def steps(self) -> Iterator[tuple[int, dict[str, float]]]:
         """The values of each step, with NaN for one that is gone although what always comes with it is there."""

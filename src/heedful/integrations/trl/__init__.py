@@ -2,6 +2,7 @@
 
 TRL's trainer remains the trainer. heedful reads its batches, drops rows before its loss, and logs.
 
+    from heedful.integrations.trl import HeedfulCallback          # watches a run by its logs, in one line
     from heedful.integrations.trl import HeedfulGRPOTrainer       # the filter, the diagnostics, the report
     from heedful.integrations.trl import Probe                    # the diagnostics alone, without a subclass
     from heedful.integrations.trl import to_trl_rollout_func      # heedful's environments as a rollout_func
@@ -15,9 +16,17 @@ if find_spec("trl") is None:
         "pip install 'heedful[trl]'."
     )
 
+from heedful.integrations.trl.logged import HeedfulCallback
 from heedful.integrations.trl.probe import Probe
 from heedful.integrations.trl.rollouts import environment_reward, to_trl_rollout_func
 from heedful.integrations.trl.settings import HeedfulConfig
 from heedful.integrations.trl.trainer import HeedfulGRPOTrainer
 
-__all__ = ["HeedfulConfig", "HeedfulGRPOTrainer", "Probe", "environment_reward", "to_trl_rollout_func"]
+__all__ = [
+    "HeedfulCallback",
+    "HeedfulConfig",
+    "HeedfulGRPOTrainer",
+    "Probe",
+    "environment_reward",
+    "to_trl_rollout_func",
+]

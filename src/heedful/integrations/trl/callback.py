@@ -39,7 +39,9 @@ class Bridge(TrainerCallback):
         self._stops = stops
 
     @abstractmethod
-    def begin(self, args: TrainingArguments, checkpoint: Path, resumed: Mapping[str, Any] | None) -> None:
+    def begin(
+        self, args: TrainingArguments, state: TrainerState, checkpoint: Path, resumed: Mapping[str, Any] | None
+    ) -> None:
         """Measure a new run, or go on with one. `resumed`: what `state` gave when `checkpoint` was saved."""
 
     @abstractmethod
@@ -63,7 +65,7 @@ class Bridge(TrainerCallback):
                 "baselines, and a new record.",
                 stacklevel=2,
             )
-        self.begin(args, checkpoint, resumed)
+        self.begin(args, state, checkpoint, resumed)
 
     def on_save(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: Any) -> None:
         if state.is_world_process_zero:
@@ -93,7 +95,9 @@ class Batches(Bridge):
         """Observes every generation batch, on rank 0."""
         trainer.add_callback(self)
 
-    def begin(self, args: TrainingArguments, checkpoint: Path, resumed: Mapping[str, Any] | None) -> None:
+    def begin(
+        self, args: TrainingArguments, state: TrainerState, checkpoint: Path, resumed: Mapping[str, Any] | None
+    ) -> None:
         self.observer = observer = observer_of(self._trainer, self._config, self._chooses)
         if resumed is not None:
             observer.load_state(resumed)

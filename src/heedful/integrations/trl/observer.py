@@ -70,13 +70,18 @@ def why_unreadable(trainer: Any) -> str:
     cuts = _cuts(trainer)
     if cuts:
         return f"truncated sampling ({', '.join(cuts)})"
-    kind = str(trainer.accelerator.distributed_type).rpartition(".")[2]
-    if kind in ("FSDP", "DEEPSPEED", "MEGATRON_LM", "TP"):
+    if kind := sharded(trainer.accelerator.distributed_type):
         return f"the model is sharded over devices ({kind}): heedful audit scores the saved model"
     adapter: Any = getattr(trainer.accelerator.unwrap_model(trainer.model), "active_peft_config", None)
     if getattr(adapter, "is_prompt_learning", False):
         return f"the adapter {adapter.peft_type.value} adds vectors to the prompt, next to its tokens"
     return ""
+
+
+def sharded(distributed_type: Any) -> str:
+    """How accelerate has parted the weights among devices, so that no process can read them. Empty if it has not."""
+    kind = str(distributed_type).rpartition(".")[2]
+    return kind if kind in ("FSDP", "DEEPSPEED", "MEGATRON_LM", "TP") else ""
 
 
 def _cuts(trainer: Any) -> list[str]:

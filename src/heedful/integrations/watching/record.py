@@ -41,22 +41,16 @@ class Record:
 
     def __init__(self, folder: RunFolder) -> None:
         self.folder = folder
-        self._place = folder.path.resolve()
-        _release(self._place)
-        lock = ExitStack()
-        lock.enter_context(held(folder.path, _LOG.warning))
-        _HELD[self._place] = self._lock = lock
+        self._lock = taken(folder.path)
 
     def close(self) -> None:
         """Give the folder back."""
-        if _HELD.get(self._place) is self._lock:
-            _release(self._place)
+        self._lock.close()
 
     @classmethod
     def claim(cls, output_dir: Path, configuration: Mapping[str, Any], device: str, threads: int) -> Record:
         """A new folder `heedful`, or `heedful-<n>` if earlier runs left theirs."""
-        names = chain([FOLDER], (f"{FOLDER}-{number}" for number in count(2)))
-        folder = RunFolder(claim_folder(output_dir / name for name in names))
+        folder = RunFolder(numbered(output_dir / FOLDER))
         record = cls(folder)
         write_whole(folder.config, json.dumps(configuration, indent=1) + "\n")
         write_whole(folder.environment, json.dumps(describe_environment(device, threads), indent=1) + "\n")
@@ -84,10 +78,23 @@ class Record:
         diagnosis.store_scores(self.folder.scores(step))
 
 
-def _release(place: Path) -> None:
-    lock = _HELD.pop(place, None)
-    if lock is not None:
-        lock.close()
+def numbered(folder: Path) -> Path:
+    """Claim a new folder: this one, or `<name>-<n>` if earlier runs left theirs."""
+    names = chain([folder.name], (f"{folder.name}-{number}" for number in count(2)))
+    return claim_folder(folder.parent / name for name in names)
+
+
+def taken(folder: Path) -> ExitStack:
+    """The lock of a folder, to be closed. A run of this process that broke off gives its own back.
+
+    Raises ValueError if another process writes into the folder.
+    """
+    place, lock = folder.resolve(), ExitStack()
+    if place in _HELD:
+        _HELD[place].close()
+    lock.enter_context(held(folder, _LOG.warning))
+    _HELD[place] = lock
+    return lock
 
 
 def save_state(checkpoint: Path, state: Mapping[str, Any], name: str = STATE) -> None:
