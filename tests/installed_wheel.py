@@ -20,6 +20,7 @@ PACKAGE_DATA = (
     "heedful/report/layouts/charts.css",
     "heedful/report/layouts/report.css",
     "heedful/report/layouts/report.js",
+    "heedful/skill/SKILL.md",
     "heedful_verl/conf/heedful/default.yaml",
 )
 """Files that are no modules and without which something installed would not work; templates are counted apart."""

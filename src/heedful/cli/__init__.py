@@ -1,7 +1,7 @@
 """The command line: `heedful train | eval | play | audit | study | gradients | envs | check-env | serve-env | report`.
 
-`heedful grow` gives a loaded model its warm start, and `doctor` shows what is installed. Packages add commands through
-the entry point `heedful.commands`.
+`heedful grow` gives a loaded model its warm start, `doctor` shows what is installed, and `skill` prints the page for
+coding agents. Packages add commands through the entry point `heedful.commands`.
 
 An error that the user can fix ends in a sentence and exit code 2. Help loads no torch.
 
@@ -38,6 +38,7 @@ COMMANDS = {
     "check-env": ("environments.check_env", "play anyone's environment and say which rules of the contract it breaks"),
     "doctor": ("doctor", "what is installed, and what an inference server offers and lacks"),
     "report": ("report", "write the page of a run again, or compare runs"),
+    "skill": ("skill", "print the page for coding agents that operate a run"),
 }
 """Name -> its module in this package, with `main(argv) -> exit code`, and one line of help."""
 
