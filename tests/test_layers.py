@@ -36,7 +36,6 @@ WALL_B = {
     "exports",
     *("types", "protocols", "seeds", "guarded", "boundary", "models", "diagnostics", "filters"),
     *("algorithms", "storage", "scorers", "measuring", "rollout.player", "rollout.context", "envs", "integrations"),
-    *("auditing", "watching"),
     "pixels",
     "command_process",
 }
@@ -58,6 +57,7 @@ NEEDS_TORCH = {
     "models.chat.template",
     "models.forward.exactness",
     "models.forward.fast_linear",
+    "models.forward.spread",
     "models.forward.states",
     "models.gguf",
     "models.load",

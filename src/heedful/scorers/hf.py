@@ -71,7 +71,7 @@ class HFScorer:
         self._model = model
         self._name = name
         self._max_tokens = max_tokens
-        self._head_tokens = tuple(head_tokens)
+        self.head_tokens = tuple(head_tokens)
         self._asked = method
         self._method: Method | None = None
         self._obstacles: dict[Method, str] = {}
@@ -168,7 +168,7 @@ class HFScorer:
                 f"HFScorer expects prompt and thought to fit the model's {limit} positions, found {asked.longest - 1} "
                 "tokens: score shorter prompts, or raise max_position_embeddings where the model allows it."
             )
-        sums = ScoreSums(asked.lengths, len(asked.prompts), self._head_tokens, keep_tokens=keep == "tokens")
+        sums = ScoreSums(asked.lengths, len(asked.prompts), self.head_tokens, keep_tokens=keep == "tokens")
         method = self._method_for(asked.prompts, asked.distinct)
         # no_grad, not inference_mode: tensors that a model caches here (rotary tables) must remain usable in training.
         with evaluating(self._model), torch.no_grad():
