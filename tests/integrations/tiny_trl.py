@@ -29,6 +29,7 @@ from heedful.measuring.diagnostician import DiagnosticsConfig
 from heedful.protocols import Filter
 from heedful.seedlings.tokenizer import grow_tokenizer
 from heedful.storage import Rollouts, RunFolder, StepMetrics, read_metrics, read_rollouts
+from heedful.training.ranks.sharding import whole_tensor
 from tiny_models import llama
 
 transformers.logging.set_verbosity_error()
@@ -118,7 +119,7 @@ class Gradients(TrainerCallback):
 
     def on_pre_optimizer_step(self, args: Any, state: Any, control: Any, model: Any = None, **_: Any) -> None:
         found = [torch.zeros_like(p) if p.grad is None else p.grad for p in model.parameters() if p.requires_grad]
-        self.steps.append(torch.cat([gradient.detach().clone().flatten() for gradient in found]))
+        self.steps.append(torch.cat([whole_tensor(gradient.detach()).clone().flatten() for gradient in found]))
 
 
 def arguments(folder: Path, **changes: Any) -> GRPOConfig:
@@ -181,7 +182,7 @@ def filtering(chosen: Filter | None = None, **changes: Any) -> HeedfulConfig:
 
 def weights_of(trainer: Any) -> torch.Tensor:
     """All weights as one row of numbers."""
-    return torch.cat([parameter.detach().clone().flatten() for parameter in trainer.model.parameters()])
+    return torch.cat([whole_tensor(parameter.detach()).clone().flatten() for parameter in trainer.model.parameters()])
 
 
 def recorded(folder: Path, step: int = 0) -> tuple[Rollouts, StepMetrics]:

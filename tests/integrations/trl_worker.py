@@ -22,6 +22,8 @@ if __name__ == "__main__":
 
 import torch
 from tiny_trl import Gradients, Script, arguments, trainer_of, weights_of, written
+from torch.distributed.device_mesh import init_device_mesh
+from torch.distributed.fsdp import fully_shard
 
 from heedful.filters import DropConstant
 from heedful.integrations.trl import HeedfulConfig
@@ -41,6 +43,7 @@ RUNS: dict[str, dict[str, Any]] = {
     "dapo": {"loss_type": "dapo", "num_iterations": 2},
     "batch": {"loss_type": "dr_grpo", "scale_rewards": "batch"},
     "objectives": {"loss_type": "luspo", "multi_objective_aggregation": "normalize_then_sum", "beta": 0.1},
+    "sharded": {"loss_type": "dapo", "max_grad_norm": 0.1},
 }
 
 EVALUATED = {
@@ -91,8 +94,19 @@ def run(model: Path, folder: Path, name: str, resume: str | None = None) -> dict
         train_dataset=data.select(range(groups)),
         eval_dataset=data.select(range(groups, len(data))),
     )
+    if name == "sharded" and world > 1:
+        shard(trainer, world)
     trainer.train(resume_from_checkpoint=resume)
     return {"weights": weights_of(trainer), "gradients": noted.steps, "history": trainer.state.log_history}
+
+
+def shard(trainer: Any, world: int) -> None:
+    """FSDP2 as accelerate applies it on GPUs. On a CPU accelerate knows data parallelism alone."""
+    mesh = init_device_mesh("cpu", (world,))
+    for layer in trainer.model.get_decoder().layers:
+        fully_shard(layer, mesh=mesh)
+    fully_shard(trainer.model, mesh=mesh, reshard_after_forward=True)
+    trainer.accelerator.prepare_model = lambda model, **_: model
 
 
 def main(folder: Path, model: Path) -> None:

@@ -18,6 +18,7 @@ from heedful.policies.local import Local
 from heedful.protocols import UsesCritic
 from heedful.rollout.player import Player, made
 from heedful.run.config import TrainConfig
+from heedful.scorers.dealt import DealtScorer
 
 if TYPE_CHECKING:
     from heedful.protocols import Environment
@@ -68,6 +69,7 @@ def estimate(config: TrainConfig, parts: Parts, env: Environment) -> str:
     costs, ways, reply = [], FASTEST, config.sampling.tokens_per_turn
     if parts.learner.sharded is None:
         scorer = cast(Any, parts.diagnostician.scorer) if config.diagnostics.enabled else None
+        scorer = scorer.scorer if isinstance(scorer, DealtScorer) else scorer
         ways = Ways.of(parts.model, scorer, samples=isinstance(config.policy, Local))
     if ids:
         tokens = tokens_of_step(config, len(ids), sum(id < 0 for id in ids), ways)

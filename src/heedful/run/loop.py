@@ -9,7 +9,7 @@ import json
 import signal
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Protocol
@@ -34,6 +34,7 @@ from heedful.run.config import TrainConfig
 from heedful.run.evaluation.held_out import Baselines, evaluation_seed, measure_baselines, play_tasks, success_metric
 from heedful.run.forecast import estimate, sentence_after
 from heedful.run.parts import Parts
+from heedful.scorers.dealt import DealtScorer
 from heedful.seeds import derive, stream
 from heedful.stopping import finish_the_step_first
 from heedful.storage import RunFolder, write_rollouts, write_whole
@@ -268,12 +269,17 @@ class _Run:
         return collect_until_enough(draw, config.groups, draws, config.filter.on, most)
 
     def diagnose(self, step: int, groups: Sequence[Group], verdicts: Sequence[Verdict]) -> Diagnosis:
-        """The diagnosis of rank 0. The other ranks measure nothing."""
+        """The diagnosis of rank 0. The other ranks score their share of what it asks."""
         config, asked, env = self.config, self.config.diagnostics, self.env
-        with self.parts.learner.whole():
+        diagnostician = self.parts.diagnostician
+        dealt = diagnostician.scorer if isinstance(diagnostician.scorer, DealtScorer) else None
+        with self.parts.learner.whole() if dealt is None else nullcontext():
             if not self.world.is_rank_0:
+                if dealt is not None:
+                    dealt.answer()
                 return Diagnosis([])
-            found = self.parts.diagnostician.measure(step, groups, verdicts, config.filter.on, read=config.groups)
+            with dealt.asking() if dealt is not None else nullcontext():
+                found = diagnostician.measure(step, groups, verdicts, config.filter.on, read=config.groups)
         if not (asked.enabled and asked.replays and step % asked.full_every == 0 and getattr(env, "noisy", False)):
             return found
         # The share of the variance of rewards that is luck, with a full measurement in a noisy environment.

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, field, replace
 from typing import Any, cast
 
@@ -22,6 +22,7 @@ from heedful.envs.common.tasks import TaskStream
 from heedful.measuring.diagnostician import Diagnostician
 from heedful.models.chat.calls import tools_of
 from heedful.models.chat.render import Renderer
+from heedful.models.forward.spread import in_step, spread_as
 from heedful.models.forward.token_logits import TokenLogits, token_logits
 from heedful.models.load import load_model, pick_device, stop_ids
 from heedful.models.sight import VisionConfig
@@ -31,6 +32,7 @@ from heedful.protocols import Environment, UsesCritic
 from heedful.run.checkpoint import Checkpoint
 from heedful.run.config import TrainConfig
 from heedful.run.selection import Selection, TaskMemory
+from heedful.scorers.dealt import DealtScorer
 from heedful.scorers.hf import HFScorer
 from heedful.scorers.judge import Judge, judge_name
 from heedful.seedlings.demonstrations import first_images
@@ -213,8 +215,17 @@ def _diagnostician(config: TrainConfig, model: PreTrainedModel, renderer: Render
         judging = load_model(asked.judge, world.device, config.dtype)
         judge = Judge(*judging, judge_name(asked.judge), asked.max_tokens)
     tags = ThoughtTags(renderer.tags.open, renderer.tags.close)
-    scorer = HFScorer(model, max_tokens=asked.max_tokens)
+    own = HFScorer(model, max_tokens=asked.max_tokens)
+    # Of several ranks each scores its share. Rank 0 alone has the pictures of all.
+    deals = world.size > 1 and vision_of(model) is None
+    scorer = DealtScorer(own, world, lambda: _reading(model)) if deals else own
     return Diagnostician(asked, scorer, config.seed, tags, renderer.piece, judge)
+
+
+def _reading(model: PreTrainedModel) -> AbstractContextManager[None]:
+    """A context in which every rank may read the model."""
+    module = cast(torch.nn.Module, model)
+    return in_step(module, model.get_decoder()) if spread_as(module) else nullcontext()
 
 
 def is_stored(config: TrainConfig, device: torch.device) -> bool:

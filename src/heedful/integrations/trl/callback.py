@@ -8,6 +8,7 @@ from __future__ import annotations
 import warnings
 from abc import abstractmethod
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, ClassVar
@@ -21,6 +22,7 @@ from heedful.integrations.watching.completions import Completion, in_groups
 from heedful.integrations.watching.observer import Seen
 from heedful.integrations.watching.record import STATE, Record, load_state, save_state
 from heedful.protocols import Filter
+from heedful.scorers.dealt import DealtScorer
 
 
 class Bridge(TrainerCallback):
@@ -121,15 +123,19 @@ class Batches(Bridge):
     def observe(self, local: Sequence[Completion]) -> Seen:
         """The observation of a batch, made on rank 0. All ranks learn its verdicts and metrics, and no groups.
 
-        `local`: the completions of this process.
+        `local`: the completions of this process. Every rank scores its share of the pairs that rank 0 asks for.
         """
         completions: list[Completion] = gather_object(list(local))
         found: Seen | None = None
         told: list[Any] = [None]
+        scorer = self.observer.diagnostician.scorer
         if self._trainer.accelerator.is_main_process:
             members_PG = in_groups(completions, self._trainer.num_generations)
-            found = self.observer.observe(members_PG, self._trainer.state.global_step)
+            with scorer.asking() if isinstance(scorer, DealtScorer) else nullcontext():
+                found = self.observer.observe(members_PG, self._trainer.state.global_step)
             told = [replace(found, groups=[])]
+        elif isinstance(scorer, DealtScorer):
+            scorer.answer()
         seen: Seen = broadcast_object_list(told)[0]
         self.collapsed |= any(alarm.collapse for alarm in seen.raised)
         return found or seen

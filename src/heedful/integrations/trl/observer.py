@@ -5,10 +5,13 @@ The weights that it measures are those that sampled the batch, because TRL rewar
 
 from __future__ import annotations
 
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import torch
+from accelerate.utils import gather_object
 
 from heedful.boundary import to_json
 from heedful.integrations.trl.pictures import PausedSight, bare_model, sees, sight_of
@@ -19,7 +22,9 @@ from heedful.integrations.watching.observer import Observer, refuse_replaced
 from heedful.integrations.watching.record import Record
 from heedful.integrations.watching.settings import truncating, unknown_metrics
 from heedful.measuring.ways import Ways
+from heedful.models.forward.spread import in_step, spread_as
 from heedful.protocols import Filter
+from heedful.scorers.dealt import DealtScorer
 from heedful.scorers.hf import HFScorer
 
 UNKNOWN_SUCCESS = (
@@ -43,12 +48,14 @@ def observer_of(trainer: Any, config: HeedfulConfig, chooses: Filter) -> Observe
     )
     refuse_replaced(tokenizer, source, "TRL", advice)
     why = why_unreadable(trainer)
-    scorer: HFScorer | None = None
+    scorer: HFScorer | DealtScorer | None = None
     sight: PausedSight | None = None
     if not why:
         try:
-            scorer = HFScorer(bare_model(trainer), max_tokens=config.diagnostics.max_tokens)
+            scorer = own = HFScorer(bare_model(trainer), max_tokens=config.diagnostics.max_tokens)
             sight = sight_of(trainer) if sees(trainer) else None
+            if sight is None and trainer.accelerator.num_processes > 1:  # rank 0 alone has the pictures of all
+                scorer = DealtScorer(own, Processes(trainer.accelerator), lambda: _reading(trainer))
         except ValueError as error:  # this architecture cannot be scored exactly, so all other metrics are measured
             why, scorer = str(error), None
     return watching.observer_of(
@@ -70,8 +77,13 @@ def why_unreadable(trainer: Any) -> str:
     cuts = _cuts(trainer)
     if cuts:
         return f"truncated sampling ({', '.join(cuts)})"
-    if kind := sharded(trainer.accelerator.distributed_type):
-        return f"the model is sharded over devices ({kind}): heedful audit scores the saved model"
+    kind = str(trainer.accelerator.distributed_type).rpartition(".")[2]
+    if kind in ("MEGATRON_LM", "TP"):
+        return f"the layers of the model are split over devices ({kind}): heedful audit scores the saved model"
+    if kind in ("FSDP", "DEEPSPEED") and sees(trainer):
+        return (
+            f"pictures are read by one process, and the model is sharded ({kind}): heedful audit scores the saved one"
+        )
     adapter: Any = getattr(trainer.accelerator.unwrap_model(trainer.model), "active_peft_config", None)
     if getattr(adapter, "is_prompt_learning", False):
         return f"the adapter {adapter.peft_type.value} adds vectors to the prompt, next to its tokens"
@@ -109,10 +121,36 @@ def unknown_to_trl(outcome: bool, played: bool) -> dict[str, str]:
     return unknown_metrics("TRL", UNKNOWN_SUCCESS, outcome or played, played)
 
 
+@dataclass(frozen=True, slots=True)
+class Processes:
+    """The processes of accelerate."""
+
+    accelerator: Any
+
+    @property
+    def rank(self) -> int:
+        return int(self.accelerator.process_index)
+
+    @property
+    def size(self) -> int:
+        return int(self.accelerator.num_processes)
+
+    def gather(self, item: Any) -> list[Any]:
+        return list(gather_object([item]))
+
+
+def _reading(trainer: Any) -> AbstractContextManager[None]:
+    """A context in which every process may read the model."""
+    root = trainer.model_wrapped if spread_as(trainer.model_wrapped) == "FSDP" else trainer.model
+    return in_step(root, bare_model(trainer).get_decoder()) if spread_as(root) else nullcontext()
+
+
 def claim_record(trainer: Any, config: HeedfulConfig, chooses: Filter, scorer: Any) -> Record:
-    """A new folder for the record of this run. `scorer`: the `HFScorer` of the observer, or `None`."""
+    """A new folder for the record of this run. `scorer`: that of the observer, or `None`."""
     folder, device = Path(trainer.args.output_dir), str(trainer.accelerator.device)
-    ways = None if scorer is None else Ways.of(bare_model(trainer), scorer, samples=False)
+    own = scorer.scorer if isinstance(scorer, DealtScorer) else scorer
+    # One process alone cannot read shards, so there the way of reading is not known yet.
+    ways = None if own is None or spread_as(trainer.model_wrapped) else Ways.of(bare_model(trainer), own, samples=False)
     tree = {**described(trainer, config, chooses), "scorer": ways and ways.method}
     return Record.claim(folder, tree, device, torch.get_num_threads())
 
