@@ -304,6 +304,8 @@ def cases() -> Iterator[Any]:
     yield pytest.param({**longer, "trainer/reward": waves(0.4)}, {"length_rise": 26}, id="longer for nothing")
     paid = [*waves(0.4, 25), *waves(0.6, 15)]
     yield pytest.param({**longer, "trainer/reward": paid}, {}, id="longer and better")
+    solved = {"success/rate": [*waves(0.6, 10), *[0.97] * 20], "signal/solved": [0.5] * 30}
+    yield pytest.param(solved, {"outgrown": 17}, id="solved, and kept apart by the format alone")
     mismatch = [*waves(0.001, 20), *waves(0.02, 20)]
     yield pytest.param({"trainer/mismatch": mismatch}, {"sampler_mismatch": 21}, id="another engine")
 

@@ -32,7 +32,9 @@ def logged_rules(config: AlarmConfig) -> tuple[Rule, ...]:
         "success_drop": (estimated,),
         "starvation": ((Beyond("trainer/zero_std", 0.75, True, 8),),),
     }
-    solved = tuple(Beyond(name, 0.8, True, 8) for name in (SUCCESS, TRAINER_SUCCESS))
+    solved, nearly_all = (
+        tuple(Beyond(name, share, True, 8) for name in (SUCCESS, TRAINER_SUCCESS)) for share in (0.8, 0.95)
+    )
     known = [_with(rule, scalars[rule.name]) if rule.name in scalars else rule for rule in standard_rules(config)]
     known = [replace(rule, unless=(*rule.unless, *solved)) if rule.name == "starvation" else rule for rule in known]
     validation_fell = change("down", config.success, "trainer/validation", relative=False)
@@ -89,7 +91,8 @@ def logged_rules(config: AlarmConfig) -> tuple[Rule, ...]:
         ),
         Rule(
             "outgrown",
-            ((Beyond("trainer/zero_std", 0.75, True, 8), Beyond("signal/solved", 0.75, True, 8)), solved),
+            # A reward for the format keeps solved groups apart: then success alone tells.
+            ((Beyond("trainer/zero_std", 0.75, True, 8), Beyond("signal/solved", 0.75, True, 8), *nearly_all), solved),
             severity="notice",
             optional=True,
         ),

@@ -137,7 +137,8 @@ LOGGED_ALARMS = under(
         "`trainer/truncated`."),
     Entry("length_rise", "", "Replies are longer by half, and success or reward is not .05 higher.",
         "`trainer/length`."),
-    Entry("outgrown", "", "For eight steps, over three quarters of the groups have no spread, and success is above .8.",
+    Entry("outgrown", "", "For eight steps, over three quarters of groups have no spread and success is above .8, or "
+        "success is above .95.",
         "`trainer/zero_std` or `signal/solved`, with `success/rate` or `trainer/success`."),
     Entry("validation_drop", "", "The validation score has fallen by .05.",
         "`trainer/validation`. With `--validation-tasks` it has an interval, without it falls are seen late or never."),
