@@ -31,9 +31,10 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from statistics import median
-from typing import Any
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 
 from heedful.auditing.scalars.aliases import ALIASES
 from heedful.auditing.scalars.history import scalar_metrics
@@ -43,7 +44,7 @@ from heedful.diagnostics.alarms.logged_rules import logged_rules
 from heedful.diagnostics.statistics.intervals import wilson
 from heedful.types import Metric
 
-PROMPTS, MEMBERS, VALIDATION, LIMIT = 12, 8, 256, 768
+PROMPTS, MEMBERS, VALIDATION, LIMIT, FORM = 12, 8, 256, 768, 0.1
 
 
 @dataclass(frozen=True)
@@ -62,6 +63,9 @@ class Series:
     validation: Callable[[int, int, float], float] = lambda step, since, success: success
     broken: bool = False
     correlation: float = 0.1
+    words: Literal["own", "template", "letters", "one"] = "own"
+    """What thoughts become from the onset on, over 20 steps: fluent sentences that fit any prompt, random letters, or
+    one sentence. `own`: they stay about their prompts."""
 
 
 @dataclass(frozen=True)
@@ -159,8 +163,29 @@ SCENARIOS: Mapping[str, Scenario] = {
 }  # fmt: skip
 
 
-def rows(series: Series, seed: int, steps: int = 100, onset: int = 50, known: bool = True) -> Iterator[list[Metric]]:
-    """The metrics of each step, as an audit has them. `known`: with the success of the episodes and its interval."""
+class Sampled(NamedTuple):
+    """One step: its episodes, and what a trainer logs of them."""
+
+    since: int
+    """Steps since the onset, negative before it."""
+    right_PG: npt.NDArray[np.bool_]
+    formed_PG: npt.NDArray[np.bool_]
+    cut_PG: npt.NDArray[np.bool_]
+    """Replies that the token limit cut."""
+    lengths_PG: npt.NDArray[np.float64]
+    """Tokens of each reply, at most `LIMIT`."""
+    values: dict[str, float]
+    """`trainer/*`. `trainer/validation` is a share of `VALIDATION` tasks, at every fifth step."""
+
+    @property
+    def rewards_PG(self) -> npt.NDArray[np.float64]:
+        return self.right_PG + FORM * self.formed_PG
+
+
+def sampled(
+    series: Series, seed: int, steps: int = 100, onset: int = 50, size: tuple[int, int] = (PROMPTS, MEMBERS)
+) -> Iterator[Sampled]:
+    """The steps of a run. `size`: prompts, and episodes of each."""
     rng = np.random.default_rng(seed)
     noise = dict.fromkeys(("entropy", "kl", "norm", "level", "length"), 0.0)
     for step in range(steps):
@@ -169,13 +194,13 @@ def rows(series: Series, seed: int, steps: int = 100, onset: int = 50, known: bo
             fresh = rng.normal() * math.sqrt(1 - series.correlation**2)
             noise[name] = series.correlation * noise[name] + fresh
         mean = float(np.clip(series.success(step, since) * (1 + 0.02 * noise["level"]), 1e-3, 1 - 1e-3))
-        chances_P = rng.beta(1.5 * mean, 1.5 * (1 - mean), PROMPTS)
-        right_PG = rng.random((PROMPTS, MEMBERS)) < chances_P[:, None]
-        formed_PG = rng.random((PROMPTS, MEMBERS)) < series.form(step, since)
-        cut_PG = rng.random((PROMPTS, MEMBERS)) < series.truncated(step, since)
+        chances_P = rng.beta(1.5 * mean, 1.5 * (1 - mean), size[0])
+        right_PG = rng.random(size) < chances_P[:, None]
+        formed_PG = rng.random(size) < series.form(step, since)
+        cut_PG = rng.random(size) < series.truncated(step, since)
         right_PG &= ~cut_PG
-        lengths_PG = rng.lognormal(math.log(series.length(step, since)), 0.25, (PROMPTS, MEMBERS))
-        rewards_PG = right_PG + 0.1 * formed_PG
+        lengths_PG = rng.lognormal(math.log(series.length(step, since)), 0.25, size)
+        rewards_PG = right_PG + FORM * formed_PG
         values = {
             "trainer/reward": float(rewards_PG.mean()),
             "trainer/reward_std": float(rewards_PG.std(axis=1).mean()),
@@ -194,8 +219,15 @@ def rows(series: Series, seed: int, steps: int = 100, onset: int = 50, known: bo
         if step % 5 == 4:
             wanted = float(np.clip(series.validation(step, since, mean), 0, 1))
             values["trainer/validation"] = float(rng.binomial(VALIDATION, wanted) / VALIDATION)
-        metrics = scalar_metrics(values, VALIDATION if known else None)
+        yield Sampled(since, right_PG, formed_PG, cut_PG, np.minimum(lengths_PG, LIMIT), values)
+
+
+def rows(series: Series, seed: int, steps: int = 100, onset: int = 50, known: bool = True) -> Iterator[list[Metric]]:
+    """The metrics of each step, as an audit has them. `known`: with the success of the episodes and its interval."""
+    for drawn in sampled(series, seed, steps, onset):
+        metrics = scalar_metrics(drawn.values, VALIDATION if known else None)
         if known:
+            right_PG = drawn.right_PG
             rate, count = float(right_PG.mean()), right_PG.size
             # Episodes of one prompt are alike: fewer of them count.
             alike = 1 + (MEMBERS - 1) * 1 / 2.5

@@ -1,0 +1,196 @@
+"""Runs written as TRL, verl, prime-rl and a plain loop write theirs, audited: which alarms are raised, and when.
+
+    python -m benchmarks.watch_layouts --seeds 3    # one line for each run; goes on where it was stopped
+
+The series are those of `benchmarks.scalar_series` with 12 prompts of 4 episodes, written by `benchmarks.layouts` into a
+folder that is removed afterwards. `heedful audit` reads rollouts and scalars with its defaults, `--every 8` and
+`--validation-tasks 256`. Where rldoctor and rlwatch are installed, they judge the scalars: rldoctor opens the file
+itself, rlwatch gets each line through its own table of names. Neither reads consoles: they get the other file.
+
+What is expected, as written before the confirming runs (seeds from 5100 on; 5000 to 5009 were looked at): what
+`scalar_series` expects with rollouts, in every layout, but for
+
+- KL blow-up in prime-rl, which logs no divergence from a reference: nothing is raised;
+- entropy collapse: `low_entropy_collapse` within 40 steps, as thoughts and success are known;
+- template collapse, which scalars do not show: `words_uninformed` within 25 steps;
+- too hard with a format that is right in 60%: `reward_part_dominates` was not built, so nothing is required.
+
+The blind reward is left out: no such log holds `progress`. A stalled run has no end to be audited.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+import tempfile
+import time
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import replace
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+from benchmarks.layouts import LAYOUTS, Layout, write_run
+from benchmarks.scalar_series import DROPS, HEALTHY, SCENARIOS, VALIDATION, Scenario, Series
+from heedful.auditing.run import Audit, audit
+from heedful.auditing.scalars import scalar_rows
+from heedful.auditing.settings import AuditSettings
+from heedful.diagnostics.statistics.intervals import wilson
+
+WORDS = frozenset({"words_uninformed", "template_collapse", "input_blind"})
+STUDIED: Mapping[str, Scenario] = {
+    **SCENARIOS,
+    "too hard": replace(SCENARIOS["too hard"], series=replace(SCENARIOS["too hard"].series, form=lambda *_: 1.0)),
+    "too hard, hidden": Scenario(
+        Series(success=lambda step, since: 0.005, form=lambda step, since: 0.6), may=frozenset({"starvation"})
+    ),
+    "entropy rise": replace(
+        SCENARIOS["entropy rise"],
+        series=replace(SCENARIOS["entropy rise"].series, words="letters"),
+        may=SCENARIOS["entropy rise"].may | WORDS,
+    ),
+    "entropy collapse": replace(
+        SCENARIOS["entropy collapse"],
+        series=replace(SCENARIOS["entropy collapse"].series, words="one"),
+        alarm="low_entropy_collapse",
+        within=40,
+        may=DROPS | WORDS,
+    ),
+    "template collapse": Scenario(
+        replace(HEALTHY, words="template"), "words_uninformed", 25, frozenset({"template_collapse"})
+    ),
+}
+UNKNOWN = {("KL blow-up", "prime-rl")}
+"""Scenario and layout whose scalars do not hold what the alarm reads."""
+
+
+def audited(layout: Layout, log: Path, scalars: Path, out: Path) -> Audit:
+    settings = AuditSettings(every=8, validation_tasks=VALIDATION, map=layout.map)
+    return audit(log, scalars=[scalars], out=out, settings=settings, show=False)
+
+
+def raised(done: Audit, origin: int) -> dict[str, int]:
+    """Alarm -> the step at which it was first raised, the first step of the run being 0."""
+    found: dict[str, int] = {}
+    for line in done.metrics():
+        for name, metric in line.metrics.items():
+            if name.startswith("alarm/") and metric.value:
+                found.setdefault(name.removeprefix("alarm/"), line.step - origin)
+    return found
+
+
+def rivals(scalars: Path) -> dict[str, str]:
+    """What rldoctor (at the end) and rlwatch (at any step) say: the worst severity. Empty: not installed, or the tool
+    reads no such file."""
+    told = {}
+    with suppress(ImportError):
+        from rl_doctor import diagnose, load_run
+
+        told["rldoctor"] = diagnose(load_run(str(scalars))).worst.name.lower()
+    with suppress(ImportError):
+        from rlwatch.config import RLWatchConfig
+        from rlwatch.detectors import DetectorSuite
+        from rlwatch.integrations.verl_tracking import _map_metrics
+
+        suite, seen = DetectorSuite(RLWatchConfig()), list[str]()
+        for row in scalar_rows(scalars):
+            # Its table for verl holds the names of TRL and of a plain loop, too. It knows none of prime-rl's.
+            if values := _map_metrics(dict(row.values)):
+                seen += ["ok", *(alert.severity for alert in suite.check_step(row.step, **values))]
+        if seen:
+            told["rlwatch"] = next(each for each in ("critical", "warning", "info", "ok") if each in seen)
+    return told
+
+
+def measured(name: str, kind: str, seed: int) -> dict[str, Any]:
+    layout, began = LAYOUTS[kind], time.process_time()
+    with tempfile.TemporaryDirectory() as folder:
+        run = Path(folder) / "run"
+        log, scalars = write_run(run, layout, STUDIED[name].series, seed)
+        found = raised(audited(layout, log, scalars, Path(folder) / "audit"), layout.origin)
+        seconds = round(time.process_time() - began, 1)
+        told = rivals(run / layout.scalars[0].format(steps=100))
+    return {"scenario": name, "layout": kind, "seed": seed, "raised": found, "rivals": told, "seconds": seconds}
+
+
+def judged(line: Mapping[str, Any]) -> tuple[bool, set[str]]:
+    """Whether the named alarm came in time, and the alarms that the scenario does not explain."""
+    scenario, found = STUDIED[line["scenario"]], line["raised"]
+    begin = 50 if scenario.within >= 0 else 0
+    named = "" if (line["scenario"], line["layout"]) in UNKNOWN else scenario.alarm
+    others = {alarm for alarm, step in found.items() if alarm not in {named, *scenario.may} or step < begin}
+    return begin <= found.get(named, -1) <= 50 + scenario.within, others
+
+
+def share(count: int, total: int) -> str:
+    interval = wilson(count, total)
+    return f"{count} of {total} ({interval.low:.2f} to {interval.high:.2f})"
+
+
+def table(lines: Sequence[Mapping[str, Any]]) -> Iterator[str]:
+    """A row for each scenario: what came in time in each layout, and in all of them."""
+    tail = "in time (95%) | first raised (median) | other alarms | rldoctor | rlwatch"
+    yield f"| scenario | alarm | {' | '.join(LAYOUTS)} | {tail} |"
+    yield "|" + "---|" * (len(LAYOUTS) + 7)
+    for name, scenario in STUDIED.items():
+        runs = [line for line in lines if line["scenario"] == name]
+        known = [line for line in runs if (name, line["layout"]) not in UNKNOWN]
+        if not known:
+            continue
+        cells = []
+        for kind in LAYOUTS:
+            held = [line for line in runs if line["layout"] == kind]
+            timely = f"{sum(judged(line)[0] for line in held)} of {len(held)}"
+            cells.append(timely if scenario.alarm and (name, kind) not in UNKNOWN else f"- ({len(held)})")
+        steps = [line["raised"][scenario.alarm] for line in known if scenario.alarm in line["raised"]]
+        counts = Counter(alarm for line in runs for alarm in judged(line)[1])
+        kinds = f" ({', '.join(f'`{alarm}` {count}' for alarm, count in counts.items())})" if counts else ""
+        wrong = sum(bool(judged(line)[1]) for line in runs)
+        timely = share(sum(judged(line)[0] for line in known), len(known)) if scenario.alarm else "-"
+        others = []
+        for tool in ("rldoctor", "rlwatch"):
+            told = [line["rivals"][tool] for line in runs if tool in line["rivals"]]
+            others.append(f"{sum(each in ('warning', 'critical') for each in told)} of {len(told)}" if told else "-")
+        alarm = f"`{scenario.alarm}`" if scenario.alarm else "none"
+        yield (
+            f"| {name} | {alarm} | {' | '.join(cells)} | {timely} | {f'{median(steps):g}' if steps else '-'} | "
+            f"{wrong} of {len(runs)}{kinds} | {' | '.join(others)} |"
+        )
+    healthy = [line for line in lines if "healthy" in line["scenario"]]
+    if healthy:
+        yield ""
+        yield f"False alarms in healthy runs: {share(sum(bool(line['raised']) for line in healthy), len(healthy))}."
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--seeds", type=int, default=3, help="runs of each scenario and layout (default: %(default)s)")
+    parser.add_argument("--healthy", type=int, default=8, help="runs of each healthy one (default: %(default)s)")
+    parser.add_argument("--first", type=int, default=5100, help="the first seed (default: %(default)s)")
+    parser.add_argument("--minutes", type=float, default=float("inf"), help="begin no run after this time")
+    parser.add_argument("--out", type=Path, default=Path(__file__).parent / "results" / "watch_layouts.jsonl")
+    chosen = parser.parse_args()
+    lines = [json.loads(line) for line in chosen.out.read_text().splitlines()] if chosen.out.exists() else []
+    done = {(line["scenario"], line["layout"], line["seed"]) for line in lines}
+    ends = time.monotonic() + 60 * chosen.minutes
+    # Seed by seed, healthy runs in proportion, so that a study that was stopped is balanced.
+    wanted = sorted(
+        (at / (chosen.healthy if "healthy" in name else chosen.seeds), name, kind, chosen.first + at)
+        for name in STUDIED
+        for kind in LAYOUTS
+        for at in range(chosen.healthy if "healthy" in name else chosen.seeds)
+    )
+    for _, name, kind, seed in wanted:
+        if (name, kind, seed) not in done and time.monotonic() < ends:
+            lines.append(measured(name, kind, seed))
+            with chosen.out.open("a") as stream:
+                stream.write(json.dumps(lines[-1]) + "\n")
+            print(f"{name}, {kind}, {seed}: {lines[-1]['raised']}", file=sys.stderr, flush=True)
+    print("\n".join(table(lines)))
+
+
+if __name__ == "__main__":
+    main()
