@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import logging
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,7 @@ pytest.importorskip("trl", reason="TRL is not installed (pip install 'heedful[tr
 from tiny_trl import Script, arguments, filtering, trainer_of, written
 
 from heedful.diagnostics.alarms.watch import Alarm, Alarms, StepAlarms
+from webhook_receiver import receiving
 
 pytestmark = pytest.mark.filterwarnings("ignore::FutureWarning")
 
@@ -29,9 +31,10 @@ def collapsing_at(step: int) -> Any:
     return observe
 
 
-def trained(policy: str, tiny_model: Path, folder: Path) -> Any:
+def trained(policy: str, tiny_model: Path, folder: Path, **settings: Any) -> Any:
     args = arguments(folder, max_steps=4, per_device_train_batch_size=4, num_generations=2)
-    trainer = trainer_of(tiny_model, args, Script(written(SPREAD)), heedful=filtering(on_collapse=policy))
+    heedful = filtering(on_collapse=policy, **settings)
+    trainer = trainer_of(tiny_model, args, Script(written(SPREAD)), heedful=heedful)
     trainer.train()
     return trainer
 
@@ -53,3 +56,15 @@ def test_a_collapse_is_only_told_unless_it_is_to_end_the_training(
 ) -> None:
     monkeypatch.setattr(Alarms, "observe", collapsing_at(1))
     assert trained("warn", tiny_model, tmp_path).state.global_step == 4
+
+
+def test_a_webhook_gets_each_alarm_and_the_record_has_a_status(
+    tiny_model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Alarms, "observe", collapsing_at(1))
+    with receiving() as receiver:
+        monkeypatch.setenv("HOOK", receiver.url)
+        trained("warn", tiny_model, tmp_path, webhook="HOOK", record=True)
+    ((_, body),) = receiver.bodies
+    assert (body["heedful"]["run"], body["heedful"]["alarm"]) == (tmp_path.name, "template_collapse")
+    assert json.loads((tmp_path / "heedful" / "status.json").read_text())["step"] == 3

@@ -1,13 +1,9 @@
 """Messages to a webhook: one for each new alarm, never in the way, and never with the URL in words."""
 
-import http.server
 import json
 import logging
-import threading
 import time
-from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 from watched import BROKEN, RUNAWAY
@@ -16,46 +12,7 @@ from heedful.types import Ending, Group, Metric, Prompt, Reply, Span, Task, Traj
 from heedful.watching import webhook
 from heedful.watching.sinks import Measured, Pending
 from heedful.watching.webhook import Webhook, webhook_url
-
-SECRET = "/services/T0/s3cr3t?key=1"
-
-
-class Receiver(http.server.ThreadingHTTPServer):
-    """Remembers what is posted."""
-
-    def __init__(self) -> None:
-        super().__init__(("127.0.0.1", 0), _Handler)
-        self.bodies: list[tuple[str, Any]] = []
-        self.status, self.delay = 200, 0.0
-
-    @property
-    def url(self) -> str:
-        return f"http://127.0.0.1:{self.server_port}{SECRET}"
-
-
-class _Handler(http.server.BaseHTTPRequestHandler):
-    server: Receiver
-
-    def do_POST(self) -> None:
-        time.sleep(self.server.delay)
-        body = self.rfile.read(int(self.headers["Content-Length"]))
-        self.server.bodies.append((self.path, json.loads(body)))
-        self.send_response(self.server.status)
-        self.send_header("Content-Length", "0")
-        self.end_headers()
-
-    def log_message(self, *_: object) -> None: ...
-
-
-@pytest.fixture
-def receiver() -> Iterator[Receiver]:
-    server = Receiver()
-    thread = threading.Thread(target=server.serve_forever, args=(0.01,))
-    thread.start()
-    yield server
-    server.shutdown()
-    thread.join()
-    server.server_close()
+from webhook_receiver import SECRET, Receiver
 
 
 def test_an_alarm_is_posted_with_its_evidence_and_causes_and_one_told_before_is_not(

@@ -55,12 +55,21 @@ class Pace:
 class Status(Sink):
     """Keeps the three files of a folder up to date: at each alarm, and else as often as `Pace` allows."""
 
-    def __init__(self, log: Path, clock: Callable[[], float] = time.time) -> None:
-        """`log`: what is watched. Checkpoints are looked for around it. `clock`: seconds since 1970."""
+    def __init__(
+        self, log: Path, clock: Callable[[], float] = time.time, every: float = 1.0, page: bool = True
+    ) -> None:
+        """
+        Args:
+            log: what is watched. Checkpoints are looked for around it.
+            clock: seconds since 1970.
+            every: least seconds from one status to the next.
+            page: write the page, too.
+        """
         self._log = log
         self._clock = clock
         self._folder = RunFolder(Path())
-        self._state, self._page = Pace(1.0, clock), Pace(PAGE, clock)
+        self._state, self._page = Pace(every, clock), Pace(PAGE, clock)
+        self._paged = page
         self._step: int | None = None
         self._pending = Pending(0.0)
         self._notes: deque[str] = deque(maxlen=NOTES)
@@ -92,7 +101,7 @@ class Status(Sink):
         if at_once or ((self._changed or stale) and self._state.due()):
             self._changed, self._last = False, self._clock()
             self._state.run(lambda: self._write_status(ended))
-        if self._step is not None and (at_once or (self._grown and self._page.due())):
+        if self._paged and self._step is not None and (at_once or (self._grown and self._page.due())):
             self._grown = False
             self._page.run(lambda: write_report(self._folder, 0 if ended else PAGE))
 

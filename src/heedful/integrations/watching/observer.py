@@ -26,8 +26,13 @@ from heedful.protocols import Filter
 from heedful.seeds import stream
 from heedful.storage.trackers import JsonlTracker
 from heedful.types import Group, Metric, Verdict
+from heedful.watching.sinks import Measured, Sink
+from heedful.watching.status import Status
+from heedful.watching.webhook import Webhook, webhook_url
 
 _LOG = logging.getLogger("heedful")
+STATUS = 60.0
+"""Seconds from one status to the next, if no alarm is raised: the training waits meanwhile."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,6 +64,10 @@ class Observer:
     """Most groups whose thoughts are read. `None` = all."""
     measuring: Callable[[], AbstractContextManager[None]] = nullcontext
     """Makes a context in which the trainer's model reads what the scorer asks. Outside of it the model is as it was."""
+    webhook: str = ""
+    """The environment variable with the URL to which alarms are posted."""
+    sinks: Sequence[Sink] = ()
+    """Told of each batch, while there is a record."""
 
     def observe(self, members_PG: Sequence[Sequence[Completion]], version: int, also: Sequence[Metric] = ()) -> Seen:
         """Measure one batch.
@@ -83,6 +92,8 @@ class Observer:
         if self.record is not None and self.tracker is not None:
             self.record.write(step, groups, verdicts, diagnosis)
             self.tracker.write(step, metrics)
+        for sink in self.sinks:
+            sink.step(Measured(step, metrics, diagnosis.raised))
         self.generation += 1
         for alarm in diagnosis.raised:
             _LOG.warning(alarm.sentence())
@@ -99,11 +110,19 @@ class Observer:
         return replace(self.reader, sight=None).groups(members_PG, version, self.temperature), why
 
     def begin(self, record: Record) -> None:
-        """Keep a record from now on."""
+        """Keep a record from now on. Raises ValueError where the variable of the webhook holds no URL."""
         self.close()
+        place = record.folder.path.resolve()
+        hook = [Webhook(webhook_url(self.webhook), place.parent.name, _LOG.warning)] if self.webhook else []
         self.record, self.tracker = record, JsonlTracker(record.folder.metrics)
+        self.sinks = (Status(place, every=STATUS, page=False), *hook)
+        for sink in self.sinks:
+            sink.begin(place)
 
     def close(self) -> None:
+        for sink in self.sinks:
+            sink.end("")
+        self.sinks = ()
         if self.tracker is not None:
             self.tracker.close()
         if self.record is not None:
@@ -155,7 +174,7 @@ def observer_of(
     )
     reader = BatchReader(parser, decode, config.tags, sight)
     measuring = nullcontext if sight is None else sight.attached
-    return Observer(chooses, reader, diagnostician, temperature, seed, measuring=measuring)
+    return Observer(chooses, reader, diagnostician, temperature, seed, measuring=measuring, webhook=config.webhook)
 
 
 def refuse_replaced(tokenizer: Any, source: str, trainer: str, advice: str) -> None:

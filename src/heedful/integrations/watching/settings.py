@@ -11,7 +11,7 @@ from dataclasses import field
 from typing import Annotated, ClassVar, Literal
 
 from heedful.algorithms.table import LossScale, check_loss_scale
-from heedful.boundary import Choice, settings
+from heedful.boundary import Choice, NamesSecret, settings
 from heedful.boundary.foreign_text import clean_line
 from heedful.diagnostics.names import SUCCESS_METRICS
 from heedful.filters import FILTERS, TopP
@@ -79,12 +79,17 @@ class WatchingConfig:
     record: bool = True
     """Keep rollouts, metrics with intervals, and score matrices in the folder `heedful` in the trainer's output folder,
     for `heedful report` and `heedful audit`."""
+    webhook: Annotated[str, NamesSecret()] = ""
+    """The environment variable that holds the URL of a webhook. Each alarm of a run with a record is posted there."""
     logs: Literal["main", "all"] = "main"
     """Which metrics go into the trainer's own logs. The record holds all of them."""
 
     def __post_init__(self) -> None:
-        """Raises ValueError for a filter that the trainer's loss cannot apply: a group is kept or dropped."""
+        """Raises ValueError for a filter that the trainer's loss cannot apply: a group is kept or dropped. Also for a
+        webhook without a record."""
         check_loss_scale(self.loss_scale, self.filter.share)
+        if self.webhook and not self.record:
+            raise ValueError("webhook tells of a run with a record: leave record on, or webhook out")
         weights = sorted({verdict.weight for verdict in self.filter(UNEVEN, random.Random(0))})
         if not set(weights) <= {0.0, 1.0}:
             soft = ", ".join(f"{weight:.3g}" for weight in weights)
