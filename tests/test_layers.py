@@ -38,7 +38,6 @@ WALL_B = {
     *("algorithms", "storage", "scorers", "measuring", "rollout.player", "rollout.context", "envs", "integrations"),
     "pixels",
     "command_process",
-    "watching",
 }
 """All that the integrations may import."""
 

@@ -8,7 +8,7 @@ import pytest
 from watched import BROKEN, RUNAWAY, Clock
 
 from heedful.console import SafeConsole
-from heedful.types import Metric
+from heedful.types import Group, Metric, Task
 from heedful.watching.sinks import Measured, Pending
 from heedful.watching.terminal import Terminal
 
@@ -24,12 +24,12 @@ def clock() -> Clock:
 
 @pytest.fixture
 def plain(clock: Clock) -> Terminal:
-    return Terminal(SafeConsole(file=io.StringIO(), width=200), clock)
+    return Terminal(SafeConsole(file=io.StringIO(), width=200), clock=clock)
 
 
 @pytest.fixture
 def live(clock: Clock) -> Terminal:
-    return Terminal(SafeConsole(file=io.StringIO(), force_terminal=True, width=120, no_color=True), clock)
+    return Terminal(SafeConsole(file=io.StringIO(), force_terminal=True, width=120, no_color=True), clock=clock)
 
 
 def text(terminal: Terminal) -> str:
@@ -55,7 +55,7 @@ def test_the_step_that_is_still_written_is_marked(live: Terminal) -> None:
     live.pending(Pending(3.0, 30.0, "", 5, {"reward/mean": Metric("reward/mean", 0.75)}, 1.0))
     live.end("")
     assert "5...   0.750" in text(live)
-    assert "last line 3s ago, a step every 30s, 100% of the log read" in text(live)
+    assert "last line 3s ago, a step every 30s" in text(live)
 
 
 def test_alarms_stand_below_the_table_with_evidence_and_the_likeliest_cause(live: Terminal) -> None:
@@ -77,6 +77,27 @@ def test_without_a_terminal_there_is_a_line_in_five_seconds(plain: Terminal, clo
     plain.pending(Pending(0.0, read=0.5))
     plain.end("")
     assert text(plain).splitlines() == ["step 0: reward 0.500", "step 3: reward 0.500"]
+
+
+def test_a_step_that_is_measured_again_replaces_its_row_and_takes_its_alarms_back(live: Terminal) -> None:
+    live.begin(Path("out"))
+    live.step(of(5, reward=0.25))
+    live.step(Measured(6, [Metric("trainer/reward", 0.5), Metric("alarm/kl_runaway", 1.0)], (RUNAWAY,)))
+    live.step(of(5, reward=0.75))
+    live.end("")
+    last = text(live).rpartition("step")[2]
+    assert "0.750" in last
+    assert not any(gone in last for gone in ("0.250", "0.500", "kl_runaway"))
+
+
+def test_lines_say_the_share_of_a_log_that_is_read_to_its_end(clock: Clock) -> None:
+    class Step:
+        groups = (Group(Task("a", 0, "train"), ()),)
+        read = 50
+
+    terminal = Terminal(SafeConsole(file=io.StringIO(), width=200), size=200, clock=clock)
+    terminal.step(Measured(1, [], (), Step()))
+    assert text(terminal) == "step 1: 0 episodes of 1 groups, 25% of the log read\n"
 
 
 def test_lines_say_an_alarm_once_and_nothing_of_one_that_was_told_before(plain: Terminal) -> None:

@@ -8,6 +8,7 @@ import pytest
 from watched import BROKEN, RUNAWAY, Clock, Run
 
 from heedful.diagnostics.alarms.watch import Alarm
+from heedful.report import write_report
 from heedful.watching.sinks import Pending
 from heedful.watching.status import PAGE, Pace, Status, last_checkpoint
 
@@ -85,7 +86,7 @@ def test_both_files_tell_an_alarm_its_cause_and_the_checkpoint_before_it(run: Ru
     run.step(6, RUNAWAY)
     found = status(run)
     assert found["checkpoint"] == str(tmp_path / "checkpoint-5")
-    assert found["causes"][0].startswith("kl_runaway: the learning rate is too high")
+    assert (found["causes"][0]["alarm"], found["causes"][0]["name"]) == ("kl_runaway", "rate")
     page = (run.folder / "STATUS.md").read_text()
     assert "# watch: warning" in page
     assert "- **kl_runaway** (warning, since step 6): trainer/kl is 4 times as large." in page
@@ -95,7 +96,7 @@ def test_both_files_tell_an_alarm_its_cause_and_the_checkpoint_before_it(run: Ru
 def test_before_the_first_step_a_run_that_stands_still_has_a_status(run: Run) -> None:
     run.sinks[0].pending(Pending(900.0, stalled="No line for 15 min."))
     assert (status(run)["step"], status(run)["health"]) == (None, "stalled")
-    assert status(run)["causes"][0].startswith("stalled: the trainer has ended or hangs")
+    assert status(run)["causes"][0]["name"] == "ended"
 
 
 def test_a_status_that_does_not_change_is_written_twice_a_minute(run: Run, clock: Clock) -> None:
@@ -108,7 +109,7 @@ def test_a_status_that_does_not_change_is_written_twice_a_minute(run: Run, clock
     assert times == {1000.0, 1030.0, 1060.0}
 
 
-def test_the_live_page_loads_itself_again_and_the_last_one_does_not(run: Run, clock: Clock) -> None:
+def test_the_live_page_loads_itself_again_and_shows_an_alarm_at_once(run: Run, clock: Clock) -> None:
     page = run.folder / "report.html"
     run.step(1, trainer_reward=1.0)
     refreshing = f'<meta http-equiv="refresh" content="{PAGE}">'
@@ -119,8 +120,7 @@ def test_the_live_page_loads_itself_again_and_the_last_one_does_not(run: Run, cl
     assert page.read_bytes() == before  # not before its time, unless an alarm is raised
     run.step(3, RUNAWAY)
     assert "kl_runaway" in page.read_text()
-    run.sinks[0].end("")
-    assert refreshing not in page.read_text()
+    assert refreshing not in write_report(run.folder).read_text()
 
 
 def test_what_takes_long_to_write_is_written_seldom(clock: Clock) -> None:
@@ -129,7 +129,7 @@ def test_what_takes_long_to_write_is_written_seldom(clock: Clock) -> None:
 
     pace = Pace(30.0, clock)
     pace.run(slow)
-    clock.now += 199
+    clock.now += 499
     assert not pace.due()
     clock.now += 1
     assert pace.due()

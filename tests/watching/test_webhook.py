@@ -92,6 +92,7 @@ def test_text_of_rollouts_leaves_the_machine_only_where_examples_were_asked_for(
 
     class Step:
         groups = (Group(task, members),)
+        read = 0
 
     for examples in (False, True):
         sink = Webhook(receiver.url, "log", pytest.fail, examples)

@@ -6,13 +6,10 @@ could be read is an error, not an empty page.
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterable, Sequence
-from contextlib import suppress
+from contextlib import closing, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
-
-from rich.console import Console
 
 from heedful.auditing.pipeline import Pipeline
 from heedful.auditing.reading import Finished, Reading
@@ -21,50 +18,13 @@ from heedful.auditing.record import RECORD, AuditRecord, new_folder, resume
 from heedful.auditing.scalars import History, mapped
 from heedful.auditing.scoring import judge_of
 from heedful.auditing.settings import AuditSettings
-from heedful.auditing.steps import LoggedStep, StartOver
+from heedful.auditing.steps import StartOver
 from heedful.boundary import listed, trusting
 from heedful.console import SafeConsole
 from heedful.report.record import stored_sentences
 from heedful.storage import RunFolder, StepMetrics, advising, held, read_metrics
-from heedful.watching.sinks import Measured, Pending, Sink
-
-PAUSE = 5.0
-"""Seconds between lines."""
-
-
-@dataclass(slots=True)
-class AuditProgress:
-    """A line now and then that says how far an audit is."""
-
-    console: Console
-    size: int
-    """Bytes of the log."""
-    told: float = 0.0
-
-    def begin(self, folder: Path) -> None:
-        self.note(f"Writing to {folder}.")
-
-    def step(self, measured: Measured) -> None:
-        step = measured.step
-        if isinstance(step, LoggedStep) and not measured.replayed and time.monotonic() - self.told >= PAUSE:
-            self.told = time.monotonic()
-            value = next((metric.value for metric in measured.metrics if metric.name == "reward/mean"), None)
-            reward = f"{value:.3f}" if isinstance(value, int | float) else "-"
-            self.console.print(
-                f"step {measured.number}: {step.episodes} episodes of {len(step.groups)} groups, reward {reward}, "
-                f"{min(100, round(100 * step.read / max(1, self.size)))}% of the log read"
-            )
-        for alarm in () if measured.replayed else measured.raised:
-            self.note(alarm.sentence())
-
-    def note(self, sentence: str) -> None:
-        self.console.print(sentence)
-
-    def pending(self, pending: Pending) -> None:
-        """An audit does not wait."""
-
-    def end(self, why: str) -> None:
-        """The command says the rest."""
+from heedful.watching.sinks import Sink
+from heedful.watching.terminal import Terminal
 
 
 def measure_log(
@@ -96,8 +56,8 @@ def measure_log(
             record = resume(folder, resume_from, log.files)
             for sink in sinks:
                 sink.begin(folder)
-            if there:
-                note(f"Going on with {folder}: steps that are measured are read alone.")
+            goes_on = f"Going on with {folder}: steps that are measured are read alone."
+            note(goes_on if there else f"Writing to {folder}.")
             while True:
                 record.scalars = history.read
                 record.save(folder)
@@ -202,5 +162,6 @@ def audit(
         chosen = replace(chosen, model=str(model))
     with trusting(trust):
         opened = open_log(Path(log), chosen, [*map(Path, scalars)])
-        progress = AuditProgress(SafeConsole(soft_wrap=True, quiet=not show), opened.files.size)
-        return Audit(measure_log(opened, chosen, None if out is None else Path(out), [progress], take_over))
+        terminal = Terminal(SafeConsole(soft_wrap=True, quiet=not show), opened.files.size)
+        with closing(terminal):
+            return Audit(measure_log(opened, chosen, None if out is None else Path(out), [terminal], take_over))

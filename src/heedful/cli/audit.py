@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -61,8 +62,9 @@ def main(argv: list[str]) -> int:
     words, settings = line.words, line.settings(AuditSettings, AuditSettings())
 
     from heedful.auditing.recognised import open_log
-    from heedful.auditing.run import AuditProgress, measure_log
+    from heedful.auditing.run import measure_log
     from heedful.report.outcome import Outcome, named_alarms
+    from heedful.watching.terminal import Terminal
 
     named_alarms(words.fail_on)
     console = SafeConsole(soft_wrap=True, stderr=words.json)
@@ -72,8 +74,8 @@ def main(argv: list[str]) -> int:
         console.print(sentence)
     for sentence in log.reader.knowledge.assumed:
         console.print(f"assumed: {sentence}")
-    progress = AuditProgress(console, log.files.size)
-    folder = measure_log(log, settings, words.out, [progress], words.take_over)
+    with closing(Terminal(console, log.files.size)) as terminal:
+        folder = measure_log(log, settings, words.out, [terminal], words.take_over)
     outcome = Outcome.of(folder)
     _conclude(console, folder, outcome)
     return concluded(outcome, words)

@@ -35,8 +35,12 @@ class Dashboards(Sink):
         self._alert(self._alarms.wait(pending))
 
     def end(self, why: str) -> None:
+        self.close()
+
+    def close(self) -> None:
         for tracker in self._trackers:
             tracker.close()
+        self._trackers = []
 
     def _alert(self, raised: Sequence[Alarm]) -> None:
         for alarm in raised:

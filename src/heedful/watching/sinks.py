@@ -24,6 +24,10 @@ class Rollouts(Protocol):
     @property
     def groups(self) -> tuple[Group, ...]: ...
 
+    @property
+    def read(self) -> int:
+        """Bytes of the log up to its last row."""
+
 
 @dataclass(frozen=True, slots=True)
 class Measured:
@@ -76,7 +80,10 @@ class Sink:
         """A poll of a watch has ended."""
 
     def end(self, why: str) -> None:
-        """Nothing follows. `why`: the sentence that says what ended it."""
+        """All was measured, and the page is written. `why`: the sentence that says what ended a watch."""
+
+    def close(self) -> None:
+        """Give back what is held: after `end`, and where an error came in its place. A second call does nothing."""
 
 
 @dataclass(slots=True)
@@ -89,11 +96,17 @@ class AlarmHistory:
     """Those that hold at the last step."""
     readings: dict[str, float] = field(default_factory=dict)
     """Of the step of the first one."""
-    step: int = 0
+    step: int = -1
     """The last step."""
 
     def add(self, measured: Measured) -> tuple[Alarm, ...]:
-        """Take a step. Returns its alarms that nobody was told of yet."""
+        """Take a step. Returns its alarms that nobody was told of yet.
+
+        A step that is not above the last one is measured again, after its log has changed.
+        """
+        if measured.number <= self.step:
+            self.first = {name: alarm for name, alarm in self.first.items() if alarm.step < measured.number}
+            self.standing &= {*self.first, STALLED}
         self.step = measured.number
         values = {metric.name: metric.value for metric in measured.metrics}
         numbers = {name: float(value) for name, value in values.items() if isinstance(value, int | float)}
@@ -112,7 +125,7 @@ class AlarmHistory:
         known = STALLED in self.standing
         self.standing.add(STALLED)
         evidence, advice = pending.stalled.removesuffix("."), "Look whether the trainer still runs."
-        alarm = Alarm(STALLED, self.step, evidence, advice, "warning")
+        alarm = Alarm(STALLED, max(0, self.step), evidence, advice, "warning")
         self.first.setdefault(STALLED, alarm)
         return () if known else (alarm,)
 

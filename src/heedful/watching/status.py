@@ -11,13 +11,13 @@ import re
 import time
 from collections import deque
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from itertools import chain
 from pathlib import Path
 from typing import Any
 
 from heedful.console import duration
-from heedful.diagnostics.alarms.causes import likely
+from heedful.diagnostics.alarms.causes import Cause, likely
 from heedful.report import write_report
 from heedful.report.outcome import SEVERITIES, Outcome
 from heedful.storage import RunFolder, write_whole
@@ -27,7 +27,7 @@ SCHEMA = 1
 """Rises when a key of `status.json` changes its meaning."""
 HEARTBEAT, PAGE = 30.0, 30
 """Seconds after which an unchanged status is written again, and between two pages."""
-SHARE = 20
+SHARE = 50
 """Files take at most one part in so many of the time: a long run's page is written less often."""
 NOTES = 20
 _CHECKPOINT = re.compile(r"(?:checkpoint-|global_step_|step_)(\d+)")
@@ -53,7 +53,10 @@ class Pace:
 
 
 class Status(Sink):
-    """Keeps the three files of a folder up to date: at each alarm, and else as often as `Pace` allows."""
+    """Keeps these files of a folder up to date: at each alarm, and else as often as `Pace` allows.
+
+    The last page, without a refresh, is that of the pipeline.
+    """
 
     def __init__(
         self, log: Path, clock: Callable[[], float] = time.time, every: float = 1.0, page: bool = True
@@ -93,19 +96,18 @@ class Status(Sink):
         self._write()
 
     def end(self, why: str) -> None:
-        self._write(ended=why or "done")
+        self._write_status(why or "All that is there is measured.")
 
-    def _write(self, at_once: bool = False, ended: str = "") -> None:
-        at_once = at_once or bool(ended)
+    def _write(self, at_once: bool = False) -> None:
         stale = self._clock() - self._last >= HEARTBEAT
         if at_once or ((self._changed or stale) and self._state.due()):
             self._changed, self._last = False, self._clock()
-            self._state.run(lambda: self._write_status(ended))
+            self._state.run(self._write_status)
         if self._paged and self._step is not None and (at_once or (self._grown and self._page.due())):
             self._grown = False
-            self._page.run(lambda: write_report(self._folder, 0 if ended else PAGE))
+            self._page.run(lambda: write_report(self._folder, PAGE))
 
-    def _write_status(self, ended: str) -> None:
+    def _write_status(self, ended: str = "") -> None:
         outcome = None if self._step is None else Outcome.of(self._folder.path)
         tree = self.tree(outcome, ended)
         write_whole(self._folder.path / "status.json", json.dumps(tree, ensure_ascii=False, indent=1) + "\n")
@@ -122,10 +124,8 @@ class Status(Sink):
         scores = series["trainer/validation"].numeric if "trainer/validation" in series else ()
         best = max(scores, key=lambda point: point.number or 0.0, default=None)
         serious = [one.step for one in raised if SEVERITIES.index(one.severity)]
-        alarms = {one.name: one.step for one in raised}
-        if pending.stalled:
-            alarms[STALLED] = self._step or 0
-        found = outcome.to_json() if outcome else {"alarms": [], "figures": {}}
+        found = outcome.to_json() if outcome else {"alarms": [], "causes": [], "figures": {}}
+        waits = [asdict(cause) for cause in likely({STALLED: self._step or 0} if pending.stalled and not ended else {})]
         return {
             "schema": SCHEMA,
             "run": outcome.run.name if outcome else self._log.name,
@@ -139,7 +139,7 @@ class Status(Sink):
             "read": pending.read,
             "stalled": pending.stalled,
             "alarms": [one | {"standing": one["name"] in standing} for one in found["alarms"]],
-            "causes": [cause.sentence() for cause in likely(alarms)[:5]],
+            "causes": [*waits, *found["causes"]],
             "best_validation": best and {"step": best.step, "value": best.number},
             "checkpoint": str(last_checkpoint(self._log, min(serious))) if serious else None,
             "figures": found["figures"],
@@ -180,7 +180,8 @@ def _markdown(tree: dict[str, Any]) -> Iterator[str]:
         stands = f"since step {one['step']}" if one["standing"] else f"steps {one['step']} to {one['last']}"
         yield f"- **{one['name']}** ({one['severity']}, {stands}): {one['evidence']}."
     yield from () if tree["alarms"] else ("No alarm.",)
-    yield from ("", "Likely causes:", "", *(f"- {cause}" for cause in tree["causes"])) if tree["causes"] else ()
+    causes = [Cause(**cause).sentence() for cause in tree["causes"][:3]]
+    yield from ("", "Likely causes:", "", *(f"1. {cause}" for cause in causes)) if causes else ()
     if best := tree["best_validation"]:
         yield from ("", f"Best validation: {best['value']:.3f} at step {best['step']}.")
     if tree["checkpoint"]:

@@ -37,13 +37,15 @@ PAUSE = 5.0
 class Terminal(Sink):
     """Shows one run. A missing value is a dash, and never a zero. A step that is still written to ends in `...`."""
 
-    def __init__(self, console: Console, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, console: Console, size: int = 0, clock: Callable[[], float] = time.monotonic) -> None:
+        """`size`: bytes of a log that is read from start to end, of which plain lines then say the share."""
         self.console = console
+        self._size = size
         self._clock = clock
         self._live: Live | None = None
         self._rows: deque[tuple[str, ...]] = deque(maxlen=ROWS)
         self._alarms = AlarmHistory()
-        self._pending = Pending(0.0)
+        self._pending: Pending | None = None
         self._line = ""
         """Of the last step, where it was not printed yet."""
         self._told = float("-inf")
@@ -57,12 +59,15 @@ class Terminal(Sink):
         self.console.print(sentence)
 
     def step(self, measured: Measured) -> None:
+        while self._rows and int(self._rows[-1][0]) >= measured.number:  # measured again: the log has changed
+            self._rows.pop()
         self._rows.append((str(measured.number), *_cells(measured.metrics)))
-        groups = measured.step.groups if measured.step else ()
-        episodes = sum(len(group.trajectories) for group in groups)
-        said = [f"{episodes} episodes of {len(groups)} groups"] if groups else []
-        said += [f"{name} {cell}" for name, cell in zip(COLUMNS, self._rows[-1][1:], strict=True) if cell != "-"]
-        self._line = f"step {measured.number}: {', '.join(said)}"
+        said = [f"{name} {cell}" for name, cell in zip(COLUMNS, self._rows[-1][1:], strict=True) if cell != "-"]
+        if step := measured.step:
+            episodes = sum(len(group.trajectories) for group in step.groups)
+            said = [f"{episodes} episodes of {len(step.groups)} groups", *said]
+            said += [f"{min(1, step.read / self._size):.0%} of the log read"] if self._size else []
+        self._line = "" if measured.replayed else f"step {measured.number}: {', '.join(said)}"
         self._show(self._alarms.add(measured))
 
     def pending(self, pending: Pending) -> None:
@@ -70,14 +75,18 @@ class Terminal(Sink):
         self._show(self._alarms.wait(pending))
 
     def end(self, why: str) -> None:
+        self.close()
+        if why:
+            self.console.print(why)
+
+    def close(self) -> None:
         if self._live is not None:
             self._live.stop()
             self._live = None
             self.console.print(self._picture())
         elif self._line:
             self.console.print(self._line)
-        if why:
-            self.console.print(why)
+        self._line = ""
 
     def _show(self, raised: Sequence[Alarm]) -> None:
         if self._live is not None:
@@ -85,21 +94,19 @@ class Terminal(Sink):
             return
         for alarm in raised:
             self.console.print(alarm.sentence(), style=STYLES[alarm.severity])
-        for cause in [each for each in self._alarms.causes() if each.alarm in {alarm.name for alarm in raised}][:1]:
-            self.console.print(f"Likely cause of {cause.sentence()}")
         if self._line and self._clock() - self._told >= PAUSE:
-            read = f", {self._pending.read:.0%} of the log read" if self._pending.read else ""
-            self.console.print(f"{self._line}{read}")
+            self.console.print(self._line)
             self._line, self._told = "", self._clock()
 
     def _picture(self) -> RenderableType:
-        table, pending = plain_table("step", *COLUMNS), self._pending
+        table, lines = plain_table("step", *COLUMNS), list[Text]()
         for row in self._rows:
             table.add_row(*row)
-        if pending.open_step is not None:
-            table.add_row(f"{pending.open_step}...", *_cells(pending.provisional.values()), style="dim")
-        pace = f", a step every {duration(pending.interval, 1)}" if pending.interval else ""
-        lines = [Text(f"last line {duration(pending.age)} ago{pace}, {pending.read:.0%} of the log read", style="dim")]
+        if pending := self._pending:
+            pace = f", a step every {duration(pending.interval, 1)}" if pending.interval else ""
+            lines.append(Text(f"last line {duration(pending.age)} ago{pace}", style="dim"))
+            if pending.open_step is not None:
+                table.add_row(f"{pending.open_step}...", *_cells(pending.provisional.values()), style="dim")
         for alarm in [*self._alarms.first.values()][-ALARMS:]:
             stands = alarm.name in self._alarms.standing
             said = f"{alarm.name}, {alarm.severity} at step {alarm.step}{'' if stands else ', over'}: {alarm.evidence}"

@@ -77,9 +77,13 @@ class Webhook(Sink):
         self._tell_of_failure()
 
     def end(self, why: str) -> None:
+        self.close()
+
+    def close(self) -> None:
         """Wait for the messages on their way, as long as one may take."""
-        self._queue.put(None)
-        self._thread.join(TRIES * TIMEOUT + 1)
+        if self._thread.is_alive():
+            self._queue.put(None)
+            self._thread.join(TRIES * TIMEOUT + 1)
         self._server.close()
         self._tell_of_failure()
 
@@ -89,8 +93,8 @@ class Webhook(Sink):
         told |= {"evidence": alarm.evidence, "causes": causes}
         if self._examples and measured is not None and measured.step is not None:
             told["examples"] = _examples([each for group in measured.step.groups for each in group.trajectories])
-        text = "\n".join([f"{self._run}: {alarm.sentence()}", *(f"Likely: {cause}" for cause in causes[:1])])
-        self._queue.put(json.dumps({"text": clean(text), "heedful": told}).encode())
+        text = clean(f"{self._run}: {alarm.sentence()}")
+        self._queue.put(json.dumps({"text": text, "heedful": told}).encode())
 
     def _send_all(self) -> None:
         while (body := self._queue.get()) is not None:
