@@ -68,10 +68,12 @@ class Reading:
     """Bytes of the log that are read."""
     file_steps: dict[Path, set[int]] = field(default_factory=dict)
     """The steps that each file gave."""
-    used: dict[int, str] = field(default_factory=dict)
-    """Step -> the scalars that its line, or its verdict as an evaluation, was judged with."""
+    used: set[int] = field(default_factory=set)
+    """Steps whose scalars are in a line, or have told whether the rows are those of an evaluation."""
     bound: int = -1
     """The highest step that has a line."""
+    alone: int = -1
+    """The highest step that was taken to have scalars alone."""
 
     def __post_init__(self) -> None:
         self.stream = StepStream(self.faults)
@@ -120,9 +122,9 @@ class Reading:
             self.source.seen(row, place)
             yield place, row
 
-    def close(self) -> None:
-        """Take the steps that wait for late episodes as they are."""
-        self.waiting.extend(self.stream.close())
+    def close(self, but_newest: bool = False) -> None:
+        """Take the steps that wait for late episodes as they are. `but_newest`: but for the one that came last."""
+        self.waiting.extend(self.stream.close(but_newest))
 
     def release(self, ended: bool = False) -> None:
         """Hand on the steps whose scalars are there. `ended`: all of them."""
@@ -130,7 +132,7 @@ class Reading:
         while self.waiting and (self.waiting[0].number < closed or len(self.waiting) > STEPS_HELD):
             step = self.waiting.popleft()
             self.pipeline.noticed.notice(step)
-            self._use(step.number)
+            self.used.add(step.number)
             if not self.history.is_evaluation(step) and (whole := self.joined.add(step)):
                 self._hand_on(whole)
         if ended and (whole := self.joined.rest()):
@@ -146,27 +148,25 @@ class Reading:
             if not ended and (number >= closed or not alone or (least is not None and number >= least)):
                 break
             self._line(number, None)
+            self.alone = number
 
     def _hand_on(self, step: LoggedStep) -> None:
         """A step with rollouts, after those before it that have scalars alone."""
+        if step.number <= self.alone:
+            raise StartOver
         numbers = self.history.numbers
         for number in numbers[bisect_left(numbers, self.bound + 1) : bisect_left(numbers, step.number)]:
             self._line(number, None)
         self._line(step.number, step)
 
     def _line(self, number: int, step: LoggedStep | None) -> None:
-        self._use(number)
         self.bound = max(self.bound, number)
         scalars = self.history.steps.get(number)
         if scalars is None and number > (self.history.numbers or [number])[0]:
             scalars = {}
         self.pipeline.add(number, step, scalars, counted=True)
 
-    def _use(self, number: int) -> None:
-        self.used[number] = repr(self.history.steps.get(number))
-
     def rejoin(self) -> None:
         """After scalars have come: raises StartOver where they belong to a line that is written."""
-        for number, values in self.history.steps.items():
-            if (number in self.used or number <= self.bound) and self.used.get(number) != repr(values):
-                raise StartOver
+        if any(number in self.used or number <= self.bound for number in self.history.changed):
+            raise StartOver

@@ -5,8 +5,9 @@ Nothing is measured here. A log that cannot be recognised ends in a sentence tha
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from itertools import chain, islice
 from pathlib import Path
 from typing import Any
@@ -34,6 +35,32 @@ _OF_OURS = {
 """A file of a folder that heedful wrote and that holds no episodes -> what the folder is."""
 
 
+@dataclass(slots=True)
+class Decision:
+    """What shows how a log is to be read: its first rows, and later ones that hold something new.
+
+    An audit decides by all rows before it measures, since what a column means may show late. A watch decides by the
+    rows that are there, and again at each later row that shows something new. Where that changes the reading, the log
+    is read again from its start. So both read a log alike in the end.
+    """
+
+    sample: list[Row] = field(default_factory=list)
+    kinds: set[object] = field(default_factory=set)
+    rows: Counter[Path] = field(default_factory=Counter)
+    """How many rows of each file were looked at."""
+
+    def add(self, file: Path, row: Row) -> bool:
+        """Look at the next row of a file. Returns whether it shows something new."""
+        self.rows[file] += 1
+        new = {*_kinds(row)} - self.kinds
+        first = next(iter(self.rows)) == file and self.rows[file] <= SAMPLE
+        if not first and not (new and len(self.sample) < SAMPLE + MOST_KINDS):
+            return False
+        self.sample.append(row)
+        self.kinds |= new
+        return True
+
+
 @dataclass(frozen=True, slots=True)
 class RecognisedLog:
     """A log whose format is known, with the reader for it."""
@@ -48,6 +75,15 @@ class RecognisedLog:
     seed: int
     unknown: Mapping[str, str]
     """The metrics that the log cannot give, each with the reason."""
+    decision: Decision = field(default_factory=Decision, compare=False)
+
+    def reads_as(self, other: RecognisedLog) -> bool:
+        """Whether both give the same lines. What is told of the log may differ."""
+        one, two = (
+            replace(log, reader=replace(log.reader, knowledge=replace(log.reader.knowledge, found=(), assumed=())))
+            for log in (self, other)
+        )
+        return one == two
 
     @property
     def overwritten(self) -> bool:
@@ -81,9 +117,14 @@ def open_log(source: Path, settings: AuditSettings, scalars: Sequence[Path] = ()
         no_rows = RowReader(Hints(), Knowledge(temperature=True))
         return RecognisedLog(source, files, "scalars", no_rows, None, "reward", ThoughtTags(), 0, {})
     files = replace(files, scalars=more)
+    name, decision, files = _one_format(source, files)
+    return recognised(source, files, name, decision, settings)
+
+
+def recognised(source: Path, files: LogFiles, name: str, decision: Decision, settings: AuditSettings) -> RecognisedLog:
+    """The log as its rows so far show it. Raises ValueError where a setting names what is not there."""
     own = OwnRun.of(source)
     tags = ThoughtTags(*settings.tags) if settings.tags else own.tags if own else ThoughtTags()
-    name, sample, files = _one_format(source, files)
     if settings.rewards and not FORMATS[name].SUMS:
         raise ValueError(
             f"Expected no --rewards for {name}, whose reward is that of the log, found {listed(settings.rewards)} for "
@@ -91,7 +132,7 @@ def open_log(source: Path, settings: AuditSettings, scalars: Sequence[Path] = ()
         )
     weights = own.reward_weights if own else {}
     hints = Hints(tags, settings.temperature or 1.0, settings.rewards, settings.success, weights)
-    reader = FORMATS[name].begin(sample, hints)
+    reader = FORMATS[name].begin(decision.sample, hints)
     knowledge = reader.knowledge
     if knowledge.own or knowledge.numbered:
         if own is None:
@@ -109,16 +150,14 @@ def open_log(source: Path, settings: AuditSettings, scalars: Sequence[Path] = ()
     if knowledge.numbered and on not in ("outcome", "reward", *knowledge.components):
         why = f"the filter looked at {on}, which is not in TRL's log; heedful's own record of the run holds it"
         unknown |= dict.fromkeys(SPREAD_METRICS, why)
-    return RecognisedLog(source, files, name, reader, own, on, tags, seed, unknown)
+    return RecognisedLog(source, files, name, reader, own, on, tags, seed, unknown, decision)
 
 
-def _one_format(source: Path, files: LogFiles) -> tuple[str, list[Row], LogFiles]:
+def _one_format(source: Path, files: LogFiles) -> tuple[str, Decision, LogFiles]:
     """The format that all files share, rows that show every kind of value in its columns, and the files without
     strangers."""
     formats: dict[str, list[Path]] = {}
-    sample: list[Row] = []
-    kinds: set[object] = set()
-    faults, strangers = Faults(), []
+    decision, faults, strangers = Decision(), Faults(), []
     for file in files.files:
         rows = (row for _, row in rows_of(file, faults, lambda read: None))
         first = list(islice(rows, SAMPLE))
@@ -127,17 +166,9 @@ def _one_format(source: Path, files: LogFiles) -> tuple[str, list[Row], LogFiles
             strangers += [(file, first)]
             continue
         formats.setdefault(name, []).append(file)
-        if not sample:
-            sample = first
-            kinds |= {kind for row in first for kind in _kinds(row)}
-            first = []
         # The columns of our own parquet files are known.
-        later = first if name == "heedful rollouts" and is_parquet(file) else chain(first, rows)
-        for row in later:
-            new = {*_kinds(row)} - kinds
-            if new and len(sample) < SAMPLE + MOST_KINDS:
-                sample.append(row)
-                kinds |= new
+        for row in first if name == "heedful rollouts" and is_parquet(file) else chain(first, rows):
+            decision.add(file, row)
     if len(formats) > 1:
         shown = " and ".join(f"{name} ({counted(len(of), 'file')}: {of[0].name})" for name, of in formats.items())
         raise ValueError(f"Expected one log in {source}, found {shown}. Name one file, or a folder that holds one log.")
@@ -155,7 +186,7 @@ def _one_format(source: Path, files: LogFiles) -> tuple[str, list[Row], LogFiles
         )
     ((name, known),) = formats.items()
     aside = (*files.aside, *(file.name for file, _ in strangers))
-    return name, sample, replace(files, files=tuple(known), aside=aside)
+    return name, decision, replace(files, files=tuple(known), aside=aside)
 
 
 def _kinds(value: Any, where: str = "") -> Iterator[tuple[str, str]]:

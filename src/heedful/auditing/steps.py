@@ -96,9 +96,9 @@ class StepStream:
             return None
         return step_of(number, episodes, self.read.pop(number))
 
-    def close(self) -> Iterator[LoggedStep]:
-        """All steps that wait, by their number."""
-        for number in sorted(self.waiting.keys() - self.early):
+    def close(self, but_newest: bool = False) -> Iterator[LoggedStep]:
+        """All steps that wait, by their number. `but_newest`: without the one whose rows came last."""
+        for number in sorted(self.waiting.keys() - self.early - ({self.newest} if but_newest else set())):
             yield step_of(number, self.waiting[number], self.read.pop(number))
             self.early.add(number)
             self.waiting[number] = []

@@ -72,20 +72,12 @@ def find_files(source: Path) -> LogFiles:
     if not source.is_dir():
         found = "a pipe, a socket or a device. Write its text to a file first" if source.exists() else "nothing there"
         raise ValueError(f"Expected a log file or a folder of logs at {source}, found {found}.")
-    folder = next((source / name for name in _GATHERED if (source / name).is_dir()), source)
-    episodes = [folder / name for name in _EPISODES if (folder / name).is_file()]
-    entries = sorted((entry for entry in folder.iterdir() if not entry.is_dir()), key=_natural)
-    files = episodes[:1] or [entry for entry in entries if entry.suffix.lower() in SUFFIXES]
-    if any(_OWN_STEP.fullmatch(file.name) for file in files):
-        # The folder also holds the rollouts of evaluations: other tasks, other sampling.
-        files = [file for file in files if _OWN_STEP.fullmatch(file.name)]
-    if not files:
-        files = _of_steps(folder)
+    folder, files, entries = names_of_files(source)
     if not files:
         pickles = [entry for entry in entries if entry.suffix.lower() in _PICKLES]
         if pickles:
             refuse_unreadable(pickles[0])
-        held = ", ".join(entry.name for entry in sorted(folder.iterdir(), key=_natural)[:5]) or "nothing"
+        held = ", ".join(entry.name for entry in sorted(folder.iterdir(), key=natural)[:5]) or "nothing"
         raise ValueError(
             f"Expected logs ({', '.join(SUFFIXES)}) in {folder}, found {held}. Name the file, or the folder that holds "
             "the files of one log."
@@ -103,13 +95,25 @@ def find_files(source: Path) -> LogFiles:
     return LogFiles(readable, aside, tuple(refused.items()))
 
 
+def names_of_files(source: Path) -> tuple[Path, list[Path], list[Path]]:
+    """The folder in which the log of a folder lies, its files by their names alone, and what lies directly in it."""
+    folder = next((source / name for name in _GATHERED if (source / name).is_dir()), source)
+    episodes = [folder / name for name in _EPISODES if (folder / name).is_file()]
+    entries = sorted((entry for entry in folder.iterdir() if not entry.is_dir()), key=natural)
+    files = episodes[:1] or [entry for entry in entries if entry.suffix.lower() in SUFFIXES]
+    if any(_OWN_STEP.fullmatch(file.name) for file in files):
+        # The folder also holds the rollouts of evaluations: other tasks, other sampling.
+        files = [file for file in files if _OWN_STEP.fullmatch(file.name)]
+    return folder, files or _of_steps(folder), entries
+
+
 def _of_steps(folder: Path) -> list[Path]:
     """The files in folders of steps, by step. Training comes before evaluation.
 
     prime-rl writes every episode into `step_N/{train,eval}/all/traces.jsonl`, and those that it trained on into
     `effective`, too. These lack all groups whose rewards are equal: read alone, hardly a task seems solved or too hard.
     """
-    inside = {file: _OF_STEP.split(file.as_posix()) for file in sorted(folder.rglob("*"), key=_natural)}
+    inside = {file: _OF_STEP.split(file.as_posix()) for file in sorted(folder.rglob("*"), key=natural)}
     found = {
         file: parts[-1] for file, parts in inside.items() if len(parts) > 1 and file.suffix in {*SUFFIXES} - {".json"}
     }
@@ -217,7 +221,7 @@ def _unfolded(row: Row) -> list[Row]:
     return [dict(zip(columns, values, strict=True)) for values in zip(*columns.values(), strict=True)]
 
 
-def _natural(path: Path) -> tuple[tuple[int, int | str], ...]:
+def natural(path: Path) -> tuple[tuple[int, int | str], ...]:
     """Sorts 9.jsonl before 10.jsonl, and step_9/ before step_10/."""
     parts = re.split(r"(\d+)", path.as_posix())
     return tuple((0, int(part)) if part.isdecimal() else (1, part) for part in parts if part)

@@ -170,7 +170,7 @@ class NumberedCompletions(RowReader):
 
     weights: Mapping[str, float] = field(default_factory=dict)
     """Weight of each reward column; empty where only their sum is known."""
-    batch: _Batch = field(default_factory=_Batch)
+    batch: _Batch = field(default_factory=_Batch, compare=False)
 
     @staticmethod
     def fits(row: Row) -> bool:

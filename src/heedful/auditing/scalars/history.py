@@ -10,7 +10,7 @@ from statistics import fmean
 from typing import Any
 
 from heedful.auditing.scalars.aliases import ALIASES, Names
-from heedful.auditing.scalars.files import GrowingFile, LateValue, ScalarRow, scalar_kind
+from heedful.auditing.scalars.files import GrowingFile, LateValue, ScalarRow, scalar_kind, scalar_rows
 from heedful.auditing.steps import STEPS_HELD, LoggedStep
 from heedful.boundary import listed
 from heedful.diagnostics.statistics.intervals import wilson
@@ -54,30 +54,31 @@ class ScalarFile:
         try:
             found = [self.path.stat(), *([log.stat()] if (log := Path(f"{self.path}-wal")).exists() else [])]
         except FileNotFoundError:
-            if ended:
-                raise
             return False
         seen = tuple((each.st_ino, each.st_size, each.st_mtime_ns) for each in found)
         if seen == self.seen and not ended:
             return False
         again = bool(self.seen) and (seen[0][0] != self.seen[0][0] or seen[0][1] < self.seen[0][1])
         self.seen = seen
-        if again or self.growing is None or self.growing.kind == "trainer_state":
-            self._begin(ended)
-        if self.growing is None:
-            return False
         try:
-            self._read(ended)
-        except LateValue:
-            self._begin(ended)
-            self._read(ended)
+            if again or self.growing is None or self.growing.kind == "trainer_state":
+                self._begin()
+            try:
+                self._read(ended)
+            except LateValue:
+                self._begin()
+                self._read(ended)
+        except (OSError, ValueError):
+            self.seen = ()  # it is being written, or locked
+            if ended:
+                raise
         return True
 
-    def _begin(self, ended: bool) -> None:
+    def _begin(self) -> None:
         self.names, self.count, self.by_step, self.beside, self.keys = Names(self.given), 0, {}, {}, set()
         kind = scalar_kind(self.path)
         # Without a whole line nothing says what the file is.
-        self.growing = GrowingFile(self.path, kind) if kind or ended else None
+        self.growing = GrowingFile(self.path, kind) if kind else None
 
     def _read(self, ended: bool) -> None:
         for row in self.growing.rows(ended) if self.growing else ():
@@ -110,8 +111,14 @@ class ScalarFile:
 class History:
     """What the trainer logged: heedful's names and values for each step. Of two rows of a step the later one counts."""
 
+    given: Mapping[str, str] = field(default_factory=dict)
+    """heedful's name -> the trainer's key, as the user said."""
     files: list[ScalarFile] = field(default_factory=list)
     steps: dict[int, dict[str, float]] = field(default_factory=dict)
+    named: list[Path] = field(default_factory=list)
+    """The files at the last update."""
+    changed: set[int] = field(default_factory=set)
+    """The steps that the last update has changed."""
     numbers: list[int] = field(default_factory=list)
     """The steps in their order."""
     closed: float = math.inf
@@ -122,14 +129,27 @@ class History:
     """Steps whose rows have another mean reward than the trainer says."""
 
     @classmethod
+    def growing(cls, files: Sequence[Path], given: Mapping[str, str]) -> History:
+        """The scalars of files that may not be there yet. `given`: heedful's name -> the trainer's key."""
+        history = cls(given)
+        history.name(files)
+        return history
+
+    def name(self, files: Sequence[Path]) -> None:
+        """Read these files from now on, in this order."""
+        known = {file.path: file for file in self.files}
+        self.files = [known.get(file) or ScalarFile(file, self.given) for file in files]
+
+    @classmethod
     def of(cls, files: Sequence[Path], given: Mapping[str, str]) -> History:
         """Read files that have ended. `given`: heedful's name -> the trainer's key, as the user said.
 
         Raises ValueError for a file without scalars, and for a name or a key that is not there.
         """
-        history = cls([ScalarFile(file, given) for file in files])
+        history = cls.growing(files, given)
         history.update(ended=True)
         for file in history.files:
+            next(scalar_rows(file.path, file.kind), None)  # raises for what is not there, or is no file of scalars
             if not file.count:
                 raise ValueError(
                     f"Expected scalars in {file.path} ({file.kind}), found none: no whole row names a step. Name the "
@@ -151,17 +171,22 @@ class History:
 
     def update(self, ended: bool = False) -> bool:
         """Read what was added to the files. Returns whether anything may have changed."""
+        named = [file.path for file in self.files]
         changed = [file.update(ended) for file in self.files]
-        if not any(changed):
+        if not any(changed) and named == self.named:
             return False
-        self.steps = {}
+        self.named = named
+        before, self.steps = self.steps, {}
         for file in self.files:
             for step, values in file.steps():
                 self.steps.setdefault(step, {}).update(values)
+        self.changed = {step for step, values in self.steps.items() if values != before.get(step)}
         self.numbers = sorted(self.steps)
         # A file that is far behind the others has ended, or is written now and then, as trainer_state.json is.
         last = [max(file.by_step, default=-1) for file in self.files]
-        self.closed = math.inf if ended else min(step for step in last if step >= max(last) - STEPS_HELD)
+        self.closed = (
+            math.inf if ended else min((step for step in last if step >= max(last) - STEPS_HELD), default=math.inf)
+        )
         return True
 
     @property

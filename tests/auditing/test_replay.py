@@ -1,0 +1,170 @@
+"""A watch ends in the bytes of an audit, however the log came and however often the watch was killed.
+
+All is played in this process: whenever the watch waits, a trainer writes some bytes more.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import random
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import foreign_logs as logs
+import pyarrow
+import pyarrow.parquet
+import pytest
+from audit_watching import Witness
+
+from heedful.auditing import AuditSettings, measure_log, open_log
+from heedful.auditing import pipeline as pipeline_module
+from heedful.auditing.follow import Clock, Ends, follow
+from heedful.watching.sinks import Measured
+
+SETTINGS = AuditSettings(every=7)
+Files = dict[str, bytes]
+"""Name -> content, in the order in which a trainer writes them."""
+
+
+def as_lines(rows: list[logs.Row]) -> bytes:
+    return "".join(json.dumps(row) + "\n" for row in rows).encode()
+
+
+def as_parquet(rows: list[logs.Row]) -> bytes:
+    stream = io.BytesIO()
+    pyarrow.parquet.write_table(pyarrow.Table.from_pylist(rows), stream)
+    return stream.getvalue()
+
+
+def varied(rows: list[logs.Row], rng: random.Random, name: str) -> list[logs.Row]:
+    return [{**row, name: float(rng.random() < 0.5)} for row in rows]
+
+
+def trl(rng: random.Random) -> Files:
+    return {
+        f"log/completions/completions_{step:05d}.parquet": as_parquet(varied(logs.trl_rows(step), rng, "accuracy"))
+        for step in range(1, 9)
+    }
+
+
+def verl(rng: random.Random) -> Files:
+    return {f"log/{step}.jsonl": as_lines(varied(logs.verl_rows(step), rng, "score")) for step in range(7, 13)}
+
+
+def plain(rng: random.Random) -> Files:
+    """Steps whose rows overlap, and a column of success that shows late."""
+    rows = [row for step in range(20) for row in logs.plain_rows(step)]
+    places = sorted(range(len(rows)), key=lambda place: place + rng.choice([0, 0, 0, 9]))
+    late = [{**rows[place], "solved": 1} if at > 80 else rows[place] for at, place in enumerate(places)]
+    return {"log/mine.jsonl": as_lines([{key: row[key] for key in row if key != "success"} for row in late])}
+
+
+def prime(rng: random.Random) -> Files:
+    return {
+        f"log/rollouts/step_{step}/train/all/traces.jsonl": as_lines(logs.trace_rows(step))
+        for step in range(8, 8 + rng.randint(3, 6))
+    }
+
+
+def scalars(rng: random.Random) -> bytes:
+    rows = [{"step": step, "reward": rng.random(), "loss": 0.5, "entropy": 1.0} for step in range(1, 24)]
+    return as_lines([*rows[:9], {"step": 9, "eval_reward": 0.5}, *rows[9:]])
+
+
+LOGS: dict[str, Callable[[random.Random], Files]] = {"TRL": trl, "verl": verl, "plain": plain, "prime-rl": prime}
+
+
+class Killed(Exception):
+    """In place of a signal that cannot be caught."""
+
+
+@dataclass
+class Trainer(Witness):
+    """Writes a log in random pieces, and kills the watch now and then."""
+
+    root: Path = Path()
+    rng: random.Random = field(default_factory=random.Random)
+    writers: list[Iterator[None]] = field(default_factory=list)
+    time: float = 1e9
+    kills: int = 0
+    """How often it will kill the watch."""
+
+    def sleep(self, seconds: float) -> None:
+        self.time += seconds
+        for _ in range(self.rng.choice([0, 1, 1, 3, 12])):
+            at = self.rng.randrange(len(self.writers) or 1)
+            if self.writers and next(self.writers[at], "done"):
+                self.writers.pop(at)
+        self._may_kill()
+
+    def step(self, measured: Measured) -> None:
+        super().step(measured)
+        self._may_kill()
+
+    def _may_kill(self) -> None:
+        if self.kills and self.rng.random() < 0.05:
+            self.kills -= 1
+            raise Killed
+
+    def write(self, files: Files) -> Iterator[None]:
+        """One file after the other, in place or under another name first."""
+        for name, content in files.items():
+            path = self.root / name
+            path.parent.mkdir(parents=True, exist_ok=True)
+            place = path.with_suffix(".tmp") if self.rng.random() < 0.2 else path
+            at = 0
+            while at < len(content):
+                piece = content[at : at + self.rng.choice([1, 37, 400, 4000, 40000])]
+                with place.open("ab") as stream:
+                    stream.write(piece)
+                os.utime(place, (self.time, self.time))
+                at += len(piece)
+                yield
+            place.rename(path)
+
+    @property
+    def clock(self) -> Clock:
+        return Clock(lambda: self.time, self.sleep)
+
+
+def watch(root: Path, trainer: Trainer, **more: Any) -> Path:
+    """Watch `log` until nothing has come for five minutes. The results are in `out`."""
+    ends = Ends(idle=300.0)
+    return follow(
+        root / "log", SETTINGS, out=root / "out", sinks=[trainer], clock=trainer.clock, **{"ends": ends, **more}
+    )
+
+
+def audited(root: Path, named: list[Path]) -> bytes:
+    folder = measure_log(open_log(root / "log", SETTINGS, named), SETTINGS, root / "audited", [])
+    return (folder / "metrics.jsonl").read_bytes()
+
+
+@pytest.fixture(autouse=True)
+def _no_pages(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pipeline_module, "write_report", lambda folder: None)
+
+
+@pytest.mark.parametrize("seed", range(50))
+def test_a_watch_ends_in_the_bytes_of_an_audit(tmp_path: Path, seed: int) -> None:
+    rng = random.Random(seed)
+    trainer = Trainer(root=tmp_path, rng=rng, kills=rng.choice([0, 1, 3]))
+    trainer.writers = [trainer.write(LOGS[[*LOGS][seed % 4]](rng))]
+    named = []
+    if rng.random() < 0.6:
+        named = [tmp_path / "scalars.jsonl"]
+        trainer.writers.append(trainer.write({"scalars.jsonl": scalars(rng)}))
+    (tmp_path / "log").mkdir()
+    while trainer.ended is None:
+        try:
+            watch(tmp_path, trainer, scalars=named)
+        except Killed:
+            lines = tmp_path / "out" / "metrics.jsonl"
+            if lines.exists() and rng.random() < 0.5:  # in the middle of a line
+                lines.write_bytes(lines.read_bytes()[: -rng.randint(1, 400)])
+    assert not trainer.writers
+    assert (tmp_path / "out" / "metrics.jsonl").read_bytes() == audited(tmp_path, named)
