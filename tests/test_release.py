@@ -45,6 +45,15 @@ def test_the_public_ci_runs_what_the_own_ci_runs() -> None:
     assert set(own) >= {"setup", "lint", "test", "docs", "dist"}
 
 
+def test_the_image_copies_what_is_there_and_installs_an_extra_that_is_declared() -> None:
+    lines = text_of(ROOT / "Dockerfile").splitlines()
+    copied = [words[1:-1] for line in lines if (words := line.split())[:1] == ["COPY"] and "--from" not in line]
+    assert {"pyproject.toml", "src"} <= {name for names in copied for name in names}
+    assert all((ROOT / name).exists() for names in copied for name in names)
+    assert set(re.findall(r"\.whl\)\[(\w+)\]", "\n".join(lines))) == {"parquet"}
+    assert "parquet" in PROJECT["project"]["optional-dependencies"]
+
+
 def test_every_file_that_is_no_module_is_package_data() -> None:
     package = ROOT / "src" / "heedful"
     globs = PROJECT["tool"]["setuptools"]["package-data"]["heedful"]
