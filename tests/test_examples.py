@@ -182,3 +182,22 @@ def test_a_relative_link_leads_somewhere() -> None:
     links = relative_links()
     assert len(links) > 400
     assert [(page, target) for page, target in links if not ((ROOT / page).parent / target).exists()] == []
+
+
+def test_the_notebook_finds_the_fault_that_it_plants(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    cells = json.loads((ROOT / "examples" / "watch.ipynb").read_text(encoding="utf-8"))["cells"]
+    assert not any(cell.get("outputs") for cell in cells)
+    monkeypatch.chdir(tmp_path)
+    names: dict[str, Any] = {}
+    for cell in cells:
+        if cell["cell_type"] == "code":
+            exec("".join(cell["source"]), names)
+    outcome = names["outcome"]
+    assert [(one.name, one.step) for one in outcome.raised[:1]] == [("rate_jump", names["FAULT"])]
+    assert {"success_drop", "words_uninformed"} <= {one.name for one in outcome.raised}
+    assert outcome.causes()[0].name == "schedule"
+    assert "rate_jump: the schedule, or a resume, set a higher learning rate. Try: " in capsys.readouterr().out
+    assert names["drawn"].count("<polyline") == 2
+    assert names["done"].report.exists()
