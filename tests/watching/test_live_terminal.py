@@ -29,7 +29,9 @@ def plain(clock: Clock) -> Terminal:
 
 @pytest.fixture
 def live(clock: Clock) -> Terminal:
-    return Terminal(SafeConsole(file=io.StringIO(), force_terminal=True, width=120, no_color=True), clock=clock)
+    return Terminal(
+        SafeConsole(file=io.StringIO(), force_terminal=True, width=120, no_color=True, soft_wrap=True), clock=clock
+    )
 
 
 def text(terminal: Terminal) -> str:
@@ -67,6 +69,7 @@ def test_alarms_stand_below_the_table_with_evidence_and_the_likeliest_cause(live
     assert "kl_runaway, warning at step 6, over: trainer/kl is 4 times as large" in shown
     assert "not_finite, collapse at step 7: trainer/loss is not finite" in shown
     assert "likely: kl_runaway: the learning rate is too high" in shown
+    assert "go back to a checkpoint before" in shown  # on the next line, and not cut
 
 
 def test_without_a_terminal_there_is_a_line_in_five_seconds(plain: Terminal, clock: Clock) -> None:

@@ -88,7 +88,7 @@ def test_both_files_tell_an_alarm_its_cause_and_the_checkpoint_before_it(run: Ru
     assert found["checkpoint"] == str(tmp_path / "checkpoint-5")
     assert (found["causes"][0]["alarm"], found["causes"][0]["name"]) == ("kl_runaway", "rate")
     page = (run.folder / "STATUS.md").read_text()
-    assert "# watch: warning" in page
+    assert f"# {tmp_path.name}/completions: warning" in page
     assert "- **kl_runaway** (warning, since step 6): trainer/kl is 4 times as large." in page
     assert str(tmp_path / "checkpoint-5") in page
 
@@ -139,6 +139,6 @@ def test_checkpoints_are_found_where_trainers_put_them_and_rollouts_are_none(tmp
     for name in ("rollouts/step_9", "weights/step_4", "checkpoints/global_step_6", "logs/a"):
         (tmp_path / name).mkdir(parents=True)
     (tmp_path / "metrics.jsonl").touch()
-    assert last_checkpoint(tmp_path / "rollouts", 100) == tmp_path / "checkpoints/global_step_6"
-    assert last_checkpoint(tmp_path / "metrics.jsonl", 6) == tmp_path / "weights/step_4"
+    assert last_checkpoint(tmp_path / "rollouts", 100) == str(tmp_path / "checkpoints/global_step_6")
+    assert last_checkpoint(tmp_path / "metrics.jsonl", 6) == str(tmp_path / "weights/step_4")
     assert last_checkpoint(tmp_path, 4) is None

@@ -29,7 +29,7 @@ HEARTBEAT, PAGE = 30.0, 30
 """Seconds after which an unchanged status is written again, and between two pages."""
 SHARE = 50
 """Files take at most one part in so many of the time: a long run's page is written less often."""
-NOTES = 20
+NOTES, CAUSES = 20, 5
 _CHECKPOINT = re.compile(r"(?:checkpoint-|global_step_|step_)(\d+)")
 
 
@@ -128,7 +128,7 @@ class Status(Sink):
         waits = [asdict(cause) for cause in likely({STALLED: self._step or 0} if pending.stalled and not ended else {})]
         return {
             "schema": SCHEMA,
-            "run": outcome.run.name if outcome else self._log.name,
+            "run": run_name(self._log),
             "time": round(self._clock(), 1),
             "ended": ended,
             "health": "collapse" if "collapse" in severities else health,
@@ -139,16 +139,21 @@ class Status(Sink):
             "read": pending.read,
             "stalled": pending.stalled,
             "alarms": [one | {"standing": one["name"] in standing} for one in found["alarms"]],
-            "causes": [*waits, *found["causes"]],
+            "causes": [*waits, *found["causes"]][:CAUSES],
             "best_validation": best and {"step": best.step, "value": best.number},
-            "checkpoint": str(last_checkpoint(self._log, min(serious))) if serious else None,
+            "checkpoint": last_checkpoint(self._log, min(serious)) if serious else None,
             "figures": found["figures"],
             "notes": [*self._notes],
             "page": str(self._folder.report),
         }
 
 
-def last_checkpoint(log: Path, before: int) -> Path | None:
+def run_name(log: Path) -> str:
+    """The last two parts of a log's place: of `trl-output/completions` the second alone would name any run."""
+    return "/".join(log.resolve().parts[-2:])
+
+
+def last_checkpoint(log: Path, before: int) -> str | None:
     """The last checkpoint of a step below `before` around a log: `checkpoint-N`, `global_step_N` or `step_N`, in the
     log's folder, in the two above it, and in folders `checkpoints` and `weights` there. `None` where there is none.
 
@@ -160,7 +165,7 @@ def last_checkpoint(log: Path, before: int) -> Path | None:
             name = _CHECKPOINT.fullmatch(entry.name)
             if name and int(name[1]) < before and not (entry.parent == log.resolve() and entry.name.startswith("step")):
                 found.setdefault(int(name[1]), entry)
-    return found[max(found)] if found else None
+    return str(found[max(found)]) if found else None
 
 
 def _folders(place: Path) -> Iterator[Path]:

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from rich.console import Console, Group, RenderableType
 from rich.live import Live
+from rich.table import Table
 from rich.text import Text
 
 from heedful.console import duration, plain_table
@@ -112,7 +113,10 @@ class Terminal(Sink):
             said = f"{alarm.name}, {alarm.severity} at step {alarm.step}{'' if stands else ', over'}: {alarm.evidence}"
             lines.append(Text(said, style=STYLES[alarm.severity] if stands else "dim"))
         lines += [Text(f"likely: {cause.sentence()}") for cause in self._alarms.causes()[:1]]
-        return Group(table, *lines)
+        below = Table.grid()  # wraps lines, which the console does not
+        for line in lines:
+            below.add_row(line)
+        return Group(table, below)
 
 
 def _cells(metrics: Iterable[Metric]) -> tuple[str, ...]:
