@@ -1,7 +1,8 @@
-"""The command line: `heedful train | eval | play | audit | study | gradients | envs | check-env | serve-env | report`.
+"""The command line: `heedful train | eval | play | audit | watch | study | gradients | envs | check-env | report`.
 
-`heedful grow` gives a loaded model its warm start, `doctor` shows what is installed, and `skill` prints the page for
-coding agents. Packages add commands through the entry point `heedful.commands`.
+`heedful serve-env` plays an environment for others, `grow` gives a loaded model its warm start, `doctor` shows what is
+installed, and `skill` prints the page for coding agents. Packages add commands through the entry point
+`heedful.commands`.
 
 An error that the user can fix ends in a sentence and exit code 2. Help loads no torch.
 
@@ -31,6 +32,7 @@ COMMANDS = {
     "eval": ("evaluate", "success of a run or a model on held-out tasks, with baselines"),
     "play": ("play", "play one episode yourself, or watch a model, the solver or a random policy"),
     "audit": ("audit", "measure logged rollouts: ours, TRL's, verl's, verifiers' or RAGEN's"),
+    "watch": ("watch", "watch a run of any trainer that goes on, and tell of its alarms"),
     "study": ("study", "run a declared study: arms x seeds, tables with intervals, a page"),
     "gradients": ("gradients", "signal and noise of a run's gradient, by reward variance"),
     "serve-env": ("environments.serve_env", "serve an environment's episodes over HTTP, to be played as `remote`"),
@@ -51,6 +53,7 @@ KEPT = {
     "grow": "what was saved of the warm start is safe, and the same command goes on",
     "study": "what its runs have saved is safe, and the same command goes on",
     "audit": "if a folder is named above, its steps are safe, and the same command with --out FOLDER goes on",
+    "watch": "closed steps are safe, and the same command goes on",
     "eval --server": "if a folder is named above, its replies are safe, and the same command with --out FOLDER goes on",
 }
 """Command -> what an interruption leaves."""

@@ -77,11 +77,11 @@ def main(argv: list[str]) -> int:
     with closing(Terminal(console, log.files.size)) as terminal:
         folder = measure_log(log, settings, words.out, [terminal], words.take_over)
     outcome = Outcome.of(folder)
-    _conclude(console, folder, outcome)
+    conclude(console, folder, outcome)
     return concluded(outcome, words)
 
 
-def _conclude(console: Console, folder: Path, outcome: Outcome) -> None:
+def conclude(console: Console, folder: Path, outcome: Outcome) -> None:
     """Print what was read and left out, the first and last reading of the main metrics, and the verdict."""
     from heedful.auditing.record import RECORD
     from heedful.boundary.jsontext import read_json
