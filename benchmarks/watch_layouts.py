@@ -1,6 +1,7 @@
 """Runs written as TRL, verl, prime-rl and a plain loop write theirs, audited: which alarms are raised, and when.
 
     python -m benchmarks.watch_layouts --seeds 3    # one line for each run; goes on where it was stopped
+    python -m benchmarks.watch_layouts --replay     # some of them once more, watched while they are written
 
 The series are those of `benchmarks.scalar_series` with 12 prompts of 4 episodes, written by `benchmarks.layouts` into a
 folder that is removed afterwards. `heedful audit` reads rollouts and scalars with its defaults, `--every 8` and
@@ -22,19 +23,23 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
+import random
 import sys
 import tempfile
 import time
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from itertools import islice, pairwise, zip_longest
 from pathlib import Path
 from statistics import median
 from typing import Any
 
-from benchmarks.layouts import LAYOUTS, Layout, write_run
+from benchmarks.layouts import LAYOUTS, Layout, Written, write_run
 from benchmarks.scalar_series import DROPS, HEALTHY, SCENARIOS, VALIDATION, Scenario, Series
+from heedful.auditing.follow import Clock, Ends, follow
 from heedful.auditing.run import Audit, audit
 from heedful.auditing.scalars import scalar_rows
 from heedful.auditing.settings import AuditSettings
@@ -63,6 +68,7 @@ STUDIED: Mapping[str, Scenario] = {
         replace(HEALTHY, words="template"), "words_uninformed", 25, frozenset({"template_collapse"})
     ),
 }
+REPLAYED = ("healthy", "too easy", "truncation", "gradient not finite", "reward hacking", "template collapse")
 UNKNOWN = {("KL blow-up", "prime-rl")}
 """Scenario and layout whose scalars do not hold what the alarm reads."""
 
@@ -114,6 +120,57 @@ def measured(name: str, kind: str, seed: int) -> dict[str, Any]:
         seconds = round(time.process_time() - began, 1)
         told = rivals(run / layout.scalars[0].format(steps=100))
     return {"scenario": name, "layout": kind, "seed": seed, "raised": found, "rivals": told, "seconds": seconds}
+
+
+@dataclass
+class Trainer:
+    """Writes a run in random pieces while a watch waits. Its clock is the watch's."""
+
+    folder: Path
+    pieces: Iterator[Written]
+    rng: random.Random
+    time: float = 1e9
+
+    def sleep(self, seconds: float) -> None:
+        self.time += seconds
+        for path, content, append in islice(self.pieces, self.rng.choice([0, 1, 4, 20])):
+            file = self.folder / path
+            file.parent.mkdir(parents=True, exist_ok=True)
+            with file.open("ab" if append else "wb") as stream:
+                stream.write(content)
+            os.utime(file, (self.time, self.time))
+
+
+def torn(written: Iterator[Written], rng: random.Random) -> Iterator[Written]:
+    """The same bytes, each writing in one to three pieces."""
+    for path, content, append in written:
+        cuts = sorted(rng.randrange(len(content)) for _ in range(rng.choice([0, 0, 1, 2])))
+        for at, (begin, end) in enumerate(pairwise([0, *cuts, len(content)])):
+            yield Written(path, content[begin:end], append or at > 0)
+
+
+def replayed(name: str, kind: str, seed: int) -> dict[str, Any]:
+    """Watch a run while it is written, then audit it: alarms of both, and how many lines differ."""
+    layout, rng = LAYOUTS[kind], random.Random(seed)
+    settings = AuditSettings(every=8, validation_tasks=VALIDATION, map=layout.map)
+    with tempfile.TemporaryDirectory() as folder:
+        run = Path(folder) / "run"
+        log, scalars = run / layout.log, run / layout.scalars[seed % 2].format(steps=100)
+        log.parent.mkdir(parents=True, exist_ok=True)
+        trainer = Trainer(run, torn(layout.written(STUDIED[name].series, seed, 100), rng), rng)
+        while not log.exists():
+            trainer.sleep(2.0)
+        follow(
+            log, settings, scalars=[scalars], out=Path(folder) / "watch", ends=Ends(idle=300.0),
+            clock=Clock(lambda: trainer.time, trainer.sleep),
+        )  # fmt: skip
+        assert next(trainer.pieces, None) is None
+        done = audited(layout, log, scalars, Path(folder) / "audit")
+        watched = Audit(Path(folder) / "watch")
+        lines = [(each.path / "metrics.jsonl").read_text().splitlines() for each in (watched, done)]
+        differ = sum(one != other for one, other in zip_longest(*lines))
+        found = {"watched": raised(watched, layout.origin), "audited": raised(done, layout.origin)}
+    return {"scenario": name, "layout": kind, "seed": seed, **found, "lines": len(lines[1]), "differ": differ}
 
 
 def judged(line: Mapping[str, Any]) -> tuple[bool, set[str]]:
@@ -170,9 +227,15 @@ def main() -> None:
     parser.add_argument("--seeds", type=int, default=3, help="runs of each scenario and layout (default: %(default)s)")
     parser.add_argument("--healthy", type=int, default=8, help="runs of each healthy one (default: %(default)s)")
     parser.add_argument("--first", type=int, default=5100, help="the first seed (default: %(default)s)")
+    parser.add_argument("--replay", action="store_true", help="watch some of the scenarios in each layout")
     parser.add_argument("--minutes", type=float, default=float("inf"), help="begin no run after this time")
     parser.add_argument("--out", type=Path, default=Path(__file__).parent / "results" / "watch_layouts.jsonl")
     chosen = parser.parse_args()
+    if chosen.replay:
+        for name in REPLAYED:
+            for kind in LAYOUTS:  # odd seeds: TRL's console grows, and trainer_state.json does not
+                print(json.dumps(replayed(name, kind, chosen.first + 1)), flush=True)
+        return
     lines = [json.loads(line) for line in chosen.out.read_text().splitlines()] if chosen.out.exists() else []
     done = {(line["scenario"], line["layout"], line["seed"]) for line in lines}
     ends = time.monotonic() + 60 * chosen.minutes
