@@ -56,6 +56,11 @@ def test_another_alarm_tells_a_cause_apart():
     assert (first.name, first.shown) == ("parser", "format_collapse at step 35")
 
 
+def test_what_an_earlier_alarm_explains_has_no_cause_of_its_own_before_the_others():
+    assert names({"gradient_spike": 50, "kl_runaway": 70})[:2] == ["rate", "kl_low"]
+    assert names({"rate_jump": 50, "gradient_spike": 50, "truncation": 70})[:2] == ["schedule", "limit"]
+
+
 def test_a_reading_tells_a_cause_apart_or_speaks_against_it():
     low, high = {"format/closed_rate": 0.1}, {"format/closed_rate": 0.9}
     assert likely({"starvation": 30}, low)[0].shown == "format/closed_rate is 0.1"

@@ -215,9 +215,9 @@ TABLE: Mapping[str, tuple[Row, ...]] = {
 def likely(raised: Mapping[str, int], readings: Mapping[str, float] | None = None) -> tuple[Cause, ...]:
     """The likely causes of what was raised, the likeliest first, each once.
 
-    They are ranked alarm by alarm, from the earliest on. Within an alarm come first the causes that another alarm or a
-    reading shows. Causes whose evidence is missing come last of all, since it may only not have been logged. Causes
-    that a reading speaks against are left out.
+    They are ranked alarm by alarm, from the earliest on. Where other alarms or readings show a cause of an alarm, its
+    other causes come last of all. So do causes whose evidence is missing: it may only not have been logged. Causes that
+    a reading speaks against are left out.
 
     Args:
         raised: alarm -> the step at which it was raised first. Alarms without a row are passed over.
@@ -225,6 +225,7 @@ def likely(raised: Mapping[str, int], readings: Mapping[str, float] | None = Non
     """
     known, found = readings or {}, list[tuple[tuple[float, ...], Cause]]()
     for place, (alarm, rows) in enumerate(TABLE.items()):
+        of_alarm = []
         for number, row in enumerate(rows if alarm in raised else ()):
             others = [name for name in row.after if name in raised and raised[name] <= raised[alarm] + SLACK]
             read = [(each, known[each.metric]) for each in row.readings if each.metric in known]
@@ -232,9 +233,12 @@ def likely(raised: Mapping[str, int], readings: Mapping[str, float] | None = Non
             shown = [*(f"{name} at step {raised[name]}" for name in others), *held]
             if read and not shown:
                 continue
-            missing = bool(row.after or row.readings) and not (shown or row.alone)
-            order = missing, raised[alarm] + LATER.get(alarm, 0), place, not shown, number
-            found.append((order, Cause(row.cause, alarm, *CAUSES[row.cause], "; ".join(shown), row.look)))
+            of_alarm.append((number, row, "; ".join(shown)))
+        explained = any(shown for *_, shown in of_alarm)
+        for number, row, shown in of_alarm:
+            last = not shown and (explained or (bool(row.after or row.readings) and not row.alone))
+            order = last, raised[alarm] + LATER.get(alarm, 0), place, number
+            found.append((order, Cause(row.cause, alarm, *CAUSES[row.cause], shown, row.look)))
     ranked = dict[str, Cause]()
     for _, cause in sorted(found, key=lambda each: each[0]):
         ranked.setdefault(cause.name, cause)
