@@ -27,8 +27,12 @@ from heedful_verl.batch.rows import Row, sampled_of
 from pictured_runs import Policy, groups
 from research.jobs import RankingJob, SamplingJob
 
+SMALL = (
+    "--seedling.hidden 32 --seedling.layers 1 --seedling.heads 2 --seedling.kv-heads 1 --seedling.ffn 64 "
+    "--seedling.steps 30"
+)
 ECHO = (
-    "echo --env.turns 2 --seedling.steps 30 --groups 5 --group-size 4 --diagnostics.every 1 --diagnostics.full-every 1 "
+    f"echo --env.turns 2 {SMALL} --groups 5 --group-size 4 --diagnostics.every 1 --diagnostics.full-every 1 "
     "--evaluation.tasks 4 --evaluation.samples 2 --evaluation.search-tasks 8 --sampling.tokens-per-turn 16"
 )
 EVERYTHING = (
@@ -36,8 +40,7 @@ EVERYTHING = (
     "--algorithm dapo --algorithm.kl 0.01 --algorithm.entropy 0.01 --algorithm.importance-cap 2 --checkpoint-every 1"
 )
 IN_NOISE = (
-    "frozen_lake --env.slip 0.5 --seedling.hidden 32 --seedling.layers 1 --seedling.heads 2 --seedling.kv-heads 1 "
-    "--seedling.ffn 64 --seedling.steps 8 --groups 4 --group-size 4 --steps 3 --diagnostics.full-every 2 "
+    f"frozen_lake --env.slip 0.5 {SMALL} --seedling.steps 8 --groups 4 --group-size 4 --steps 3 --diagnostics.full-every 2 "
     "--evaluation.times 1 --evaluation.tasks 4 --evaluation.search-tasks 4 --filter keep_all "
     "--sampling.tokens-per-turn 8"
 )
@@ -96,9 +99,9 @@ def by_an_evaluation(run: Path) -> set[str]:
 
 
 def by_a_study(run: Path) -> set[str]:
-    job = SamplingJob(settings("echo", "--seedling.steps 30 --groups 4 --group-size 4"), batches=1, forced=2)
+    job = SamplingJob(settings("echo", f"{SMALL} --groups 4 --group-size 4"), batches=1, forced=2)
     folder = StudyFolder(Path("study")).run("sampled", 0).folder
-    ranking = RankingJob(settings("echo", "--seedling.steps 30 --groups 4 --group-size 4"), tasks=8, passes=2)
+    ranking = RankingJob(settings("echo", f"{SMALL} --groups 4 --group-size 4"), tasks=8, passes=2)
     ranked = StudyFolder(Path("study")).run("ranking", 0).folder
     assert cli.run(job.command(folder, 0)) == cli.run(ranking.command(ranked, 0)) == 0
     return of_a_folder(folder.path) | of_a_folder(ranked.path)
