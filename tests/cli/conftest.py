@@ -28,7 +28,7 @@ def echo_run(cache: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("HEEDFUL_CACHE", str(cache))
         code = cli.run(
-            f"train echo --out {folder} --steps 2 --groups 4 --group-size 4 --checkpoint-every 1 "
+            f"train echo --out {folder} --steps 2 --groups 4 --group-size 4 --checkpoint-every 1 --seedling.steps 120 "
             "--evaluation.tasks 12 --evaluation.samples 2 --evaluation.times 2".split()
         )
     assert code == 0

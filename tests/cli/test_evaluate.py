@@ -50,7 +50,7 @@ def test_tasks_samples_split_and_temperature_are_the_users_to_choose(
 def test_an_environment_alone_evaluates_its_untrained_seedling(
     echo_run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    flags = "--tasks 12 --samples 2 --json e.json"
+    flags = "--tasks 12 --samples 2 --seedling.steps 120 --json e.json"
     assert cli.run(["eval", "echo", *flags.split()]) == 0
     assert "the untrained seedling in echo" in capsys.readouterr().out
     found = json.loads((tmp_path / "e.json").read_text())["metrics"]["eval/val/sampled/success"]
@@ -75,7 +75,7 @@ def test_an_environment_that_broke_is_told_with_its_first_error_and_is_no_succes
         (0, 1, "4 of 4 greedy episodes broke and were not scored. The first: ConnectionError: nobody answers 0"),
     ):
         breaking.add(member)
-        flags = "--tasks 4 --samples 2 --search-tasks 0 --json e.json"
+        flags = "--tasks 4 --samples 2 --search-tasks 0 --seedling.steps 120 --json e.json"
         assert cli.run(["eval", "echo", *flags.split()]) == code
         assert sentence in capsys.readouterr().out
     why = json.loads(Path("e.json").read_text())["metrics"]["eval/val/sampled/success"]["why"]

@@ -12,6 +12,7 @@ from heedful.report.gradients import write_gradients_page
 from heedful.storage import RunFolder, read_gradients
 
 SMALL = ["--groups", "6", "--group-size", "8", "--buckets", "3"]
+TINY = ["--groups", "2", "--group-size", "4", "--buckets", "2"]
 
 
 @pytest.fixture
@@ -46,13 +47,13 @@ def test_the_same_seed_measures_the_same_and_another_one_other_episodes(run: Pat
     path = RunFolder(run).gradients(2)
     found = []
     for seed in ("0", "0", "1"):
-        assert cli.run(["gradients", str(run / "checkpoints" / "step_000002"), *SMALL, "--seed", seed]) == 0
+        assert cli.run(["gradients", str(run / "checkpoints" / "step_000002"), *TINY, "--seed", seed]) == 0
         found.append(json.loads(path.read_text())["metrics"])
     assert found[0] == found[1] != found[2]
 
 
 def test_gradients_that_do_not_fit_are_projected_and_say_so(run: Path) -> None:
-    assert cli.run(["gradients", str(run), *SMALL, "--memory-mb", "2"]) == 0
+    assert cli.run(["gradients", str(run), *TINY, "--memory-mb", "2"]) == 0
     stored = read_gradients(RunFolder(run).gradients(2))
     assert re.fullmatch(r"projected to \d+ numbers", stored.facts["gradients"])
 

@@ -10,7 +10,8 @@ from heedful import cli
 from heedful.storage import RunFolder, read_scores
 
 FLAGS = (
-    "--env.turns 2 --seedling.steps 30 --steps 5 --groups 6 --group-size 4 --evaluation.times 0 --checkpoint-every 2 "
+    "--env.turns 2 --seedling.steps 30 --seedling.layers 1 --steps 5 --groups 4 --group-size 4 "
+    "--evaluation.times 0 --checkpoint-every 2 "
     "--diagnostics.every 1 --diagnostics.full-every 2"
 )
 

@@ -289,7 +289,7 @@ def test_two_seeds_train_from_one_seedling_and_end_in_a_table(
     start.Popen = lambda words, **options: next(ways)(words, **options)
     monkeypatch.setattr(processes, "subprocess", start)
     flags = "--steps 1 --groups 4 --group-size 4 --evaluation.tasks 8 --evaluation.samples 2 --evaluation.times 2"
-    flags += " --seedling.steps 30"
+    flags += " --seedling.steps 30 --seedling.layers 1"
     assert cli.run(["train", "echo", "--seeds", "0,1", "--out", "two", *flags.split()]) == 0
     shown = capsys.readouterr().out
     assert states("two") == {"s0": "done", "s1": "done"}

@@ -40,7 +40,8 @@ EVERYTHING = (
     "--algorithm dapo --algorithm.kl 0.01 --algorithm.entropy 0.01 --algorithm.importance-cap 2 --checkpoint-every 1"
 )
 IN_NOISE = (
-    f"frozen_lake --env.slip 0.5 {SMALL} --seedling.steps 8 --groups 4 --group-size 4 --steps 3 --diagnostics.full-every 2 "
+    f"frozen_lake --env.slip 0.5 {SMALL} --seedling.steps 8 --groups 4 --group-size 4 --steps 3 "
+    "--diagnostics.full-every 2 "
     "--evaluation.times 1 --evaluation.tasks 4 --evaluation.search-tasks 4 --filter keep_all "
     "--sampling.tokens-per-turn 8"
 )

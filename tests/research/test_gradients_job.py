@@ -16,7 +16,8 @@ from heedful.studies.study_folder import StudyFolder
 from research.jobs import GradientsJob
 
 SMALL = (
-    "--seedling.steps 30 --steps 2 --groups 4 --group-size 4 --evaluation.times 0 --diagnostics.no-enabled "
+    "--seedling.steps 30 --seedling.layers 1 --steps 2 --groups 4 --group-size 4 --evaluation.times 0 "
+    "--diagnostics.no-enabled "
     "--keep-rollouts none --keep-checkpoints all --checkpoint-every 1 --algorithm.kl 0.01"
 )
 

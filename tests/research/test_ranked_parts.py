@@ -18,7 +18,8 @@ from research.jobs import GradientsJob, PartJob, RankingJob
 from research.ranking import read_ranking
 
 SMALL = (
-    "--seedling.steps 30 --steps 2 --groups 4 --group-size 4 --evaluation.times 0 --diagnostics.no-enabled "
+    "--seedling.steps 30 --seedling.layers 1 --steps 2 --groups 4 --group-size 4 --evaluation.times 0 "
+    "--diagnostics.no-enabled "
     "--keep-rollouts none --evaluation.at-once 16 --filter keep_all"
 )
 

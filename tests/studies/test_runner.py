@@ -229,7 +229,8 @@ def test_a_run_goes_on_from_its_configuration_and_is_begun_without_one(tmp_path:
 
 
 SMALL = (
-    "--seedling.steps 30 --steps 6 --groups 4 --group-size 4 --checkpoint-every 2 --evaluation.tasks 8 "
+    "--seedling.steps 30 --seedling.layers 1 --steps 6 --groups 4 --group-size 4 --checkpoint-every 2 "
+    "--evaluation.tasks 8 "
     "--evaluation.samples 2 --evaluation.times 2 --diagnostics.every 2 --diagnostics.full-every 4 "
     "--keep-rollouts evaluations"
 )
@@ -256,7 +257,7 @@ sys.exit(cli.run(sys.argv[1:]))
 
 def real_study(out: str) -> Request:
     pytest.importorskip("transformers")
-    sampled = settings("echo", "--seedling.steps 30 --groups 4 --group-size 4 --keep-rollouts none")
+    sampled = settings("echo", "--seedling.steps 30 --seedling.layers 1 --groups 4 --group-size 4 --keep-rollouts none")
     arms = (Arm("trained", train("echo", SMALL)), Arm("sampled", SamplingJob(sampled, batches=6, forced=4)))
     study = Study("real", "What?", arms, (1,), measures=(Measure("success", "success/rate", "mean"),))
     return Request(study, Path(out), processes=1)
