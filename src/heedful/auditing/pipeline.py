@@ -15,16 +15,14 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import TYPE_CHECKING, Any, BinaryIO
 
 from heedful.auditing.conclusion import conclusion
 from heedful.auditing.logs.records import Faults, digest
-from heedful.auditing.measure import measure_step, spread_unknown
 from heedful.auditing.noticed import Noticed
 from heedful.auditing.recognised import RecognisedLog, counted
 from heedful.auditing.record import STATES, AuditRecord
 from heedful.auditing.scalars import scalar_metrics
-from heedful.auditing.scoring import ModelJudge
 from heedful.auditing.settings import AuditSettings
 from heedful.auditing.steps import LoggedStep, StartOver
 from heedful.boundary import listed, read_json
@@ -35,6 +33,9 @@ from heedful.report import write_report
 from heedful.storage import RunFolder, StepMetrics, append, metrics_of_line, read_metrics, write_whole
 from heedful.storage.trackers import JsonlTracker
 from heedful.watching.sinks import Measured, Sink
+
+if TYPE_CHECKING:
+    from heedful.auditing.scoring import ModelJudge
 
 SUPERSEDED = "superseded.jsonl"
 SCALARS_ALONE = (
@@ -196,6 +197,8 @@ class Pipeline:
         log, settings, noticed = self.log, self.settings, self.noticed
         metrics, raised = scalar_metrics(scalars, settings.validation_tasks), list[Alarm]()
         if step is not None:
+            from heedful.auditing.measure import measure_step, spread_unknown  # scalars alone need none of it
+
             absent = spread_unknown(step, log.on, {}).get("signal/mixed", "")
             if absent and settings.on is not None and not (self.absent or self.lines):
                 self.note(f"Step {number}: {absent}.")

@@ -7,16 +7,16 @@ could be read is an error, not an empty page.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from contextlib import closing, suppress
+from contextlib import AbstractContextManager, closing, nullcontext, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from heedful.auditing.pipeline import Pipeline
 from heedful.auditing.reading import Finished, Reading
 from heedful.auditing.recognised import RecognisedLog, open_log
 from heedful.auditing.record import RECORD, AuditRecord, new_folder, resume
 from heedful.auditing.scalars import History, mapped
-from heedful.auditing.scoring import judge_of
 from heedful.auditing.settings import AuditSettings
 from heedful.auditing.steps import StartOver
 from heedful.boundary import listed, trusting
@@ -25,6 +25,9 @@ from heedful.report.record import stored_sentences
 from heedful.storage import RunFolder, StepMetrics, advising, held, read_metrics
 from heedful.watching.sinks import Sink
 from heedful.watching.terminal import Terminal
+
+if TYPE_CHECKING:
+    from heedful.auditing.scoring import ModelJudge
 
 
 def measure_log(
@@ -39,8 +42,13 @@ def measure_log(
         ValueError: nothing could be read, `out` holds another audit, or another process is at work there.
     """
     history = History.of(log.files.scalars, mapped(settings.map))
+    judging: AbstractContextManager[ModelJudge | None] = nullcontext()
+    if settings.model is not None or settings.server is not None:
+        from heedful.auditing.scoring import judge_of
+
+        judging = judge_of(settings, log.tags, log.seed)
     # Loaded first: a name that leads nowhere should cost neither time nor a folder.
-    with judge_of(settings, log.tags, log.seed) as judge:
+    with judging as judge:
         folder = new_folder(Path("audits"), log.source) if out is None else out
         resume_from = AuditRecord.of(log, settings)
         if folder.exists() and not folder.is_dir():

@@ -301,19 +301,17 @@ def _first_turns(groups: Sequence[Group]) -> list[Turn]:
 
 
 @contextmanager
-def judge_of(settings: AuditSettings, tags: ThoughtTags, seed: int) -> Iterator[ModelJudge | None]:
-    """The model that the settings name, or `None` where they name none.
+def judge_of(settings: AuditSettings, tags: ThoughtTags, seed: int) -> Iterator[ModelJudge]:
+    """The model that the settings name, in this process or on a server.
 
     Raises ValueError, a sentence, if there is no such model or it cannot be scored exactly, and ServerUnreachable or
     ServerRefused if a server gives no answer.
     """
     if settings.model is not None:
         yield model_judge(settings.model, settings, tags, seed)
-    elif settings.server is not None:
-        with _served_judge(settings.server, str(settings.model_name), settings, tags, seed) as judge:
-            yield judge
     else:
-        yield None
+        with _served_judge(str(settings.server), str(settings.model_name), settings, tags, seed) as judge:
+            yield judge
 
 
 def model_judge(source: str, settings: AuditSettings, tags: ThoughtTags, seed: int) -> ModelJudge:

@@ -91,9 +91,9 @@ def _command(name: str, rest: list[str]) -> int:
             f"{os.environ['WORLD_SIZE']}; start it without."
         )
         return 2
-    if name in ADDED:
-        return int(ADDED[name](rest))
-    return int(importlib.import_module(f"{__name__}.{COMMANDS[name][0]}").main(rest))
+    if name in COMMANDS:
+        return int(importlib.import_module(f"{__name__}.{COMMANDS[name][0]}").main(rest))
+    return int(ADDED[name](rest))
 
 
 def _overview() -> str:

@@ -3,7 +3,22 @@
 Promise: a page is made only from the files of its runs, loads nothing else, and shows what is missing as missing.
 """
 
-from heedful.report.comparison import write_comparison
-from heedful.report.page import write_report
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from heedful.exports import lazily
+
+if TYPE_CHECKING:
+    from heedful.report.comparison import write_comparison
+    from heedful.report.page import write_report
 
 __all__ = ["write_comparison", "write_report"]
+
+__getattr__ = lazily(
+    __name__,
+    {
+        "write_comparison": "heedful.report.comparison",
+        "write_report": "heedful.report.page",
+    },
+)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.metadata
 import json
 import os
 import platform
@@ -219,6 +218,8 @@ def describe_environment(device: str, threads: int, processes: int = 1) -> dict[
 
     A package that is not installed is `None`, as is the commit of a source that is not under version control.
     """
+    import importlib.metadata
+
     versions: dict[str, str | None] = {"python": platform.python_version()}
     for package in _PACKAGES:
         try:
