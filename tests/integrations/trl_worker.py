@@ -44,6 +44,7 @@ RUNS: dict[str, dict[str, Any]] = {
     "batch": {"loss_type": "dr_grpo", "scale_rewards": "batch"},
     "objectives": {"loss_type": "luspo", "multi_objective_aggregation": "normalize_then_sum", "beta": 0.1},
     "sharded": {"loss_type": "dapo", "max_grad_norm": 0.1},
+    "refilled": {"loss_type": "dr_grpo", "scale_rewards": "batch"},
 }
 
 EVALUATED = {
@@ -88,7 +89,7 @@ def run(model: Path, folder: Path, name: str, resume: str | None = None) -> dict
         model,
         args,
         tasks,
-        heedful=HEEDFUL,
+        heedful=replace(HEEDFUL, sampling_batches=3) if name == "refilled" else HEEDFUL,
         functions=("score", "other"),
         callbacks=[noted],
         train_dataset=data.select(range(groups)),

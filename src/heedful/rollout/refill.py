@@ -30,13 +30,15 @@ class Collection:
     draws: int = 1
     varying: int = 0
     """Groups that vary in the value that the filter looks at."""
+    collected: int | None = None
+    """The number of groups, where they are held elsewhere."""
 
     def metrics(self) -> list[Metric]:
         why = "dynamic sampling is off (--algorithm.sampling-batches 1)" if self.ending == "off" else ""
         return [
             Metric("filter/refill", None if why else self.ending, why=why),
             Metric("filter/draws", float(self.draws)),
-            Metric("filter/collected_groups", float(len(self.groups))),
+            Metric("filter/collected_groups", float(len(self.groups) if self.collected is None else self.collected)),
         ]
 
 

@@ -13,7 +13,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, ClassVar
 
-from accelerate.utils import broadcast_object_list, gather_object
+from accelerate.utils import broadcast_object_list
 from transformers import TrainerCallback, TrainerControl, TrainerState, TrainingArguments
 
 from heedful.integrations.trl.observer import claim_record, observer_of
@@ -23,6 +23,7 @@ from heedful.integrations.watching.observer import Seen
 from heedful.integrations.watching.record import STATE, Record, load_state, save_state
 from heedful.protocols import Filter
 from heedful.scorers.dealt import DealtScorer
+from heedful.types import Metric
 
 
 class Bridge(TrainerCallback):
@@ -95,14 +96,18 @@ class Batches(Bridge):
         self._before_step = before_step
         self.observer = observer_of(trainer, config, chooses)
         """Observes every generation batch, on rank 0."""
+        self.refilled = 0
+        """Prompts that refills have drawn so far. Rank 0 knows it after a resume."""
         trainer.add_callback(self)
 
     def begin(
         self, args: TrainingArguments, state: TrainerState, checkpoint: Path, resumed: Mapping[str, Any] | None
     ) -> None:
         self.observer = observer = observer_of(self._trainer, self._config, self._chooses)
+        self.refilled = 0
         if resumed is not None:
             observer.load_state(resumed)
+            self.refilled = resumed.get("refilled", 0)
         if not self._config.record:
             return
         known = Record.of_checkpoint(resumed, checkpoint, Path(str(args.output_dir))) if resumed else None
@@ -110,7 +115,7 @@ class Batches(Bridge):
         observer.begin(known or claim_record(self._trainer, self._config, self._chooses, scorer))
 
     def state(self) -> Mapping[str, Any]:
-        return self.observer.state()
+        return {**self.observer.state(), "refilled": self.refilled}
 
     def close(self) -> None:
         self.observer.close()
@@ -120,19 +125,19 @@ class Batches(Bridge):
     ) -> None:
         self._before_step()
 
-    def observe(self, local: Sequence[Completion]) -> Seen:
+    def observe(self, completions: Sequence[Completion], also: Sequence[Metric] = (), most: int | None = None) -> Seen:
         """The observation of a batch, made on rank 0. All ranks learn its verdicts and metrics, and no groups.
 
-        `local`: the completions of this process. Every rank scores its share of the pairs that rank 0 asks for.
+        `completions`: those of all processes. Every rank scores its share of the pairs that rank 0 asks for. `also`,
+        `most`: as in `Observer.observe`.
         """
-        completions: list[Completion] = gather_object(list(local))
         found: Seen | None = None
         told: list[Any] = [None]
         scorer = self.observer.diagnostician.scorer
         if self._trainer.accelerator.is_main_process:
             members_PG = in_groups(completions, self._trainer.num_generations)
             with scorer.asking() if isinstance(scorer, DealtScorer) else nullcontext():
-                found = self.observer.observe(members_PG, self._trainer.state.global_step)
+                found = self.observer.observe(members_PG, self._trainer.state.global_step, also, most)
             told = [replace(found, groups=[])]
         elif isinstance(scorer, DealtScorer):
             scorer.answer()

@@ -11,6 +11,8 @@ import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from accelerate.utils import gather_object
+
 from heedful.filters import KeepAll
 from heedful.integrations.trl.callback import Batches
 from heedful.integrations.trl.compatibility import PRIVATE_OF_PROBE, check
@@ -82,7 +84,7 @@ class Probe:
         if trainer is None:
             raise ValueError("The probe expected to know its trainer: call probe.attach(trainer) before train().")
         if trainer.model.training:
-            seen = self._batches.observe(self._completions(prompts, completion_ids, fields))
+            seen = self._batches.observe(gather_object(self._completions(prompts, completion_ids, fields)))
             for name, value in self.heedful.logged(seen.metrics if trainer.accelerator.is_main_process else ()).items():
                 log_metric(name, value)
         self._watched.clear()

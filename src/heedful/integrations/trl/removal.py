@@ -25,6 +25,7 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch.nn.functional import pad
 from trl.trainer.utils import split_pixel_values_by_grid, unsplit_pixel_values_by_grid
 
 ROWS_COUNTED = frozenset({"grpo", "sapo", "luspo", "dr_grpo"})
@@ -87,6 +88,38 @@ def remove(batch: Mapping[str, Any], kept: Sequence[bool], rows: int, trim: bool
     smaller["advantages"] = smaller["advantages"].masked_fill(left_out, 0.0)
     smaller[KEPT] = ~dropped_B
     return _trimmed(smaller) if trim else smaller
+
+
+def merged(batches: Sequence[Batch]) -> Batch:
+    """The rows of several batches as one, padded as TRL pads: prompts on the left, completions on the right."""
+    if len(batches) == 1:
+        return dict(batches[0])
+    befores = [batch["prompt_mask"].shape[1] for batch in batches]
+    widths = [batch["completion_mask"].shape[1] for batch in batches]
+    whole: Batch = {}
+    for name, first in batches[0].items():
+        values = [batch[name] for batch in batches]
+        if isinstance(first, list):
+            whole[name] = [one for value in values for one in value]
+        elif not isinstance(first, Tensor) or not first.ndim:
+            whole[name] = first  # `num_items_in_batch` is counted again
+        elif first.ndim == 1:
+            whole[name] = torch.cat(values)
+        else:
+            left = name in ("prompt_ids", "prompt_mask") or name in _OF_WHOLE_ROWS
+            right = name in _OF_COMPLETIONS or name in _OF_WHOLE_ROWS
+            padded = [
+                pad(
+                    value,
+                    (
+                        max(befores) - before if left else 0,
+                        max(widths) - width if right and value.shape[1] >= width else 0,
+                    ),
+                )
+                for value, before, width in zip(values, befores, widths, strict=True)
+            ]
+            whole[name] = torch.cat(padded)
+    return whole
 
 
 def trained_tokens(batch: Mapping[str, Any]) -> Tensor:

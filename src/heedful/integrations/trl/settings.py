@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-from heedful.boundary import settings
+from heedful.boundary import Count, settings
 from heedful.integrations.watching.settings import WatchingConfig
 
 
@@ -15,3 +15,8 @@ class HeedfulConfig(WatchingConfig):
     trainer: ClassVar[str] = "TRL"
     seed: int | None = None
     """Seed of the random draws of filter and measurements. None = the seed of TRL's arguments."""
+    sampling_batches: Count = 1
+    """Most generation batches for one update. While fewer groups vary than one batch holds, more prompts are drawn from
+    the training data, as many as are likely to be needed (DAPO's dynamic sampling). 1 = no refill."""
+    sampling_tokens: Count | None = None
+    """Sampled tokens of one update after which no further batch is drawn. None = no limit."""

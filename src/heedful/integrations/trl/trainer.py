@@ -6,12 +6,14 @@ private parts of TRL that are used here.
 
 from __future__ import annotations
 
+import math
 import warnings
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
+from accelerate.utils import broadcast_object_list, gather_object
 from torch import Tensor
 from trl.trainer.grpo_trainer import GRPOTrainer
 
@@ -20,14 +22,27 @@ from heedful.diagnostics.cross_scores.thoughts import ThoughtTags
 from heedful.filters import KeepAll
 from heedful.integrations.trl import compatibility, removal
 from heedful.integrations.trl.callback import Batches
-from heedful.integrations.trl.pictures import kinds_of, pictures_in, pixels_of
+from heedful.integrations.trl.pictures import kinds_of, pictures_in, pixels_of, sees
 from heedful.integrations.trl.rollouts import FIELD
 from heedful.integrations.trl.rows import COLUMNS, PREFIX, columns_of, completions_of
 from heedful.integrations.trl.settings import HeedfulConfig
-from heedful.integrations.watching.completions import Completion
+from heedful.integrations.watching.completions import Completion, in_groups
 from heedful.integrations.watching.observer import Observer, Seen
 from heedful.protocols import Filter
+from heedful.rollout.refill import Collection, RefillEnding, refill_size
+from heedful.seeds import stream
 from heedful.types import Verdict
+
+
+class _Draw(NamedTuple):
+    """A generation batch that was rewarded."""
+
+    batch: dict[str, Any]
+    """TRL's columns, for the rows of this process."""
+    completions: list[Completion]
+    """Of all processes, in order."""
+    rewards_BF: Tensor
+    """Raw rewards of all processes, one column for each function."""
 
 
 class HeedfulGRPOTrainer(GRPOTrainer):
@@ -57,11 +72,14 @@ class HeedfulGRPOTrainer(GRPOTrainer):
         super().__init__(*args, **kwargs)
         compatibility.check_attributes(self)
         self._filter = self._chosen_filter()
+        self._refuse_refill()
         self._generated: tuple[Any, Any, Any] = ([], [], None)
         self._images: Sequence[Sequence[Any] | None] = []
         self._pixels: dict[str, Any] = {}
         """The pictures of episodes that were played, while their batch is made."""
         self._rewards_BF: Tensor | None = None
+        self._refilling = False
+        self._drawn: _Draw
         self._kept_in_window = 0
         self._batches = Batches(self, self.heedful, self._filter, self._leave_weights_if_nothing_was_kept)
 
@@ -93,6 +111,15 @@ class HeedfulGRPOTrainer(GRPOTrainer):
                 stacklevel=3,
             )
         return chosen
+
+    def _refuse_refill(self) -> None:
+        for impossible, why in (
+            (isinstance(self._filter, KeepAll), "a filter that drops groups, such as DropConstant(on='reward')"),
+            (not hasattr(self.train_dataset, "__len__"), "a training dataset of known length"),
+            (sees(self), "prompts without pictures"),
+        ):
+            if impossible and self.heedful.sampling_batches > 1:
+                raise ValueError(f"A refill (sampling_batches {self.heedful.sampling_batches}) needs {why}.")
 
     def train(self, resume_from_checkpoint: str | bool | None = None, *args: Any, **kwargs: Any) -> Any:
         """TRL's `train`. The measurements resume from the same checkpoint."""
@@ -150,9 +177,61 @@ class HeedfulGRPOTrainer(GRPOTrainer):
             rows = torch.cat([batch["prompt_ids"], batch["completion_ids"]], dim=1)
             batch |= {**self._pixels, **kinds_of(self, rows)}
             self._pixels = {}
-        seen = self._batches.observe(self._local_completions(inputs)) if self.model.training else None
-        self._extend_logs(self.accelerator.num_processes * len(inputs), seen)
-        return batch if seen is None else self._filtered(batch, seen.verdicts)
+        if not self.model.training:
+            self._extend_logs(self.accelerator.num_processes * len(inputs), None)
+            return batch
+        assert self._rewards_BF is not None
+        first = _Draw(batch, gather_object(self._local_completions(inputs)), self._rewards_BF)
+        if self._refilling:
+            self._drawn = first
+            return batch
+        draws, collection = self._refilled(first)
+        completions = [one for draw in draws for one in draw.completions]
+        refills = collection.ending != "off"
+        most = collection.wanted if refills else None
+        seen = self._batches.observe(completions, collection.metrics() if refills else (), most)
+        self._extend_logs(len(completions), seen)
+        return self._filtered(draws, seen.verdicts)
+
+    def _refilled(self, first: _Draw) -> tuple[list[_Draw], Collection]:
+        """The generation batch, and further ones while too few groups vary. All processes draw alike."""
+        draws, size, varying = [first], self.num_generations, 0
+        wanted = collected = len(first.completions) // size
+        ending: RefillEnding = "off" if self.heedful.sampling_batches == 1 else "bound"
+        while ending == "bound":
+            varying += self._batches.observer.varying(in_groups(draws[-1].completions, size))
+            sampled = sum(sum(row.sampled) for draw in draws for row in draw.completions)
+            if varying >= wanted:
+                ending = "enough"
+            elif len(draws) == self.heedful.sampling_batches or sampled >= (self.heedful.sampling_tokens or math.inf):
+                break
+            else:
+                draws.append(self._draw(refill_size(wanted - varying, varying, collected, wanted)))
+                collected += len(draws[-1].completions) // size
+        return draws, Collection((), wanted, ending, len(draws), varying, collected)
+
+    def _draw(self, groups: int) -> _Draw:
+        """One more generation batch: `groups` prompts from a random order of the training data, or a few more, so that
+        every process has equally many rows."""
+        processes, size, data = self.accelerator.num_processes, self.num_generations, self.train_dataset
+        while groups * size % processes:
+            groups += 1
+        start = broadcast_object_list([self._batches.refilled])[0]
+        self._batches.refilled = start + groups
+        places: list[int] = []
+        for number in range(start, start + groups):
+            order = list(range(len(data)))
+            seed = self.args.seed if self.heedful.seed is None else self.heedful.seed
+            stream(seed, "refill", number // len(data)).shuffle(order)
+            places += [order[number % len(data)]] * size
+        rows = len(places) // processes
+        mine = places[self.accelerator.process_index * rows :][:rows]
+        self._refilling = True
+        try:
+            self._generate_and_score_completions([data[place] for place in mine])
+        finally:
+            self._refilling = False
+        return self._drawn
 
     def compute_loss(
         self, model: Any, inputs: Any, return_outputs: bool = False, num_items_in_batch: Any = None
@@ -185,18 +264,22 @@ class HeedfulGRPOTrainer(GRPOTrainer):
                 parameter.grad = None  # an optimiser skips parameters without a gradient
         self._kept_in_window = 0
 
-    def _filtered(self, batch: dict[str, Any], verdicts: Sequence[Verdict]) -> dict[str, Any]:
+    def _filtered(self, draws: Sequence[_Draw], verdicts: Sequence[Verdict]) -> dict[str, Any]:
         kept_P = [verdict.kept for verdict in verdicts]
-        if all(kept_P):
+        batch = removal.merged([draw.batch for draw in draws])
+        if all(kept_P) and len(draws) == 1:
             batch[removal.KEPT] = batch["completion_mask"].new_ones(len(batch["completion_mask"]), dtype=torch.bool)
             return self._scaled(batch, 1.0, len(kept_P), len(kept_P))
-        size = len(batch["advantages"])
         kept_B = [kept for kept in kept_P for _ in range(self.num_generations)]
         processes = self.accelerator.num_processes
-        by_process = [kept_B[start : start + size] for start in range(0, processes * size, size)]
+        of_process = self._rows_of_processes(draws)
+        by_process = [[kept_B[row] for row in rows] for rows in of_process]
         rows = removal.rows_needed([sum(kept) for kept in by_process], self.args.steps_per_generation)
         mine = by_process[self.accelerator.process_index]
-        batch["advantages"] = self._advantages(batch["advantages"], kept_B)
+        advantages = self._advantages(torch.cat([draw.rewards_BF for draw in draws]), kept_B)
+        if advantages is not None:
+            its = advantages[of_process[self.accelerator.process_index]]
+            batch["advantages"] = its.to(batch["advantages"])
         smaller = removal.remove(batch, mine, rows, trim=self.pad_to_multiple_of is None)
         smaller["num_items_in_batch"] = self.accelerator.gather(removal.trained_tokens(smaller)).sum()
         held = len(smaller["advantages"]) * processes
@@ -204,21 +287,29 @@ class HeedfulGRPOTrainer(GRPOTrainer):
         smaller["advantages"] = smaller["advantages"] * factor
         return self._scaled(smaller, factor, sum(kept_P), len(kept_P))
 
-    def _advantages(self, advantages_B: Tensor, kept_B: Sequence[bool]) -> Tensor:
-        """TRL's advantages. If they use statistics of the batch, these are computed over the kept rows."""
+    def _rows_of_processes(self, draws: Sequence[_Draw]) -> list[list[int]]:
+        """For each process, the numbers of its rows among those of all: a process holds a part of each draw."""
+        processes, start = self.accelerator.num_processes, 0
+        found: list[list[int]] = [[] for _ in range(processes)]
+        for draw in draws:
+            rows = len(draw.completions) // processes
+            for process in range(processes):
+                found[process] += range(start + process * rows, start + (process + 1) * rows)
+            start += len(draw.completions)
+        return found
+
+    def _advantages(self, rewards_BF: Tensor, kept_B: Sequence[bool]) -> Tensor | None:
+        """Advantages over the kept rows, if TRL's use statistics of the batch. `None`: TRL's own are right."""
         over_batch = self.scale_rewards == "batch" or self.multi_objective_aggregation == "normalize_then_sum"
         if not over_batch or not any(kept_B):
-            return advantages_B
-        assert self._rewards_BF is not None
-        found = removal.advantages_over(
-            self._rewards_BF,
-            self.reward_weights.to(self._rewards_BF.device),
+            return None
+        return removal.advantages_over(
+            rewards_BF,
+            self.reward_weights.to(rewards_BF.device),
             self.num_generations,
-            torch.tensor(kept_B, device=self._rewards_BF.device),
+            torch.tensor(kept_B, device=rewards_BF.device),
             normalize_first=self.multi_objective_aggregation == "normalize_then_sum",
         )
-        start = self.accelerator.process_index * len(advantages_B)
-        return found[start : start + len(advantages_B)].to(advantages_B)
 
     def _scaled(self, batch: dict[str, Any], row_factor: float, kept: int, groups: int) -> dict[str, Any]:
         scale = loss_scale_factor(self.heedful.loss_scale, kept, groups, self._filter.share)
@@ -245,8 +336,10 @@ class HeedfulGRPOTrainer(GRPOTrainer):
                 for group, verdict in enumerate(seen.verdicts)
                 for trajectory in seen.groups[group].trajectories
             ]
-            logged = list(self._logs["completion"])[-rows:]
-            told = [columns_of(*member, text, tags) for member, text in zip(members, logged, strict=True)]
+            logged = list(self._logs["completion"])[-rows:]  # of a refill TRL keeps the last rows
+            told = [
+                columns_of(*member, text, tags) for member, text in zip(members[-len(logged) :], logged, strict=True)
+            ]
         for name in COLUMNS:
             self._logs["extra"][PREFIX + name].extend(columns.get(name) for columns in told)
         for name, value in self.heedful.logged(seen.metrics if seen is not None else ()).items():

@@ -15,6 +15,7 @@ from typing import Any
 
 from heedful.diagnostics.alarms.watch import Alarm
 from heedful.diagnostics.cross_scores.thoughts import ThoughtTags
+from heedful.diagnostics.statistics.group_statistics import is_constant, scored
 from heedful.integrations.watching.completions import BatchReader, Completion, values_of
 from heedful.integrations.watching.pictures import Unplaced
 from heedful.integrations.watching.record import Record
@@ -69,18 +70,28 @@ class Observer:
     sinks: Sequence[Sink] = ()
     """Told of each batch, while there is a record."""
 
-    def observe(self, members_PG: Sequence[Sequence[Completion]], version: int, also: Sequence[Metric] = ()) -> Seen:
+    def observe(
+        self,
+        members_PG: Sequence[Sequence[Completion]],
+        version: int,
+        also: Sequence[Metric] = (),
+        most: int | None = None,
+    ) -> Seen:
         """Measure one batch.
 
         `version`: the number of updates before the weights. `also`: metrics that are recorded with those of the batch.
+        `most`: groups that the trainer has room for. Those that the filter keeps beyond it are dropped as `surplus`.
         """
         step = self.generation
         groups, unreadable = self._groups(members_PG, version)
         values_PG = values_of(members_PG, groups, self.chooses.on)
         verdicts = list(self.chooses(values_PG, stream(self.seed, "filter", step)))
+        for place in [place for place, verdict in enumerate(verdicts) if verdict.kept][most:] if most else ():
+            verdicts[place] = replace(verdicts[place], weight=0.0, reason="surplus")
         start = time.perf_counter()
         with self.measuring():
-            diagnosis = self.diagnostician.measure(step, groups, verdicts, self.chooses.on, self.read, unreadable)
+            read = self.read if most is None else most
+            diagnosis = self.diagnostician.measure(step, groups, verdicts, self.chooses.on, read, unreadable)
         sampled = sum(len(turn.reply.ids) for group in groups for member in group.trajectories for turn in member.turns)
         metrics = [
             *diagnosis.metrics,
@@ -98,6 +109,11 @@ class Observer:
         for alarm in diagnosis.raised:
             _LOG.warning(alarm.sentence())
         return Seen(step, groups, verdicts, metrics, diagnosis.raised)
+
+    def varying(self, members_PG: Sequence[Sequence[Completion]]) -> int:
+        """The number of groups that vary in the value that the filter looks at."""
+        groups, _ = self._groups(members_PG, 0)
+        return sum(not is_constant(scored(values)) for values in values_of(members_PG, groups, self.chooses.on))
 
     def _groups(self, members_PG: Sequence[Sequence[Completion]], version: int) -> tuple[list[Group], str]:
         """The completions as groups, and why their pictures cannot be read, if they cannot."""
