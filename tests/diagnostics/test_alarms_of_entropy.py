@@ -37,9 +37,9 @@ def healthy(seed, steps=80):
 
 
 def test_a_few_uncertain_answers_in_a_healthy_run_are_no_rise():
-    runs = [healthy(seed) for seed in range(40)]
+    runs = [healthy(seed) for seed in range(16)]
     doubled = [max(m.value for m in run) > 2.5 * np.median([m.value for m in run[:10]]) for run in runs]
-    assert sum(doubled) > 30, "single readings do more than double"
+    assert sum(doubled) > 12, "single readings do more than double"
     assert sum(rises(run) is not None for run in runs) == 0
 
 

@@ -65,7 +65,7 @@ def coverage(truth: Truth, groups: int, batches: int, seed: int = 0) -> Coverage
     ],
 )
 def test_a_cosine_is_that_of_the_expected_gradients_whatever_their_noise_shares(truth: Truth) -> None:
-    found = coverage(truth, 16, 60)
+    found = coverage(truth, 16, 30)
     assert found.shown > 0.9
     assert found.mean == pytest.approx(truth.cosine, abs=0.06)
     assert found.covered >= 0.9
@@ -73,7 +73,7 @@ def test_a_cosine_is_that_of_the_expected_gradients_whatever_their_noise_shares(
 
 def test_a_cosine_is_not_attenuated_where_noise_is_as_large_as_the_signal() -> None:
     truth = Truth(0.8, 1.0, numbers=2000)
-    found = coverage(truth, 16, 30)
+    found = coverage(truth, 16, 15)
     assert found.shown > 0.9
     assert found.mean == pytest.approx(0.8, abs=0.05)
     assert found.covered >= 0.9

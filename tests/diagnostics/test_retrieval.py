@@ -70,17 +70,17 @@ def test_chance_is_one_over_the_prompts_for_unbalanced_groups_too():
     assert found["chance"].value == found["accuracy"].value == 0.2
     # Random scores: expected accuracy is 1/N, whatever the shares.
     rng = np.random.default_rng(0)
-    accuracies = [values(cross_scores(rng.normal(size=(10, 5)), own))["accuracy"].value for _ in range(400)]
-    assert np.mean(accuracies) == pytest.approx(0.2, abs=4 * np.std(accuracies) / math.sqrt(400))
+    accuracies = [values(cross_scores(rng.normal(size=(10, 5)), own))["accuracy"].value for _ in range(150)]
+    assert np.mean(accuracies) == pytest.approx(0.2, abs=4 * np.std(accuracies) / math.sqrt(150))
 
 
 def test_two_way_accuracy_does_not_depend_on_the_number_of_prompts():
     rng = np.random.default_rng(1)
     means = [
-        np.mean([values(gaussian_channel(rng, prompts, 2, 0.5))["accuracy_2way"].value for _ in range(100)])
+        np.mean([values(gaussian_channel(rng, prompts, 2, 0.5))["accuracy_2way"].value for _ in range(40)])
         for prompts in (8, 24)
     ]
-    assert means[0] == pytest.approx(means[1], abs=0.03)
+    assert means[0] == pytest.approx(means[1], abs=0.04)
 
 
 def test_few_prompts_count_all_permutations_exactly():
