@@ -6,32 +6,18 @@ All is played in this process: whenever the watch waits, a trainer writes some b
 from __future__ import annotations
 
 import io
-import json
-import os
 import random
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import foreign_logs as logs
 import pyarrow
 import pyarrow.parquet
 import pytest
-from audit_watching import Witness
+from trainers import SETTINGS, Files, Killed, Trainer, as_lines, watch
 
-from heedful.auditing import AuditSettings, measure_log, open_log
+from heedful.auditing import measure_log, open_log
 from heedful.auditing import pipeline as pipeline_module
-from heedful.auditing.follow import Clock, Ends, follow
-from heedful.watching.sinks import Measured
-
-SETTINGS = AuditSettings(every=7)
-Files = dict[str, bytes]
-"""Name -> content, in the order in which a trainer writes them."""
-
-
-def as_lines(rows: list[logs.Row]) -> bytes:
-    return "".join(json.dumps(row) + "\n" for row in rows).encode()
 
 
 def as_parquet(rows: list[logs.Row]) -> bytes:
@@ -76,67 +62,6 @@ def scalars(rng: random.Random) -> bytes:
 
 
 LOGS: dict[str, Callable[[random.Random], Files]] = {"TRL": trl, "verl": verl, "plain": plain, "prime-rl": prime}
-
-
-class Killed(Exception):
-    """In place of a signal that cannot be caught."""
-
-
-@dataclass
-class Trainer(Witness):
-    """Writes a log in random pieces, and kills the watch now and then."""
-
-    root: Path = Path()
-    rng: random.Random = field(default_factory=random.Random)
-    writers: list[Iterator[None]] = field(default_factory=list)
-    time: float = 1e9
-    kills: int = 0
-    """How often it will kill the watch."""
-
-    def sleep(self, seconds: float) -> None:
-        self.time += seconds
-        for _ in range(self.rng.choice([0, 1, 1, 3, 12])):
-            at = self.rng.randrange(len(self.writers) or 1)
-            if self.writers and next(self.writers[at], "done"):
-                self.writers.pop(at)
-        self._may_kill()
-
-    def step(self, measured: Measured) -> None:
-        super().step(measured)
-        self._may_kill()
-
-    def _may_kill(self) -> None:
-        if self.kills and self.rng.random() < 0.05:
-            self.kills -= 1
-            raise Killed
-
-    def write(self, files: Files) -> Iterator[None]:
-        """One file after the other, in place or under another name first."""
-        for name, content in files.items():
-            path = self.root / name
-            path.parent.mkdir(parents=True, exist_ok=True)
-            place = path.with_suffix(".tmp") if self.rng.random() < 0.2 else path
-            at = 0
-            while at < len(content):
-                piece = content[at : at + self.rng.choice([1, 37, 400, 4000, 40000])]
-                with place.open("ab") as stream:
-                    stream.write(piece)
-                os.utime(place, (self.time, self.time))
-                at += len(piece)
-                yield
-            place.rename(path)
-
-    @property
-    def clock(self) -> Clock:
-        return Clock(lambda: self.time, self.sleep)
-
-
-def watch(root: Path, trainer: Trainer, **more: Any) -> Path:
-    """Watch `log` until nothing has come for five minutes. The results are in `out`."""
-    ends = Ends(idle=300.0)
-    return follow(
-        root / "log", SETTINGS, out=root / "out", sinks=[trainer], clock=trainer.clock, **{"ends": ends, **more}
-    )
 
 
 def audited(root: Path, named: list[Path]) -> bytes:

@@ -1,0 +1,231 @@
+"""What a watch says while it waits, and what it does when the log is not the one that it was."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from itertools import pairwise
+from pathlib import Path
+
+import foreign_logs as logs
+import pytest
+from audit_watching import by_step
+from trainers import SETTINGS, Trainer, as_lines, watch
+
+from heedful.auditing import follow as follow_module
+from heedful.auditing import measure_log, open_log
+from heedful.auditing.follow import Ends, follow
+from heedful.auditing.scalars.files import GrowingFile, ScalarRow, scalar_kind, scalar_rows
+from heedful.stopping import StoppedBySignal
+
+SCALARS = Path(__file__).parent / "fixtures" / "scalars"
+
+
+class Player(Trainer):
+    """Does one thing at each poll."""
+
+    def play(self, *acts: object) -> Player:
+        self.acts = list(acts)
+        self._date()
+        return self
+
+    def sleep(self, seconds: float) -> None:
+        self.time += seconds
+        if self.acts and callable(act := self.acts.pop(0)):
+            act()
+        self._date()
+
+    def _date(self) -> None:
+        """Date what was written by this clock."""
+        for path in self.root.rglob("*"):
+            if path.stat().st_mtime > self.time:
+                os.utime(path, (self.time, self.time))
+
+
+@pytest.fixture
+def player(tmp_path: Path) -> Player:
+    (tmp_path / "log").mkdir()
+    return Player(root=tmp_path)
+
+
+def metrics(root: Path, folder: str = "out") -> bytes:
+    return (root / folder / "metrics.jsonl").read_bytes()
+
+
+def audited(root: Path, scalars: list[Path]) -> bytes:
+    measure_log(open_log(root / "log", SETTINGS, scalars), SETTINGS, root / "audited", [])
+    return metrics(root, "audited")
+
+
+def test_a_watch_that_is_killed_goes_on_in_another_process(tmp_path: Path, player: Player) -> None:
+    log, out = logs.verl_log(tmp_path / "log", range(1, 13)), tmp_path / "out"
+    program = (
+        "from pathlib import Path; from heedful.auditing.follow import follow; from trainers import SETTINGS; "
+        f"follow(Path({str(log)!r}), SETTINGS, out=Path({str(out)!r}), poll=0.1)"
+    )
+    paths = os.pathsep.join([str(Path(__file__).parent), *sys.path])
+    with subprocess.Popen([sys.executable, "-c", program], env={**os.environ, "PYTHONPATH": paths}) as process:
+        until = time.monotonic() + 120
+        while not (out / "metrics.jsonl").exists() and process.poll() is None and time.monotonic() < until:
+            time.sleep(0.01)
+        process.kill()
+    assert process.returncode == -signal.SIGKILL
+    watch(tmp_path, player.play())
+    assert metrics(tmp_path) == audited(tmp_path, [])
+
+
+def test_a_poll_of_a_long_log_at_rest_looks_at_its_end_alone(
+    tmp_path: Path, player: Player, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for step in range(300):
+        logs.write_lines(tmp_path / "log" / f"{step}.jsonl", logs.verl_rows(step)[:1])
+    looks, listings = [0], [0]
+    signature, names = follow_module._signature, follow_module.names_of_files
+    monkeypatch.setattr(follow_module, "_signature", lambda path: (looks.append(1), signature(path))[1])
+    monkeypatch.setattr(follow_module, "names_of_files", lambda source: (listings.append(1), names(source))[1])
+    counts: list[tuple[int, int]] = []
+    settings = follow_module.replace(SETTINGS, join=300)
+    acts = [lambda: counts.append((len(looks), len(listings)))] * 20
+    follow(tmp_path / "log", settings, out=tmp_path / "out", clock=player.play(*acts).clock, ends=Ends(idle=60.0))
+    for (before, listed), (after, listed_again) in pairwise(counts[1:]):
+        assert after - before < 80
+        assert listed == listed_again
+
+
+def test_rows_that_an_evaluation_writes_over_measured_ones_leave_the_line(tmp_path: Path, player: Player) -> None:
+    log = logs.trl_log(tmp_path / "log", steps=2)
+    last = log / "completions" / "completions_00002.parquet"
+    for folder in ("out", "again"):  # while the watch is there, and while it is not
+        logs.write_parquet(last, logs.trl_rows(2))
+        act = (lambda: logs.write_parquet(last, logs.trl_rows(2)[:3])) if folder == "out" else None
+        watch(tmp_path, player.play(None, act), out=tmp_path / folder)
+        before = metrics(tmp_path, folder)
+        logs.write_parquet(last, logs.trl_rows(2)[:3])
+        logs.write_parquet(log / "completions" / "completions_00003.parquet", logs.trl_rows(3))
+        watch(tmp_path, player.play(), out=tmp_path / folder)
+        (log / "completions" / "completions_00003.parquet").unlink()
+        assert metrics(tmp_path, folder).startswith(before)
+        assert by_step(tmp_path / folder)[2]["reward/mean"].n == 6
+        record = json.loads((tmp_path / folder / "audit.json").read_text())
+        assert record["rewritten"] == [2]
+        assert any("Steps 2 were rewritten after they were measured" in sentence for sentence in record["found"])
+
+
+def test_a_trainer_that_goes_back_supersedes_the_lines_from_there(tmp_path: Path, player: Player) -> None:
+    log = logs.verl_log(tmp_path / "log", range(1, 7))
+
+    def resumed() -> None:
+        for step in (4, 5):
+            logs.write_lines(log / f"{step}.jsonl", [row | {"output": "again"} for row in logs.verl_rows(step)])
+
+    watch(tmp_path, player.play(None, None, None, None, None, resumed))
+    gone = (tmp_path / "out" / "superseded.jsonl").read_text().splitlines()
+    assert [json.loads(line)["step"] for line in gone] == [4, 5, 6]
+    assert any("From step 4 on the log has changed" in note for note in player.notes)
+    assert metrics(tmp_path) == audited(tmp_path, [])
+
+
+def test_scalars_whose_file_was_emptied_keep_the_lines_before_the_restart(tmp_path: Path, player: Player) -> None:
+    scalars = tmp_path / "log" / "scalars.jsonl"
+    scalars.write_bytes(as_lines([{"step": step, "reward": 0.5} for step in range(1, 9)]))
+    later = as_lines([{"step": step, "reward": 0.6} for step in range(6, 12)])
+    watch_file = {"out": tmp_path / "out", "sinks": [player], "ends": Ends(idle=60.0)}
+    acts = [None, lambda: scalars.write_bytes(b""), None, lambda: scalars.write_bytes(later)]
+    follow(scalars, SETTINGS, clock=player.play(*acts).clock, **watch_file)
+    assert [json.loads(line)["step"] for line in metrics(tmp_path).splitlines()] == [*range(1, 12)]
+    found = {step: metrics["trainer/reward"].value for step, metrics in by_step(tmp_path / "out").items()}
+    assert found == {**dict.fromkeys(range(1, 6), 0.5), **dict.fromkeys(range(6, 12), 0.6)}
+    before = metrics(tmp_path)
+    follow(scalars, SETTINGS, clock=player.play().clock, **watch_file)
+    assert metrics(tmp_path) == before
+
+
+def test_silence_is_told_by_the_clock_and_in_no_line(tmp_path: Path, player: Player) -> None:
+    log = logs.verl_log(tmp_path / "log", [1])
+    acts = [lambda step=step: logs.verl_log(log, [step]) for step in (2, 3, 4)]
+    watch(tmp_path, player.play(*acts), poll=100.0, settle=1.0, ends=Ends(idle=1500.0))
+    told = {pending.age: pending.stalled for pending in player.pendings}
+    assert (told[600.0], player.pendings[-1].interval) == ("", 100.0)
+    assert told[900.0] == "Nothing has come for 900 s, where steps came every 100 s"
+    assert b"stalled" not in metrics(tmp_path)
+    ended = subprocess.Popen(["true"])
+    ended.wait()
+    player.pendings.clear()
+    watch(tmp_path, player.play(), pid=ended.pid, ends=Ends(pid=ended.pid))
+    assert player.pendings[0].stalled == f"Process {ended.pid} has ended"
+
+
+def test_an_open_step_is_told_and_not_written(tmp_path: Path, player: Player) -> None:
+    log = logs.write_lines(tmp_path / "log" / "mine.jsonl", [*logs.plain_rows(1), *logs.plain_rows(2)[:3]])
+    written: list[list[int]] = []
+
+    def grow() -> None:
+        written.append(list(by_step(tmp_path / "out")))
+        with log.open("ab") as stream:
+            stream.write(as_lines(logs.plain_rows(2)[3:]))
+
+    watch(tmp_path, player.play(None, grow))
+    first = player.pendings[0]
+    assert (first.open_step, first.provisional["reward/mean"].n, written) == (2, 2, [[1]])
+    assert by_step(tmp_path / "out")[2]["reward/mean"].n == 6
+
+
+def test_a_signal_ends_a_watch_with_its_page(tmp_path: Path, player: Player) -> None:
+    logs.verl_log(tmp_path / "log", [1, 2])
+    with pytest.raises(StoppedBySignal) as stopped:
+        watch(tmp_path, player.play(*[None] * 5, lambda: os.kill(os.getpid(), signal.SIGTERM)), ends=Ends())
+    assert stopped.value.number == signal.SIGTERM
+    assert list(by_step(tmp_path / "out")) == [1, 2]
+    assert (tmp_path / "out" / "report.html").exists()
+    assert player.ended == "A signal ended the watch."
+
+
+def test_a_watch_waits_for_its_log_and_ends_at_a_step(tmp_path: Path, player: Player) -> None:
+    log, history = tmp_path / "log", [{"step": step, "reward": 0.25, "loss": 0.1} for step in (1, 2, 3)]
+
+    def checkpoint() -> None:
+        (log / "checkpoint-3").mkdir()
+        (log / "checkpoint-3" / "trainer_state.json").write_text(json.dumps({"log_history": history}))
+
+    acts = [None, lambda: logs.trl_log(log, steps=3), checkpoint]
+    folder = follow(log, SETTINGS, scalars=[log], clock=player.play(*acts).clock, ends=Ends(step=3), sinks=[player])
+    assert folder == log / "heedful-watch"
+    assert any("Waiting for the log. So far: Expected logs" in note for note in player.notes)
+    assert by_step(folder)[3]["trainer/reward"].value == 0.25
+    assert player.ended == "The log has come to step 3."
+    assert metrics(log, "heedful-watch") == audited(tmp_path, [log])
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "trl_console.txt",
+        "verl_console.txt",
+        "run-tiny0000.wandb",
+        "events.out.tfevents.1.host.1.0",
+        "a.csv",
+        "a.jsonl",
+    ],
+)
+def test_a_file_of_scalars_is_read_as_it_grows_each_byte_once(tmp_path: Path, name: str) -> None:
+    made = {
+        "a.csv": b"step,reward\n" + b"".join(b"%d,0.5\n" % step for step in range(9)),
+        "a.jsonl": as_lines([{"step": step, "reward": 0.5} for step in range(9)]),
+    }
+    content = made.get(name) or (SCALARS / name).read_bytes()
+    path = tmp_path / name
+    path.write_bytes(content)
+    whole, kind = [*scalar_rows(path)], scalar_kind(path)
+    growing, rows = GrowingFile(path, kind), list[ScalarRow]()
+    for size in range(0, len(content), max(1, len(content) // 150)):
+        path.write_bytes(content[:size])
+        at = growing.at
+        rows += growing.rows(ended=False)
+        assert at <= growing.at <= size
+    path.write_bytes(content)
+    rows += growing.rows(ended=True)
+    assert repr(rows) == repr(whole)
