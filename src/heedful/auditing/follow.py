@@ -22,6 +22,7 @@ from dataclasses import dataclass, field, replace
 from itertools import chain, islice, pairwise
 from pathlib import Path
 from statistics import median
+from typing import TYPE_CHECKING
 
 from heedful.auditing.logs.files import is_parquet, names_of_files, natural, refuse_unreadable, rows_of
 from heedful.auditing.logs.records import Faults, Location, Row, name_of
@@ -32,9 +33,8 @@ from heedful.auditing.readers.reader import step_of_file
 from heedful.auditing.reading import Reading
 from heedful.auditing.recognised import SAMPLE, RecognisedLog, open_log, recognised
 from heedful.auditing.record import AuditRecord, resume
-from heedful.auditing.run import conclude, measure_log
+from heedful.auditing.run import conclude, judging, measure_log
 from heedful.auditing.scalars import History, mapped, scalar_files
-from heedful.auditing.scoring import ModelJudge, judge_of
 from heedful.auditing.settings import AuditSettings
 from heedful.auditing.steps import StartOver, step_of
 from heedful.boundary.system_errors import sentence_of
@@ -43,6 +43,9 @@ from heedful.storage import advising, held
 from heedful.storage.files import is_alive
 from heedful.types import Metric
 from heedful.watching.sinks import Pending, Sink
+
+if TYPE_CHECKING:
+    from heedful.auditing.scoring import ModelJudge
 
 OWN_FOLDER = "heedful-watch"
 LOOKED_AT = 64
@@ -208,7 +211,7 @@ class Watch:
         while True:
             self.log = log = self._opened()
             if self.reading is None:
-                judge = stack.enter_context(judge_of(self.settings, log.tags, log.seed))
+                judge = stack.enter_context(judging(log, self.settings))
                 self.note(f"{log.format} in {self.source}. Writing to {folder}.")
             record = resume(folder, AuditRecord.of(log, self.settings))
             record.save(folder)

@@ -42,13 +42,8 @@ def measure_log(
         ValueError: nothing could be read, `out` holds another audit, or another process is at work there.
     """
     history = History.of(log.files.scalars, mapped(settings.map))
-    judging: AbstractContextManager[ModelJudge | None] = nullcontext()
-    if settings.model is not None or settings.server is not None:
-        from heedful.auditing.scoring import judge_of
-
-        judging = judge_of(settings, log.tags, log.seed)
     # Loaded first: a name that leads nowhere should cost neither time nor a folder.
-    with judging as judge:
+    with judging(log, settings) as judge:
         folder = new_folder(Path("audits"), log.source) if out is None else out
         resume_from = AuditRecord.of(log, settings)
         if folder.exists() and not folder.is_dir():
@@ -86,6 +81,15 @@ def measure_log(
                 )
             conclude(reading, there)
     return folder
+
+
+def judging(log: RecognisedLog, settings: AuditSettings) -> AbstractContextManager[ModelJudge | None]:
+    """The model that the settings name, if they name one."""
+    if not settings.scores:
+        return nullcontext()
+    from heedful.auditing.scoring import judge_of
+
+    return judge_of(settings, log.tags, log.seed)
 
 
 def conclude(reading: Reading, there: bool = False, why: str = "") -> None:
