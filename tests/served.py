@@ -48,7 +48,8 @@ def serving(
             yield server
         finally:
             server.shutdown()
-            thread.join(PATIENCE)
+            if port:  # the next one listens there
+                thread.join(PATIENCE)
 
 
 class Asker:

@@ -313,6 +313,14 @@ print(json.dumps(failures))
     assert json.loads(failures) == {}, "Import torch inside the function that needs it, or add a row to NEEDS_TORCH."
 
 
+def test_wall_c_the_door_and_the_renderer_load_no_library() -> None:
+    loaded = in_a_fresh_process(f"""
+import sys, heedful.boundary, heedful.models.chat.render
+print({{*{HEAVY!r}, "numpy", "rich", "jinja2"}} & set(sys.modules))
+""")
+    assert loaded == "set()\n"
+
+
 def test_wall_c_importing_heedful_loads_the_plain_types_only() -> None:
     loaded = in_a_fresh_process("""
 import sys

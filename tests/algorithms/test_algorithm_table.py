@@ -1,6 +1,3 @@
-import subprocess
-import sys
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -64,11 +61,3 @@ def test_token_and_sequence_weights_add_to_one_over_all_tokens(rows: list[tuple[
 def test_the_fixed_average_asks_for_its_budget() -> None:
     with pytest.raises(ValueError, match="token_budget"):
         DrGrpo().token_weights([1], [1], None)
-
-
-def test_the_table_and_the_samples_load_without_torch() -> None:
-    program = (
-        "import sys, heedful.algorithms.table, heedful.training.samples, heedful.training.settings; "
-        "sys.exit('torch' in sys.modules)"
-    )
-    assert subprocess.run([sys.executable, "-c", program], check=False).returncode == 0

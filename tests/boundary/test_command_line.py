@@ -1,8 +1,6 @@
 """The command line of a configuration: flags are JSON in disguise, help teaches, and what is wrong gets a sentence."""
 
 import json
-import subprocess
-import sys
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -395,9 +393,3 @@ def test_one_help_shows_the_words_first_and_then_the_settings(capsys: pytest.Cap
     assert "--note TEXT (default: somewhere)" in together
     assert "--filter.k INT How many. (default: 8)" in together
     assert text.count("--help") == 1
-
-
-def test_the_machinery_loads_neither_torch_nor_numpy() -> None:
-    program = "import sys, heedful.boundary; print(sorted({'torch', 'numpy', 'rich', 'tyro'} & set(sys.modules)))"
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
-    assert done.stdout.strip() == "[]"

@@ -87,7 +87,7 @@ class Absent:
 
 sys.meta_path.insert(0, Absent())
 from heedful import cli
-for command in ("eval", "play", "envs", "report"):
+for command in ("eval", "play", "envs", "report", "check-env"):
     assert cli.run([command, "--help"]) == 0, command
 for words in (["eval", "echo"], ["play", "bandit"], ["play", "echo", "--by", "seedling"]):
     assert cli.run([*words, "--help"]) == 0, words

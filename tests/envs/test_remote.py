@@ -272,15 +272,11 @@ def test_another_environment_at_the_same_address_is_refused() -> None:
     with serving(FrozenLake(), port=port) as server:
         env = remote(server)
         task = env.task(0)
-    process, _ = start_server("frozen_lake", "--env.slip", "0.1", "--port", str(port))
-    try:
+    with serving(FrozenLake(slip=0.1), port=port):
         episode = Player(env.episode(), task, 0, 5)
         assert "(409): Expected another environment than frozen_lake with its present knobs" in (
             episode.trajectory(1.0, 0).error
         )
-    finally:
-        process.kill()
-        process.wait(PATIENCE)
 
 
 def test_a_killed_server_costs_only_the_episodes_that_it_held() -> None:

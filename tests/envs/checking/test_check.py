@@ -212,9 +212,9 @@ def test_the_presets_keep_the_contract_with_their_own_knobs() -> None:
 
 
 def test_a_reply_that_is_never_answered_counts_as_hanging() -> None:
-    report = check(broken.HangsOnLongReplies(), Effort(seeds=20, episodes=4, patience=2.0))
+    report = check(broken.HangsOnLongReplies(), Effort(seeds=20, episodes=4, patience=0.5))
     assert report.broken == ("text",)
-    assert "`step` did not return within 2 s; after 1 of " in told(report, "text")
+    assert "`step` did not return within 0.5 s; after 1 of " in told(report, "text")
 
 
 def test_a_missing_library_is_nothing_of_the_environment_s() -> None:
