@@ -93,6 +93,15 @@ def test_the_lines_are_those_of_an_audit_where_no_evaluation_came_between(whole:
     assert (found.path / "metrics.jsonl").read_bytes().splitlines() == lines_of(whole)
 
 
+def test_a_step_without_a_new_batch_after_an_evaluation_has_scalars_alone(tiny_model: Path, tmp_path: Path) -> None:
+    batch = {"steps_per_generation": 2, "per_device_train_batch_size": 2}  # its second half is logged at step 2
+    trainer_with(HeedfulCallback(), tiny_model, tmp_path, max_steps=4, eval_steps=1, **batch).train()
+    steps = read_metrics(tmp_path / "heedful-watch" / "metrics.jsonl")
+    assert ["reward/mean" in step.metrics for step in steps] == [True, False, True, False]
+    assert ["trainer/reward" in step.metrics for step in steps] == [True, False, True, False]
+    assert ["trainer/loss" in step.metrics for step in steps] == [True] * 4
+
+
 def test_the_folder_says_how_the_run_is_and_the_terminal_stays_quiet(whole: Path) -> None:
     status = json.loads((whole / "heedful-watch" / "status.json").read_text())
     assert (status["health"], status["step"], status["ended"]) == ("healthy", 4, "The training has ended.")
@@ -186,7 +195,7 @@ def test_readings_go_into_the_run_that_trl_has_open(tmp_path: Path, monkeypatch:
     for number, replayed in ((1, True), (2, False)):  # the first one is there from the run before
         metrics = [Metric("signal/mixed", 0.5), Metric("reward/mean", None, why="none"), Metric("trainer/kl", 0.1)]
         sink.step(Measured(number, metrics, replayed=replayed))
-    sink.end("")
+    sink.close()
     assert logged == [{"train/global_step": 2, "train/signal/mixed": 0.5}]
     (events,) = (tmp_path / "tensorboard").iterdir()
     assert [(row.step, dict(row.values)) for row in scalar_rows(events)] == [(2, {"train/signal/mixed": 0.5})]
@@ -197,6 +206,8 @@ def test_the_callback_is_refused_where_it_could_not_watch(
 ) -> None:
     with pytest.raises(ValueError, match=r"expected a trainer that logs completions.* found one with SFTConfig"):
         HeedfulCallback().on_init_end(SFTConfig(tmp_path, use_cpu=True, bf16=False, report_to=[]), None, None)
+    with pytest.raises(ValueError, match=r"expected settings without a model, a server and join"):
+        HeedfulCallback(AuditSettings(join=2))
     with pytest.raises(ValueError, match=r"found top_p in the arguments"):
         trainer_with(HeedfulCallback(score=True), tiny_model, tmp_path, top_p=0.9)
     late = trainer_of(tiny_model, arguments(tmp_path), Script(TRAINED))

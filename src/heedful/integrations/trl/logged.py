@@ -45,7 +45,7 @@ from heedful.storage.trackers import Guarded, TensorBoardTracker
 from heedful.types import Metric
 from heedful.watching.acting import StopOnCollapse
 from heedful.watching.sinks import Measured, Sink
-from heedful.watching.status import Status
+from heedful.watching.status import Status, run_name
 from heedful.watching.webhook import Webhook, webhook_url
 
 _LOG = logging.getLogger("heedful")
@@ -93,10 +93,15 @@ class HeedfulCallback(Bridge):
             webhook: the environment variable that holds a URL, to which alarms are posted.
             on_collapse: stop = an alarm that names a collapse ends the training after the next step, saved.
 
-        Raises ValueError where the environment variable holds no URL.
+        Raises ValueError where the environment variable holds no URL, and for settings that name a model or join steps.
         """
         super().__init__(stops=on_collapse == "stop")
         self._settings = settings or AuditSettings()
+        if self._settings.scores or self._settings.join > 1:
+            raise ValueError(
+                "HeedfulCallback expected settings without a model, a server and join: it scores with the trainer's "
+                "own model (score=True), and measures each step. Another model scores beside the run: heedful watch."
+            )
         self._scores = score
         self._url = webhook_url(webhook) if webhook else ""
         self._model: Any = None
@@ -177,7 +182,7 @@ class HeedfulCallback(Bridge):
             self._settings = replace(self._settings, temperature=args.temperature)
         self._sinks = [_Told(), Status(self._completions), Beside(args.report_to)]
         self._sinks += [StopOnCollapse(self._stop, _LOG.warning)] if self._stops else []
-        self._sinks += [Webhook(self._url, output.resolve().name, _LOG.warning)] if self._url else []
+        self._sinks += [Webhook(self._url, run_name(output), _LOG.warning)] if self._url else []
         for sink in self._sinks:
             sink.begin(self._folder)
         if resumed is None:
@@ -319,12 +324,15 @@ class HeedfulCallback(Bridge):
             log = replace(self._log, files=replace(self._log.files, files=tuple(self._files)))
             found = self._pipeline.noticed.found(log, self._settings, self._faults, 0)
             self._pipeline.end(why, [*found], self._faults)
+            for sink in self._sinks:
+                sink.close()
 
     def _tell_end(self, why: str) -> None:
         if self._pipeline is not None:
             self._pipeline.close()
         for sink in self._sinks:
             sink.end(why)
+            sink.close()
 
 
 class _Told(Sink):
@@ -370,9 +378,10 @@ class Beside(Sink):
         for tracker in () if measured.replayed else self._trackers:
             tracker.write(measured.number, row)
 
-    def end(self, why: str) -> None:
+    def close(self) -> None:
         for tracker in self._trackers:
             tracker.close()
+        self._trackers = []
 
 
 @dataclass(frozen=True, slots=True)
