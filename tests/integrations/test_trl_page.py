@@ -28,7 +28,7 @@ pytestmark = pytest.mark.filterwarnings("ignore::FutureWarning", "ignore:You are
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs" / "trl.md").read_text(encoding="utf-8")
 BLOCKS = re.findall(r"^```python\n(.*?)^```", PAGE, re.DOTALL | re.MULTILINE)
-DATASET, EPISODES, SAMPLER, PROBE = BLOCKS
+CALLBACK, DATASET, PROBE, EPISODES, SAMPLER = BLOCKS
 
 Small = functools.partial(
     GRPOConfig,
@@ -54,15 +54,18 @@ def run(code: str, model: Path, output: Path, names: dict[str, Any] | None = Non
     local = code.replace('"Qwen/Qwen2.5-0.5B-Instruct"', repr(str(model)))
     local = local.replace('"trl-output"', repr(str(output))).replace("GRPOConfig(", "Small(")
     local = local.replace("num_generations=8, ", "")
-    names = {"Small": Small, **(names or {})}
+    names = {"Small": Small} if names is None else names
     exec(local, names)
     return names
 
 
-def test_the_three_lines_and_the_probe_run_on_a_dataset_and_a_reward_function(
+def test_the_one_line_the_three_and_the_probe_run_on_a_dataset_and_a_reward_function(
     seedling_folder: Path, tmp_path: Path
 ) -> None:
-    names = run(DATASET, seedling_folder, tmp_path / "lines")
+    names = run(CALLBACK, seedling_folder, tmp_path / "watched")
+    (watched,) = read_metrics(RunFolder(tmp_path / "watched" / "heedful-watch").metrics)
+    assert watched.metrics["reward/mean"].value == watched.metrics["trainer/reward"].value is not None
+    run(DATASET, seedling_folder, tmp_path / "lines", names)
     (line,) = read_metrics(RunFolder(tmp_path / "lines" / "heedful").metrics)
     assert line.metrics["reward/correct"].value == line.metrics["success/rate"].value is not None
     assert open_log(tmp_path / "lines", AuditSettings()).format == "numbered completions"
