@@ -140,14 +140,21 @@ VERL = "(TaskRunner pid=1) step:1 - critic/score/mean:np.float64(0.5) - actor/kl
         ("a bar follows", TRL[:-1] + "\r 10%|#         | 1/10 [00:41<1:08, 4.6s/it]"),
         ("W&B's page", '"Step","my - run - train/reward","my - run - train/reward__MIN"\n"1","0.5","0.4"\n'),
         ("a spreadsheet's mark", "\ufeffstep, reward\r\n1, 0.5\r\n"),
+        ("semicolons and decimal commas", "Step;reward;entropy\r\n1;0,5;1,2e-1\r\n"),
+        ("tabs", "step\treward\r\n1\t0.5\r\n"),
+        ("a phase", '{"step": 1, "phase": "train", "reward": 0.5}\n{"step": 1, "phase": "Eval", "reward": 0.1}\n'),
         ("a mark before JSON", '\ufeff{"step": 1, "reward": 0.5}\n'),
         ("names within names", '{"step": 1.0, "time": "2026-01-01", "metrics": {"train": {"reward": 0.5}}}\n'),
     ],
 )
 def test_scalars_are_read_as_programs_write_them(name: str, text: str, tmp_path: Path) -> None:
     log = tmp_path / "log"
-    log.write_text(text)
-    assert History.of([log], {}).steps[1]["trainer/reward"] == 0.5, name
+    table = ";" in text or "\t" in text or '","' in text
+    for encoding in ("utf-8", "utf-16") if table else ("utf-8",):
+        log.write_text(text, encoding=encoding)
+        values = History.of([log], {}).steps[1]
+        assert values["trainer/reward"] == 0.5, name
+    assert values.get("trainer/validation") == (0.1 if name == "a phase" else None)
 
 
 def test_scopes_of_areal_and_evaluations_of_openrlhf_are_known(tmp_path: Path) -> None:
@@ -173,13 +180,17 @@ def test_a_folder_stands_for_its_event_files(tmp_path: Path) -> None:
         assert [line.step for line in done.metrics()] == [1, 2, 3]
 
 
+@pytest.mark.parametrize("absent", [{}, {"reward": None, "grad_norm": None}])
 @pytest.mark.parametrize("rare", ["reward", "grad_norm"])
-def test_a_scalar_that_is_logged_now_and_then_or_not_yet_is_no_alarm(rare: str, tmp_path: Path) -> None:
+def test_a_scalar_that_is_logged_now_and_then_or_not_yet_is_no_alarm(
+    rare: str, absent: dict[str, None], tmp_path: Path
+) -> None:
     log = tmp_path / "metrics.jsonl"
     values = {"loss": 0.1, "reward": 0.5, "grad_norm": 0.3}
-    rows: list[dict[str, float]] = []
+    rows: list[dict[str, float | None]] = []
     for step in range(30):
-        rows.append({"step": step} | {key: value for key, value in values.items() if key != rare or step % 4 == 0})
+        logged = {key: value for key, value in values.items() if key != rare or step % 4 == 0}
+        rows.append({"step": step} | absent | logged)
     log.write_text("".join(json.dumps(row) + "\n" for row in rows))
     assert not any(math.isnan(value) for values in History.of([log], {}).steps.values() for value in values.values())
 

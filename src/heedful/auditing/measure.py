@@ -9,11 +9,11 @@ from __future__ import annotations
 import random
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from heedful.auditing.recognised import RecognisedLog
-from heedful.auditing.scoring import ModelJudge
 from heedful.auditing.settings import AuditSettings
 from heedful.auditing.steps import LoggedStep
 from heedful.boundary import listed
@@ -27,6 +27,9 @@ from heedful.diagnostics.text import text_metrics
 from heedful.measuring.diagnostician import Diagnosis
 from heedful.seeds import derive, stream
 from heedful.types import Group, Metric
+
+if TYPE_CHECKING:
+    from heedful.auditing.scoring import ModelJudge
 
 JUDGED_THOUGHTS = 16
 """Most thoughts of one prompt that the judge of words is shown."""

@@ -7,10 +7,11 @@
 | W&B | `run-*.wandb`, written offline or synced |
 | Trackio | its SQLite file, opened for reading alone: the run that was logged last |
 | lines | JSON lines: one object per line, verl's `{"step", "data"}` included |
-| CSV | a header with a column of steps |
+| CSV | a header with a column of steps; also with semicolons or tabs, and in UTF-16, as spreadsheets write it |
 | console | the lines that verl and TRL print |
 
-A number that the trainer could not write as one (`NaN`, `null`, `"NaN"`) is NaN here. A line or record that is not
+A number that is not finite in any spelling (`NaN`, `"NaN"`, `inf`) is NaN here. A `null` is no value: some trainers
+write it for NaN, others where they log a key now and then, and `History` tells them apart. A line or record that is not
 whole is left out: the file may still grow.
 """
 
@@ -42,8 +43,16 @@ _TRL = re.compile(r"\{'[^{}]*\}(?=\s*$)")
 _NUMPY = re.compile(r"np\.\w+\(([^()]*)\)")
 """How numpy 2 prints a number."""
 _BARE = re.compile(r"(?<=: )(nan|-?inf)\b")
-_LABELS = {"time", "timestamp", "date", "datetime", "run", "run_id", "run_name", "name", "experiment", "host"}
+_PHASES = ("phase", "split", "mode", "stage")
+_EVALUATIONS = {"eval", "evaluate", "evaluation", "val", "valid", "validation", "dev", "test"}
+"""What stands under a key of `_PHASES` in rows whose numbers are those of an evaluation."""
+_LABELS = {
+    *("time", "timestamp", "date", "datetime", "run", "run_id", "run_name", "name", "experiment", "host"),
+    *("event", "type", "level", "logger", *_PHASES),
+}
 """Texts that loggers write beside their numbers."""
+_UTF_16 = (b"\xff\xfe", b"\xfe\xff")
+_DECIMAL_COMMA = re.compile(r"^\s*([+-]?\d*),(\d+(?:[eE][+-]?\d+)?)\s*$")
 _NAN = {"nan", "null", "none", "inf", "-inf", "infinity", "-infinity"}
 
 
@@ -65,7 +74,7 @@ def scalar_kind(path: Path) -> str:
         return "W&B"
     if head.startswith(b"SQLite format 3\0"):
         return "Trackio"
-    text = head.decode("utf-8-sig", "replace")
+    text = _decoded(head)
     if '"log_history"' in text and text.lstrip().startswith("{"):
         return "trainer_state"
     lines = [line for line in text.splitlines() if line.strip()]
@@ -74,7 +83,7 @@ def scalar_kind(path: Path) -> str:
         row = _flat(first)
         told = any(_tells(value) for name, value in row.items() if name not in _LABELS)
         return "lines" if step_of(_numbers(row)) is not None and not told else ""
-    header = next(csv.reader(lines[:1], skipinitialspace=True), [])
+    header = next(csv.reader(lines[:1], delimiter=_delimiter(text), skipinitialspace=True), [])
     if {*header} & {*STEP} and len(header) > 1:
         return "CSV"
     if not lines or b"\0" in head:
@@ -145,10 +154,12 @@ class GrowingFile:
             for row in history[:-1] if history and "train_runtime" in history[-1] else history:
                 yield from row_of(row)
         elif self.kind in ("CSV", "lines", "console"):
-            whole = content if ended else content[: content.rfind(b"\n") + 1]
+            if head.startswith(_UTF_16) and content:
+                raise LateValue  # an export was written anew
+            whole = content if ended or content.startswith(_UTF_16) else content[: content.rfind(b"\n") + 1]
             self.at += len(whole)
             if self.kind == "CSV":
-                yield from _csv((head + whole).decode("utf-8-sig", "replace"))
+                yield from _csv(_decoded(head + whole))
             elif self.kind == "lines":
                 for line in whole.splitlines():
                     yield from row_of(_object(_decoded(line)) or {})
@@ -207,10 +218,15 @@ class LateValue(Exception):
 
 def row_of(row: Mapping[str, Any]) -> Iterator[ScalarRow]:
     """The numbers of one row, as a trainer logs it. None where it names no step."""
-    numbers = _numbers(_flat(row))
+    held = _flat(row)
+    numbers = _numbers(held)
     step = step_of(numbers)
     if step is not None:
-        yield ScalarRow(step, {name: value for name, value in numbers.items() if name not in STEP})
+        evaluated = any(str(held.get(name)).lower() in _EVALUATIONS for name in _PHASES)
+        values = {name: value for name, value in numbers.items() if name not in STEP}
+        if evaluated:
+            values = {name if name.startswith("eval") else f"eval_{name}": value for name, value in values.items()}
+        yield ScalarRow(step, values)
 
 
 def _flat(row: Mapping[str, Any]) -> dict[str, Any]:
@@ -225,8 +241,14 @@ def _flat(row: Mapping[str, Any]) -> dict[str, Any]:
     return found
 
 
-def _decoded(line: bytes) -> str:
-    return line.decode("utf-8-sig", "replace")
+def _decoded(content: bytes) -> str:
+    return content.decode("utf-16" if content.startswith(_UTF_16) else "utf-8-sig", "replace")
+
+
+def _delimiter(table: str) -> str:
+    """How a table separates its cells, by its header."""
+    header = table.lstrip("\r\n").partition("\n")[0]
+    return max(",;\t", key=header.count)
 
 
 def _tells(value: Any) -> bool:
@@ -237,10 +259,10 @@ def _tells(value: Any) -> bool:
 
 
 def _numbers(row: Mapping[str, Any]) -> dict[str, float]:
-    """The numbers of a row. What stands for a number that is not finite is NaN."""
+    """The numbers of a row. Text that stands for a number that is not finite is NaN."""
     found = {}
     for name, value in row.items():
-        if value is None or (isinstance(value, str) and value.lower() in _NAN):
+        if isinstance(value, str) and value.lower() in _NAN:
             found[str(name)] = math.nan
         elif isinstance(value, int | float | str) and not isinstance(value, bool):
             try:
@@ -267,11 +289,15 @@ def _object(line: str) -> dict[str, Any] | None:
 
 def _csv(text: str) -> Iterator[ScalarRow]:
     whole = text if text.endswith("\n") else text[: text.rfind("\n") + 1]
-    reader = csv.DictReader(io.StringIO(whole), skipinitialspace=True)
+    delimiter = _delimiter(whole)
+    reader = csv.DictReader(io.StringIO(whole), delimiter=delimiter, skipinitialspace=True)
     runs = {name.rpartition(" - ")[0] for name in reader.fieldnames or () if " - " in name}
     front = f"{runs.pop()} - " if len(runs) == 1 else ""  # the page of W&B writes the name of the run before each key
     for row in reader:
-        yield from row_of({name.removeprefix(front): value for name, value in row.items() if name and value})
+        cells = {name.removeprefix(front): value for name, value in row.items() if name and value}
+        if delimiter != ",":
+            cells = {name: _DECIMAL_COMMA.sub(r"\1.\2", value) for name, value in cells.items()}
+        yield from row_of(cells)
 
 
 def _printed(line: str) -> dict[str, Any]:
