@@ -59,28 +59,28 @@ def test_text_is_cut_as_smollm2_was_taught(smollm2: tuple[Any, Any]) -> None:
     assert (tokenizer.eos_token, tokenizer.eos_token_id) == ("<|im_end|>", 2)
 
 
-def replies(smollm2: tuple[Any, Any], texts: list[str], **sampling: Any) -> Any:
+@pytest.fixture(scope="module")
+def replies(smollm2: tuple[Any, Any]) -> Any:
     model, tokenizer = smollm2
     renderer = Renderer(tokenizer, Tags(force=False), stop_ids=stop_ids(model))
-    policy = HFPolicy(model, renderer, Sampling(**sampling), seed=5)
-    return policy.respond([Conversation(text, (Message("user", text),)) for text in texts])
+    policy = HFPolicy(model, renderer, Sampling(greedy=True, tokens_per_turn=8), seed=5)
+    return policy.respond([Conversation(text, (Message("user", text),)) for text in (FRANCE, "Name three colours.")])
 
 
-def test_a_question_is_answered_in_english_and_the_answer_ends(smollm2: tuple[Any, Any]) -> None:
-    (reply,) = replies(smollm2, [FRANCE], greedy=True, tokens_per_turn=24)
+def test_a_question_is_answered_in_english_and_the_answer_ends(replies: Any) -> None:
+    reply = replies[0]
     assert reply.prompt.text.endswith(f"<|im_start|>user\n{FRANCE}<|im_end|>\n<|im_start|>assistant\n")
     assert reply.prompt.text.startswith("<|im_start|>system\nYou are a helpful AI assistant named SmolLM")
     assert reply.text == "The capital of France is Paris."
     assert not reply.cut
 
 
-def test_sampler_and_scorer_give_the_same_log_probabilities(smollm2: tuple[Any, Any]) -> None:
+def test_sampler_and_scorer_give_the_same_log_probabilities(smollm2: tuple[Any, Any], replies: Any) -> None:
     model, _ = smollm2
     assert keeps_prompts(model)
-    sampled = replies(smollm2, [FRANCE, "Name three colours."], tokens_per_turn=6)
     scored = HFScorer(model).cross_score(
-        [reply.prompt.ids for reply in sampled], [reply.ids for reply in sampled], [0, 1], 1.0, keep="tokens"
+        [reply.prompt.ids for reply in replies], [reply.ids for reply in replies], [0, 1], 1.0, keep="tokens"
     )
-    for row, reply in enumerate(sampled):
+    for row, reply in enumerate(replies):
         assert scored.scores_MN[row][row] == pytest.approx(sum(reply.logprobs), abs=1e-4 * len(reply.ids))
     assert scored.scores_MN[0][0] > scored.scores_MN[0][1] + 1, "an answer is likelier under its own question"

@@ -192,9 +192,10 @@ def test_no_cut_of_the_rows_by_length_costs_less(seed: int) -> None:
     assert sum(plan.cost + 100 for plan in plans) == least
 
 
-@pytest.mark.parametrize("make", [llama, gpt2])
-@pytest.mark.parametrize("name", CRITIC_FREE)
-@pytest.mark.parametrize("most_tokens", [60, 10_000])
+@pytest.mark.parametrize(
+    ("make", "name", "most_tokens"),
+    [*((llama, name, 60) for name in CRITIC_FREE), (llama, "grpo", 10_000), (gpt2, "grpo", 60), (gpt2, "dapo", 10_000)],
+)
 def test_the_gradient_is_that_of_prompts_read_with_every_sample(
     make: Callable[[int], PreTrainedModel], name: str, most_tokens: int
 ) -> None:
