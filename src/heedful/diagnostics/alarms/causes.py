@@ -230,10 +230,10 @@ def likely(raised: Mapping[str, int], readings: Mapping[str, float] | None = Non
             others = [name for name in row.after if name in raised and raised[name] <= raised[alarm] + SLACK]
             read = [(each, known[each.metric]) for each in row.readings if each.metric in known]
             held = [f"{each.metric} is {value:.3g}" for each, value in read if (value > each.limit) == each.above]
-            shown = [*(f"{name} at step {raised[name]}" for name in others), *held]
+            shown = "; ".join([*(f"{name} at step {raised[name]}" for name in others), *held])
             if read and not shown:
                 continue
-            of_alarm.append((number, row, "; ".join(shown)))
+            of_alarm.append((number, row, shown))
         explained = any(shown for *_, shown in of_alarm)
         for number, row, shown in of_alarm:
             last = not shown and (explained or (bool(row.after or row.readings) and not row.alone))
