@@ -12,8 +12,8 @@ from source_trees import WHOLE_HOUSE, Nodes, nodes, nodes_of, tree
 
 ROOT = Path(__file__).parents[1]
 
-BROAD_EXCEPTS = 3
-"""One around calls into an environment, one around a tracker."""
+BROAD_EXCEPTS = 4
+"""Around calls into an environment, a tracker, a watch inside TRL, and what other ranks wait for."""
 
 WATCHES_GLOBALS = ROOT / "src" / "heedful" / "envs" / "checking" / "rules.py"
 """Moves the shared generators to see who draws from them, and puts them back; a test of its own says so."""
@@ -119,7 +119,7 @@ def test_no_file_names_a_place_of_the_machine_it_was_written_on() -> None:
     assert found == {}
 
 
-def test_at_most_three_handlers_catch_everything() -> None:
+def test_at_most_four_handlers_catch_everything() -> None:
     found = {str(file.relative_to(ROOT)): broad_excepts(nodes(file)) for file in WHOLE_HOUSE}
     found = {file: lines for file, lines in found.items() if lines}
     assert len(found.pop(str(SEEDS_PROGRAMS.relative_to(ROOT)))) == 1  # around the program itself, in its own process
