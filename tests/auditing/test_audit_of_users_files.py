@@ -372,6 +372,46 @@ def test_a_line_that_holds_a_list_per_column_is_a_batch(tmp_path: Path) -> None:
     assert [step.number for step in steps] == [7, 8]
 
 
+def test_a_step_that_roll_dumps_is_a_line_of_lists(tmp_path: Path) -> None:
+    """`rollout_dump_dir`: the columns of the data set, decoded `responses`, and `scores`."""
+    for step in (1, 2):
+        rows = [
+            {
+                "id": f"q{row['input'][5:]}",
+                "prompt": row["input"],
+                "messages": json.dumps([{"role": "user", "content": row["input"]}]),
+                "ground_truth": row["gts"],
+                "difficulty": "0.5",
+                "responses": row["output"],
+                "scores": float(row["score"]),
+                "sampling_params": "{}",
+                "global_step": step,
+            }
+            for row in logs.verl_rows(step)
+        ]
+        logs.write_lines(tmp_path / f"rollout_dump_data.step_{step}.jsonl", [columnar(rows)])
+    log, steps, faults = read(tmp_path)
+    assert log.reader.knowledge.found == ("Reward columns: reward.", "Groups are those of the column id.")
+    assert [(step.number, sizes(step), faults.count) for step in steps] == [(1, [3, 3], 0), (2, [3, 3], 0)]
+    assert [member.reward for member in steps[0].groups[0].trajectories] == [1.0, 0.0, 1.0]
+
+
+def test_the_step_of_a_row_of_areal_is_the_version_that_ended_it(tmp_path: Path) -> None:
+    """`rollout/VERSION/TASK.jsonl`: a file for each task, and evaluations apart."""
+    for folder, version in (("rollout", 0), ("rollout", 1), ("eval-rollout", 1)):
+        for place, row in enumerate(logs.verl_rows(version)):
+            texts = {"prompt": row["input"], "completion": row["output"], "reward": float(row["score"])}
+            log = tmp_path / folder / str(version) / f"{40 + place // 3}.jsonl"
+            more = {"task_id": 40 + place // 3, "sample_idx": place % 3, "seqlen": 90, "prompt_len": 40}
+            log.parent.mkdir(parents=True, exist_ok=True)
+            with log.open("a") as file:
+                file.write(json.dumps(more | {"head_version": 0, "tail_version": version} | texts) + "\n")
+    log, steps, faults = read(tmp_path)
+    assert len(log.files.files) == 4
+    assert [(step.number, sizes(step), faults.count) for step in steps] == [(0, [3, 3], 0), (1, [3, 3], 0)]
+    assert "Reward columns: reward." in log.reader.knowledge.found
+
+
 def test_messages_with_a_reward_are_conversations(tmp_path: Path) -> None:
     rows = [
         {"step": 3, "reward": row["metadata"]["total_reward"], "messages": row["messages"]} for row in logs.ragen_rows()

@@ -38,7 +38,8 @@ _GATHERED = ("rollouts", "completions")
 """Folders in which a trainer gathers its logs: ours, TRL's, prime-rl's."""
 _EPISODES = ("traces.jsonl", "results.jsonl")
 """The one file of a verifiers run that holds its episodes."""
-_OF_STEP = re.compile(r"step\D?\d+/")
+_OF_STEP = re.compile(r"step\D?\d+/|(?<![\w-])rollout/\d+/")
+"""A folder of a step. AReaL's `rollout/VERSION/TASK.jsonl` has no other name for it."""
 _OWN_STEP = re.compile(r"step_\d+\.parquet")
 _PACKED = {b"\x1f\x8b": "gzip", b"PK": "zip", b"\x28\xb5\x2f\xfd": "zstd", b"BZh": "bzip2", b"\xfd7zXZ": "xz"}
 
@@ -208,8 +209,8 @@ def _json_lines(
 
 
 def _unfolded(row: Row) -> list[Row]:
-    """The rows of a line that holds a list per column, as ms-swift writes a batch; other rows as they are."""
-    prompts, said = row.get("prompt"), row.get("completion")
+    """The rows of a line that holds a list per column, as ms-swift and ROLL write a batch; other rows as they are."""
+    prompts, said = row.get("prompt"), row.get("completion", row.get("responses"))
     if not isinstance(prompts, list) or not isinstance(said, list) or not len(prompts) == len(said) > 0:
         return [row]
     if any(isinstance(value, dict) for value in (*prompts, *said)):  # the messages of one conversation

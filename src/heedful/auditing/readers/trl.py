@@ -5,7 +5,8 @@ Any other rows with a `prompt` and a `completion`, or with `messages` and a `rew
 Source: TRL 1.16, `GRPOTrainer.log`. One row per completion with `step`, `prompt`, `completion`, a column per reward
 function, user columns, `advantage`. Texts are decoded with special tokens dropped; a reward that was not given is null.
 An evaluation writes its completions into the file of the same step. ms-swift 4 writes a line of lists per batch, with
-`gen_step` and `advantages`.
+`gen_step` and `advantages`. ROLL writes a line of lists per step, with `responses`, `scores` and `global_step`. AReaL
+writes a file per task, whose rows name the weights that sampled their last token: `tail_version` is the step.
 Promise: what such a file does not tell (weights of rewards, which number is a reward) is reported, not guessed.
 
 `heedful.integrations.trl.HeedfulGRPOTrainer` adds `heedful_id` (generation batch/group/member), `heedful_task`,
@@ -62,12 +63,14 @@ class TrlCompletions(RowReader):
 
     SUMS: ClassVar[bool] = True
     FIELDS: ClassVar[frozenset[str]] = READ_BESIDE | {
-        *("step", "gen_step", "prompt", "completion", "messages", "advantage", "advantages")
+        *("step", "gen_step", "prompt", "completion", "messages", "advantage", "advantages"),
+        *("responses", "scores", "global_step", "tail_version"),
     }
 
     @staticmethod
     def fits(row: Row) -> bool:
-        return {"prompt", "completion"} <= row.keys() or (isinstance(row.get("messages"), list) and "reward" in row)
+        texts = {"prompt", "completion"} <= row.keys() or {"prompt", "responses", "scores"} <= row.keys()
+        return texts or (isinstance(row.get("messages"), list) and "reward" in row)
 
     @classmethod
     def begin(cls, sample: Sequence[Row], hints: Hints) -> Self:
@@ -135,7 +138,12 @@ class TrlCompletions(RowReader):
 
 def _as_trl(row: Row) -> Row:
     """The row under TRL's names: one conversation ends its prompt before the first reply."""
-    row = {{"gen_step": "step", "advantages": "advantage"}.get(name, name): value for name, value in row.items()}
+    names = {"gen_step": "step", "advantages": "advantage"}
+    if "completion" not in row and "responses" in row:
+        names |= {"responses": "completion", "scores": "reward", "global_step": "step"}
+    elif "step" not in row:
+        names |= {"tail_version": "step"}
+    row = {names.get(name, name): value for name, value in row.items()}
     messages = row.get("messages")
     if isinstance(messages, list) and "prompt" not in row:
         said = (at for at, one in enumerate(messages) if isinstance(one, dict) and one.get("role") == "assistant")
