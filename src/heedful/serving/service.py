@@ -14,16 +14,13 @@ from typing import Any, TypeVar
 
 from heedful.boundary import to_json
 from heedful.envs.common.actions import actions_of, most_actions_of
-from heedful.envs.common.contract import blind_answers_of, demonstrated, random_answer_of, shown, task_of_seed, turns_of
+from heedful.envs.common.contract import blind_answers_of, demonstrated, random_answer_of, task_of_seed, turns_of
 from heedful.envs.common.tools import tools_of
 from heedful.envs.remote.answers import PROTOCOL
 from heedful.envs.transport.wire import Tree, WireError, generator_tree, read_generator, read_task, task_tree
 from heedful.guarded import Raised, guarded_call
 from heedful.protocols import AnswersBlindly, AnswersFreely, Demonstrates, Environment
 from heedful.serving.sessions import Refusal, Sessions
-
-MOST_SEEDS = 1000
-"""Maximum number of seeds in one request for tasks."""
 
 OFFERS = {"demonstrate": Demonstrates, "random_answer": AnswersFreely, "blind_answers": AnswersBlindly}
 """Methods that an environment may have in addition to the contract, and that a client can call."""
@@ -56,10 +53,8 @@ class Service:
             raise Refusal(400, str(error)) from error
 
     def _tasks(self, body: Mapping[str, Tree], name: str) -> Tree:
-        seeds = _field(body, "seeds", list) if "seeds" in body else [_seed(body)]
-        if not 0 < len(seeds) <= MOST_SEEDS:
-            raise Refusal(400, f'Expected "seeds" as 1 to {MOST_SEEDS} of them in one request, found {len(seeds)}.')
-        seeds = [_seed({"seed": seed}) for seed in seeds]
+        given = _field(body, "seeds", list) if "seeds" in body else [body.get("seed")]
+        seeds = [_field({"seed": seed}, "seed", int) for seed in given]
         return {"tasks": self._foreign(lambda: [task_tree(task_of_seed(self._env, seed)) for seed in seeds])}
 
     def _start(self, body: Mapping[str, Tree], name: str) -> Tree:
@@ -74,12 +69,10 @@ class Service:
         for old in _field(body, "close", list, []):
             self.sessions.close(str(old))
         member, key = _field(body, "member", int, 0), _field(body, "key", str, "")
-        if member < 0 or len(key) > 100:
-            raise Refusal(400, 'Expected "member" of at least 0 and "key" as a text of at most 100 characters.')
         if "task" in body:
             task = read_task(body["task"])
         else:
-            seed = _seed(body)
+            seed = _field(body, "seed", int)
             task = self._foreign(lambda: task_of_seed(self._env, seed))
         return self.sessions.start(task, member, key)
 
@@ -160,11 +153,3 @@ def _field(body: Mapping[str, Tree], name: str, kind: type[Kind], usual: Kind | 
     if type(value) is not kind:
         raise Refusal(400, f'Expected "{name}" as {_SPELLED[kind]}.')
     return value
-
-
-def _seed(body: Mapping[str, Tree]) -> int:
-    """The seed of a task, which files of episodes store in 64 bits."""
-    seed = _field(body, "seed", int)
-    if not -(2**63) <= seed < 2**63:
-        raise Refusal(400, f"Expected the seed of a task in 64 bits, found {shown(seed)}.")
-    return seed

@@ -34,9 +34,6 @@ COLUMNS = frozenset(
     }
 )
 
-LONGEST = 100_000
-"""Characters of a question and its right answers. Each seed that is tried reads and hashes a question anew."""
-
 _ASKED = re.compile(r"Question:\s*", re.IGNORECASE)
 _HOPS = re.compile(r"(\d+)hop")
 
@@ -75,9 +72,6 @@ def read_question(row: Mapping[str, Any]) -> FiledQuestion:
         raise Faulty("its question is empty")
     if not found.golds:
         raise Faulty("it has no right answer")
-    length = len(found.text) + sum(map(len, found.golds))
-    if length > LONGEST:
-        raise Faulty(f"its question and right answers have {length:,} characters, more than {LONGEST:,}")
     empty = next((gold for gold in found.golds if not normalised(gold, typography=True)), None)
     if empty is not None:
         raise Faulty(f"its right answer {empty[:40]!r} normalises to nothing, so that an empty answer would equal it")

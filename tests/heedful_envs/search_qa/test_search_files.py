@@ -64,14 +64,14 @@ def test_the_solver_plays_each_form(name: str) -> None:
 
 
 def test_a_file_keeps_the_contract() -> None:
-    report = check(filed("search_r1.parquet"), effort=replace(QUICK, seeds=200, episodes=10, patience=PATIENCE))
+    report = check(filed("search_r1.parquet"), effort=replace(QUICK, seeds=40, episodes=10, patience=PATIENCE))
     assert report.ok, str(report)
 
 
 def test_an_index_on_the_disk_keeps_the_contract_and_other_processes_find_the_same(tmp_path: Path) -> None:
     folder = index_file(EXAMPLES / "corpus.jsonl", tmp_path)
     env = SearchQA(questions=str(EXAMPLES / "flashrag.jsonl"), index=str(folder), instructions="brief")
-    report = check(env, effort=Effort(seeds=200, episodes=10, patience=PATIENCE))
+    report = check(env, effort=Effort(seeds=40, episodes=10, patience=PATIENCE))
     assert report.ok, str(report)
 
 
@@ -116,8 +116,6 @@ def test_equal_questions_are_in_one_split_and_a_large_family_is_trained_on(tmp_p
         ({"question": " ", "golden_answers": ["x"]}, "its question is empty"),
         ({"question": "Q?", "golden_answers": ["fine", "The The"]}, "'The The' normalises to nothing"),
         ({"question": "Q?", "answer": "..."}, "normalises to nothing"),
-        ({"question": "Q?", "answer": "\u2014"}, "normalises to nothing"),
-        ({"question": "Q" * 100_000, "answer": "fine"}, "have 100,004 characters, more than 100,000"),
         ({"question": "Q?", "golden_answers": [3]}, "a value was expected as text, and there is int"),
         ({"query": "Q?"}, r"its columns \(query\) belong to no known form"),
         ({"question": "Q?", "answer": "x", "paragraphs": [], "answerable": False}, "marked as not answerable"),
