@@ -8,8 +8,9 @@ folder that is removed afterwards. `heedful audit` reads rollouts and scalars wi
 `--validation-tasks 256`. Where rldoctor and rlwatch are installed, they judge the scalars: rldoctor opens the file
 itself, rlwatch gets each line through its own table of names. Neither reads consoles: they get the other file.
 
-What is expected, as written before the confirming runs (seeds from 5100 on; 5000 to 5009 were looked at): what
-`scalar_series` expects with rollouts, in every layout, but for
+What is expected, as written before the confirming runs (5000 to 5009 were looked at; seeds from 5100 on, in verl from
+6100, in prime-rl from 7100, in plain from 8100; a first round wrote the series of 5100 and a few of 5101 in all four):
+what `scalar_series` expects with rollouts, in every layout, but for
 
 - KL blow-up in prime-rl, which logs no divergence from a reference: nothing is raised;
 - entropy collapse: `low_entropy_collapse` within 40 steps, as thoughts and success are known;
@@ -68,7 +69,7 @@ STUDIED: Mapping[str, Scenario] = {
         replace(HEALTHY, words="template"), "words_uninformed", 25, frozenset({"template_collapse"})
     ),
 }
-REPLAYED = ("healthy", "too easy", "truncation", "gradient not finite", "reward hacking", "template collapse")
+REPLAYED = ("gradient not finite", "reward hacking", "template collapse")
 UNKNOWN = {("KL blow-up", "prime-rl")}
 """Scenario and layout whose scalars do not hold what the alarm reads."""
 
@@ -188,7 +189,10 @@ def share(count: int, total: int) -> str:
 
 
 def table(lines: Sequence[Mapping[str, Any]]) -> Iterator[str]:
-    """A row for each scenario: what came in time in each layout, and in all of them."""
+    """A row for each scenario: what came in time in each layout, and in all of them.
+
+    Intervals count series: one that was written in several layouts is good if each of them is.
+    """
     tail = "in time (95%) | first raised (median) | other alarms | rldoctor | rlwatch"
     yield f"| scenario | alarm | {' | '.join(LAYOUTS)} | {tail} |"
     yield "|" + "---|" * (len(LAYOUTS) + 7)
@@ -206,7 +210,9 @@ def table(lines: Sequence[Mapping[str, Any]]) -> Iterator[str]:
         counts = Counter(alarm for line in runs for alarm in judged(line)[1])
         kinds = f" ({', '.join(f'`{alarm}` {count}' for alarm, count in counts.items())})" if counts else ""
         wrong = sum(bool(judged(line)[1]) for line in runs)
-        timely = share(sum(judged(line)[0] for line in known), len(known)) if scenario.alarm else "-"
+        late = {line["seed"] for line in known if not judged(line)[0]}
+        series = {line["seed"] for line in known}
+        timely = share(len(series - late), len(series)) if scenario.alarm else "-"
         others = []
         for tool in ("rldoctor", "rlwatch"):
             told = [line["rivals"][tool] for line in runs if tool in line["rivals"]]
@@ -219,7 +225,9 @@ def table(lines: Sequence[Mapping[str, Any]]) -> Iterator[str]:
     healthy = [line for line in lines if "healthy" in line["scenario"]]
     if healthy:
         yield ""
-        yield f"False alarms in healthy runs: {share(sum(bool(line['raised']) for line in healthy), len(healthy))}."
+        series = {(line["scenario"], line["seed"]) for line in healthy}
+        wrong = {(line["scenario"], line["seed"]) for line in healthy if line["raised"]}
+        yield f"False alarms in {len(healthy)} healthy runs: {share(len(wrong), len(series))} series."
 
 
 def main() -> None:
@@ -241,9 +249,9 @@ def main() -> None:
     ends = time.monotonic() + 60 * chosen.minutes
     # Seed by seed, healthy runs in proportion, so that a study that was stopped is balanced.
     wanted = sorted(
-        (at / (chosen.healthy if "healthy" in name else chosen.seeds), name, kind, chosen.first + at)
+        (at / (chosen.healthy if "healthy" in name else chosen.seeds), name, kind, chosen.first + 1000 * place + at)
         for name in STUDIED
-        for kind in LAYOUTS
+        for place, kind in enumerate(LAYOUTS)
         for at in range(chosen.healthy if "healthy" in name else chosen.seeds)
     )
     for _, name, kind, seed in wanted:
