@@ -54,7 +54,7 @@ def test_the_table_has_a_row_for_each_step_and_dashes_for_what_is_missing(live: 
 def test_the_step_that_is_still_written_is_marked(live: Terminal) -> None:
     live.begin(Path("out"))
     live.step(of(4, reward=0.25))
-    live.pending(Pending(3.0, 30.0, "", 5, {"reward/mean": Metric("reward/mean", 0.75)}, 1.0))
+    live.pending(Pending(3.0, 30.0, "", 5, {"reward/mean": Metric("reward/mean", 0.75)}))
     live.end("")
     assert "5...   0.750" in text(live)
     assert "last line 3s ago, a step every 30s" in text(live)
@@ -77,7 +77,7 @@ def test_without_a_terminal_there_is_a_line_in_five_seconds(plain: Terminal, clo
     for step in range(4):
         plain.step(of(step, reward=0.5))
         clock.now += 2
-    plain.pending(Pending(0.0, read=0.5))
+    plain.pending(Pending(0.0))
     plain.end("")
     assert text(plain).splitlines() == ["step 0: reward 0.500", "step 3: reward 0.500"]
 

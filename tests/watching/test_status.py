@@ -34,7 +34,7 @@ def test_the_status_says_step_figures_and_the_best_validation(run: Run, clock: C
     for step, score in enumerate((0.25, 0.75, 0.5)):
         run.step(step, trainer_validation=score, trainer_reward=float(step))
     clock.now += 10
-    run.sinks[0].pending(Pending(4.0, 2.0, "", 3, {}, 1.0))
+    run.sinks[0].pending(Pending(4.0, 2.0, "", 3))
     found = status(run)
     assert (found["schema"], found["step"], found["open_step"], found["age"], found["health"]) == (
         1,
@@ -111,7 +111,10 @@ def test_a_status_that_does_not_change_is_written_twice_a_minute(run: Run, clock
 
 def test_the_live_page_loads_itself_again_and_shows_an_alarm_at_once(run: Run, clock: Clock) -> None:
     page = run.folder / "report.html"
+    run.folder.mkdir()
+    (run.folder / "verdict.json").write_text('{"sentences": ["All was well."]}')  # of a watch before this one
     run.step(1, trainer_reward=1.0)
+    assert "All was well." not in page.read_text()
     refreshing = f'<meta http-equiv="refresh" content="{PAGE}">'
     assert refreshing in page.read_text()
     before = page.read_bytes()

@@ -414,7 +414,7 @@ class Watch:
             read = step_metrics(step_of(number or 0, held, 0), reading.pipeline.log.on) if held else []
             self.shown = reading.position, number, {metric.name: metric for metric in read}
         for sink in self.sinks:
-            sink.pending(Pending(age, interval, stalled, self.shown[1], self.shown[2], 1.0))
+            sink.pending(Pending(age, interval, stalled, self.shown[1], self.shown[2]))
 
     def _ends(self) -> str:
         """What ends the watch. Empty: nothing."""

@@ -6,6 +6,7 @@ bytes.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 from heedful.report.drawing.chart import Frame
@@ -32,6 +33,8 @@ def write_report(run_folder: RunFolder | Path | str, refresh: int = 0) -> Path:
         ValueError: the folder holds no measurements, or one of its files is malformed; the message names it.
     """
     run = read_run(run_folder)
+    if refresh:
+        run = replace(run, verdict=None)  # it is that of an earlier end
     write_whole(run.folder.report, _page(run, refresh))
     return run.folder.report
 

@@ -57,8 +57,6 @@ class Pending:
     """The step whose rollouts are being written."""
     provisional: Mapping[str, Metric] = field(default_factory=dict)
     """Readings of that step so far. They are in no file and in no alarm."""
-    read: float = 0.0
-    """The share of the log's bytes that is read."""
 
 
 class Sink:

@@ -136,7 +136,6 @@ class Status(Sink):
             "open_step": pending.open_step,
             "age": round(pending.age, 1),
             "interval": pending.interval,
-            "read": pending.read,
             "stalled": pending.stalled,
             "alarms": [one | {"standing": one["name"] in standing} for one in found["alarms"]],
             "causes": [*waits, *found["causes"]][:CAUSES],

@@ -106,7 +106,7 @@ class Terminal(Sink):
         if pending := self._pending:
             pace = f", a step every {duration(pending.interval, 1)}" if pending.interval else ""
             lines.append(Text(f"last line {duration(pending.age)} ago{pace}", style="dim"))
-            if pending.open_step is not None:
+            if pending.open_step is not None and f"{pending.open_step}" not in {row[0] for row in self._rows}:
                 table.add_row(f"{pending.open_step}...", *_cells(pending.provisional.values()), style="dim")
         for alarm in [*self._alarms.first.values()][-ALARMS:]:
             stands = alarm.name in self._alarms.standing
