@@ -230,22 +230,22 @@ def test_the_reward_is_shown_only_if_asked_for(env: Any) -> None:
 def test_random_answers_have_the_form_and_are_seldom_right(env: Any) -> None:
     rng = random.Random(5)
     right = 0
-    for seed in range(200):
+    for seed in range(80):
         task = env.task(seed)
         _, steps = play(env, task, 0, [format_reply([env.random_answer(task, rng)], "")])
         assert steps[0].valid
         right += steps[0].ending is Ending.SOLVED
-    assert right < 60
+    assert right < 24
 
 
 @each([one for one in BY_CLASS if is_free(one)])
 def test_blind_answers_are_different_and_few_and_the_search_fills_every_turn_with_one(env: Any) -> None:
-    tasks = evaluation_tasks(env, "train", 100)
+    tasks = evaluation_tasks(env, "train", 40)
     answers = env.blind_answers(tasks)
     assert 0 < len(answers) <= MOST_CANDIDATES
     assert len(set(answers)) == len(answers)
     assert list(answers) == list(env.blind_answers(tasks))
-    few = tasks[:15]
+    few = tasks[:6]
     found = best_fixed_sequence(env, few)
     assert len(found) == env.turns
     assert set(found) <= set(env.blind_answers(few))

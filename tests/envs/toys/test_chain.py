@@ -154,7 +154,7 @@ def test_held_out_tasks_are_always_rewarded() -> None:
 
 
 def test_the_share_of_unrewarded_tasks_is_what_was_asked_for_and_grows_by_adding_tasks() -> None:
-    seeds = range(3_000)
+    seeds = range(1_000)
     blind = {
         share: {seed for seed in seeds if replace(BRIEF, unrewarded=share).task(seed).tags}
         for share in (0.0, 0.25, 0.75)
@@ -162,8 +162,8 @@ def test_the_share_of_unrewarded_tasks_is_what_was_asked_for_and_grows_by_adding
     train = sum(BRIEF.task(seed).split == "train" for seed in seeds)
     assert not blind[0.0]
     assert blind[0.25] < blind[0.75]
-    assert len(blind[0.25]) / train == pytest.approx(0.25, abs=0.03)
-    assert len(blind[0.75]) / train == pytest.approx(0.75, abs=0.03)
+    assert len(blind[0.25]) / train == pytest.approx(0.25, abs=0.05)
+    assert len(blind[0.75]) / train == pytest.approx(0.75, abs=0.05)
     assert [BRIEF.task(seed).id for seed in seeds] == [replace(BRIEF, unrewarded=0.75).task(seed).id for seed in seeds]
 
 
