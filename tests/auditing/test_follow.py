@@ -19,7 +19,7 @@ from trainers import SETTINGS, Trainer, as_lines, watch
 from heedful.auditing import follow as follow_module
 from heedful.auditing import measure_log, open_log
 from heedful.auditing.follow import Ends, follow
-from heedful.auditing.scalars.files import GrowingFile, ScalarRow, scalar_kind, scalar_rows
+from heedful.auditing.scalars.files import GrowingFile, ScalarRow, scalar_files, scalar_kind, scalar_rows
 from heedful.stopping import StoppedBySignal
 
 SCALARS = Path(__file__).parent / "fixtures" / "scalars"
@@ -229,3 +229,26 @@ def test_a_file_of_scalars_is_read_as_it_grows_each_byte_once(tmp_path: Path, na
     path.write_bytes(content)
     rows += growing.rows(ended=True)
     assert repr(rows) == repr(whole)
+
+
+def test_a_watch_of_what_is_there_goes_on_the_next_time_and_reads_nothing_of_its_own(
+    tmp_path: Path, player: Player
+) -> None:
+    log = tmp_path / "step_4"
+    for rows in (logs.trace_rows(4), [*logs.trace_rows(4), *logs.trace_rows(5)]):
+        logs.write_lines(log / "train" / "all" / "traces.jsonl", rows)
+        folder = follow(log, SETTINGS, once=True, clock=player.play().clock, sinks=[player])
+    assert (folder, list(by_step(folder))) == (log / "heedful-watch", [4])
+    assert by_step(folder)[4]["reward/mean"].n == 12
+    assert player.steps == [4, 4]
+    assert player.ended == "What was there is measured."
+
+
+def test_of_several_runs_in_a_folder_of_trackers_the_last_is_read(tmp_path: Path) -> None:
+    for run, modified in (("Jan1_host", 2e9), ("Feb1_host", 1e9)):
+        (tmp_path / run).mkdir()
+        (tmp_path / run / "events.out.tfevents.1").write_bytes(
+            (SCALARS / "events.out.tfevents.1.host.1.0").read_bytes()
+        )
+        os.utime(tmp_path / run, (modified, modified))
+    assert scalar_files(tmp_path) == (tmp_path / "Jan1_host" / "events.out.tfevents.1",)

@@ -24,7 +24,7 @@ from pathlib import Path
 from statistics import median
 from typing import TYPE_CHECKING
 
-from heedful.auditing.logs.files import is_parquet, names_of_files, natural, refuse_unreadable, rows_of
+from heedful.auditing.logs.files import OWN_FOLDER, is_parquet, names_of_files, natural, refuse_unreadable, rows_of
 from heedful.auditing.logs.records import Faults, Location, Row, name_of
 from heedful.auditing.measure import step_metrics
 from heedful.auditing.pipeline import Pipeline
@@ -33,7 +33,7 @@ from heedful.auditing.readers.reader import step_of_file
 from heedful.auditing.reading import Reading
 from heedful.auditing.recognised import SAMPLE, RecognisedLog, open_log, recognised
 from heedful.auditing.record import AuditRecord, resume
-from heedful.auditing.run import conclude, judging, measure_log
+from heedful.auditing.run import conclude, judging
 from heedful.auditing.scalars import History, mapped, scalar_files
 from heedful.auditing.settings import AuditSettings
 from heedful.auditing.steps import StartOver, step_of
@@ -47,7 +47,6 @@ from heedful.watching.sinks import Pending, Sink
 if TYPE_CHECKING:
     from heedful.auditing.scoring import ModelJudge
 
-OWN_FOLDER = "heedful-watch"
 LOOKED_AT = 64
 """Last files and folders of a log that are looked at in each poll. A look at all of them costs as much as they are."""
 LOOKS = 30
@@ -112,7 +111,7 @@ def follow(
             is a file or holds the rollouts directly. A watch goes on in the folder of an earlier one.
         poll: seconds between two looks at the log.
         settle: seconds of silence after which a file counts as whole; by default three polls.
-        once: measure what is there and end.
+        once: measure what is there, and end.
         pid: the trainer's process. A run whose process has ended counts as stalled at once.
 
     Raises:
@@ -121,13 +120,12 @@ def follow(
         KeyboardInterrupt: Ctrl-C; all closed steps are saved.
     """
     folder = out or _own_folder(source)
-    if once:
-        return measure_log(open_log(source, settings, scalars), settings, folder, sinks, take_over)
     if not source.exists():
         raise ValueError(f"Expected a log or a folder that gets one at {source}, found nothing there. Make the folder.")
     with ExitStack() as stack:
         request = stack.enter_context(finish_the_step_first())
         watch = Watch(source, settings, tuple(scalars), sinks, poll, settle or 3 * poll, ends, pid, clock, request)
+        watch.over = "What was there is measured." if once else ""
         notes: list[str] = []
         stack.enter_context(held(folder, notes.append, take_over))
         stack.enter_context(advising(f"heedful watch {source} --out {folder}, same settings"))
@@ -149,10 +147,11 @@ def follow(
 
 
 def _own_folder(source: Path) -> Path:
+    """Where the results go. Beside rows that lie directly in a folder they would look like rows."""
     inside = source / OWN_FOLDER
-    if source.is_dir() and not inside.exists() and names_of_files(source)[0] == source and names_of_files(source)[1]:
-        return Path("audits") / f"{source.resolve().name}-watch"
-    return inside if source.is_dir() else Path("audits") / f"{source.resolve().stem}-watch"
+    if source.is_dir() and (inside.exists() or source not in {file.parent for file in names_of_files(source)[1]}):
+        return inside
+    return Path("audits") / f"{source.resolve().stem}-watch"
 
 
 @dataclass(slots=True)

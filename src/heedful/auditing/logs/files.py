@@ -34,6 +34,8 @@ SUFFIXES = (".jsonl", ".ndjson", ".json", ".parquet")
 LONGEST_LINE = 64 * 2**20
 """Bytes. A longer line is left out unread."""
 _PICKLES = (".pkl", ".pickle", ".pt", ".pth", ".bin", ".ckpt")
+OWN_FOLDER = "heedful-watch"
+"""The folder in a log's folder into which a watch writes. It is no part of the log."""
 _GATHERED = ("rollouts", "completions")
 """Folders in which a trainer gathers its logs: ours, TRL's, prime-rl's."""
 _EPISODES = ("traces.jsonl", "results.jsonl")
@@ -114,7 +116,8 @@ def _of_steps(folder: Path) -> list[Path]:
     prime-rl writes every episode into `step_N/{train,eval}/all/traces.jsonl`, and those that it trained on into
     `effective`, too. These lack all groups whose rewards are equal: read alone, hardly a task seems solved or too hard.
     """
-    inside = {file: _OF_STEP.split(file.as_posix()) for file in sorted(folder.rglob("*"), key=natural)}
+    files = sorted((file for file in folder.rglob("*") if OWN_FOLDER not in file.parts), key=natural)
+    inside = {file: _OF_STEP.split(file.as_posix()) for file in files}
     found = {
         file: parts[-1] for file, parts in inside.items() if len(parts) > 1 and file.suffix in {*SUFFIXES} - {".json"}
     }

@@ -95,12 +95,15 @@ def scalar_kind(path: Path) -> str:
 
 
 def scalar_files(path: Path) -> tuple[Path, ...]:
-    """The files of a tracker in a folder, oldest first: TensorBoard's or W&B's, or the last of TRL's states, which
-    lie in its checkpoints and hold the whole history. Anything else is returned as it is."""
+    """The files of a tracker in a folder, oldest first: TensorBoard's or W&B's, those of the last run in it, or the
+    last of TRL's states, which lie in its checkpoints and hold the whole history. A file is returned as it is."""
     if not path.is_dir():
         return (path,)
     names = ("events.out.tfevents.*", "*.wandb")
     found = sorted(chain.from_iterable(map(path.glob, names)))
+    runs = {file.parent for name in names for file in path.glob(f"*/{name}")} if not found else ()
+    if runs:
+        return scalar_files(max(runs, key=lambda run: (run.stat().st_mtime, run.name)))
     states = [*path.glob("checkpoint-*/trainer_state.json"), *path.glob("trainer_state.json")]
     last = sorted(states, key=lambda state: (state.parent == path, len(state.parent.name), state))[-1:]
     return tuple(found or last) or (path,)
