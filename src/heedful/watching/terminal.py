@@ -57,6 +57,9 @@ class Terminal(Sink):
             self._live.start()
 
     def note(self, sentence: str) -> None:
+        if self._live is None and self._line:  # what is said now may be about that step
+            self.console.print(self._line)
+            self._line = ""
         self.console.print(sentence)
 
     def step(self, measured: Measured) -> None:
