@@ -38,23 +38,13 @@ READ = ("signal/", "filter/", "reward/", "success/", "text/")
 """What is read off rewards, verdicts and texts."""
 
 
-class Witness:
-    """Hears what an audit says."""
-
-    def begin(self, size: int) -> None: ...
-
-    def step(self, step: Any, metrics: Any) -> None: ...
-
-    def note(self, sentence: str) -> None: ...
-
-
 def measured(folder: Path) -> dict[int, dict[str, Metric]]:
     return {line.step: dict(line.metrics) for line in read_metrics(RunFolder(folder).metrics)}
 
 
 def audited(log: Path, out: Path, **settings: Any) -> dict[int, dict[str, Metric]]:
     chosen = AuditSettings(device="cpu", **settings)
-    return measured(measure_log(open_log(log, chosen), chosen, out, [Witness()]))
+    return measured(measure_log(open_log(log, chosen), chosen, out, []))
 
 
 def arguments_of(folder: Path, steps: int, **changes: Any) -> GRPOConfig:
