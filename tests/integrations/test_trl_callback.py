@@ -110,6 +110,8 @@ def test_the_folder_says_how_the_run_is_and_the_terminal_stays_quiet(whole: Path
     assert record["name"] == whole.name
     assert record["found"][0] == "Reward columns: score."
     assert "evaluation" not in " ".join(record["found"])
+    with pytest.raises(ValueError, match=r"found others under completions_00002.parquet"):
+        audit(whole / "completions", out=whole / "heedful-watch", show=False)  # the rows of an evaluation are there
 
 
 @pytest.mark.parametrize("killed_at", [3, 4])

@@ -27,7 +27,7 @@ from heedful.auditing.logs.files import rows_of
 from heedful.auditing.logs.records import Faults
 from heedful.auditing.pipeline import Pipeline
 from heedful.auditing.recognised import RecognisedLog
-from heedful.auditing.record import RECORD, STATES, AuditRecord, resume
+from heedful.auditing.record import RECORD, STATES, AuditRecord, Prints, resume
 from heedful.auditing.scalars import mapped
 from heedful.auditing.scalars.files import row_of
 from heedful.auditing.scalars.history import ScalarFile
@@ -108,6 +108,7 @@ class HeedfulCallback(Bridge):
         self._tokenizer: Any = None
         self._active = False
         self._error = ""
+        self._temperature = 1.0
         self._lock = ExitStack()
         self._completions = self._folder = Path()
         self._sinks: list[Sink] = []
@@ -118,7 +119,7 @@ class HeedfulCallback(Bridge):
         self._pipeline: Pipeline | None = None
         self._scalars = ScalarFile(Path(), mapped(self._settings.map))
         self._faults = Faults()
-        self._files: list[Path] = []
+        self._prints = Prints()
         self._open: _Open | None = None
         self._early: list[_Open] = []
         """Steps before the first one with rows."""
@@ -155,7 +156,7 @@ class HeedfulCallback(Bridge):
 
     def on_train_begin(self, args: Any, state: TrainerState, control: TrainerControl, **others: Any) -> None:
         """Raises ValueError where TRL logs no completions: the callback was added to a trainer that was there."""
-        if not args.log_completions:
+        if not getattr(args, "log_completions", False):
             raise ValueError(
                 "HeedfulCallback expected TRL's log of completions, found it off. Give callbacks=[HeedfulCallback()] "
                 "to the trainer's constructor, or set log_completions=True."
@@ -178,8 +179,7 @@ class HeedfulCallback(Bridge):
             resumed = None
         self._folder = numbered(output / FOLDER) if resumed is None else output / resumed["folder"]
         self._lock = taken(self._folder)
-        if self._settings.temperature is None:
-            self._settings = replace(self._settings, temperature=args.temperature)
+        self._temperature = self._settings.temperature or args.temperature
         self._sinks = [_Told(), Status(self._completions), Beside(args.report_to)]
         self._sinks += [StopOnCollapse(self._stop, _LOG.warning)] if self._stops else []
         self._sinks += [Webhook(self._url, run_name(output), _LOG.warning)] if self._url else []
@@ -270,7 +270,7 @@ class HeedfulCallback(Bridge):
             kept.parent.mkdir(exist_ok=True)
             write_whole(kept, file.read_bytes())
         if self._log is None:
-            log = open_log(file, self._settings)
+            log = open_log(file, replace(self._settings, temperature=self._temperature))
             if log.format != "TRL completions":
                 raise ValueError(
                     f"HeedfulCallback expected rows that TRL alone wrote, found {log.format}. HeedfulGRPOTrainer "
@@ -278,7 +278,7 @@ class HeedfulCallback(Bridge):
                 )
             beside = (self._completions.parent / "trainer_state.json",)
             self._log = replace(log, source=self._completions.parent, files=replace(log.files, scalars=beside))
-        self._files.append(file)
+        self._prints.take(file, file.stat().st_size)
         rows = rows_of(file, self._faults, lambda more: None, self._log.reader.columns)
         step.rows = next(steps_of(self._log.reader.episodes(rows, self._faults), self._faults), None)
 
@@ -321,7 +321,8 @@ class HeedfulCallback(Bridge):
         if self._pipeline is None or self._log is None:
             self._tell_end(why)
         else:
-            log = replace(self._log, files=replace(self._log.files, files=tuple(self._files)))
+            log = replace(self._log, files=replace(self._log.files, files=tuple(self._prints.held)))
+            self._pipeline.record.files = self._prints.listed
             found = self._pipeline.noticed.found(log, self._settings, self._faults, 0)
             self._pipeline.end(why, [*found], self._faults)
             for sink in self._sinks:
