@@ -32,8 +32,14 @@ def inexact(name: str, parts: Collection[str] = PARTS) -> list[str]:
 
 
 @pytest.mark.parametrize("name", QUICK)
-def test_samples_and_gradients_are_those_of_plain_forward_passes(name: str) -> None:
-    assert inexact(name, ("sampler", "learner")) == []
+def test_gradients_are_those_of_plain_forward_passes(name: str) -> None:
+    assert inexact(name, ("learner",)) == []
+
+
+@pytest.mark.parametrize("name", ["llama4_text:80", "falcon_h1"])
+def test_samples_are_those_of_plain_forward_passes(name: str) -> None:
+    """tests/policies/test_next_logits.py samples from the other kinds."""
+    assert inexact(name, ("sampler",)) == []
 
 
 @pytest.mark.proof

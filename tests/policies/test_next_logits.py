@@ -77,7 +77,7 @@ def test_every_family_is_sampled_exactly_over_turns_in_its_fastest_way(kind: str
     """Ragged rows beyond the window, some left out of a turn, and two that share a context."""
     model, rng = built(kind), random.Random(0)
     assert way_of(model)[0] is WAYS[kind]
-    policy = HFPolicy(model, Contexts(), Sampling(tokens_per_turn=8, noise="conversation"), seed=1)
+    policy = HFPolicy(model, Contexts(), Sampling(tokens_per_turn=4, noise="conversation"), seed=1)
     talks = {str(row): tuple(rng.choices(range(160), k=length)) for row, length in enumerate((3, 40, 40, 97))}
     talks["4"] = talks["1"]
     for turn, asked in enumerate(("01234", "034", "01234")):
