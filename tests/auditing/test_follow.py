@@ -103,6 +103,7 @@ def test_rows_that_an_evaluation_writes_over_measured_ones_leave_the_line(tmp_pa
         logs.write_parquet(last, logs.trl_rows(2))
         act = (lambda: logs.write_parquet(last, logs.trl_rows(2)[:3])) if folder == "out" else None
         watch(tmp_path, player.play(None, act), out=tmp_path / folder)
+        assert json.loads((tmp_path / folder / "audit.json").read_text())["complete"]
         before = metrics(tmp_path, folder)
         logs.write_parquet(last, logs.trl_rows(2)[:3])
         logs.write_parquet(log / "completions" / "completions_00003.parquet", logs.trl_rows(3))

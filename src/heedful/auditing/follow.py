@@ -263,7 +263,7 @@ class Watch:
             now = _signature(file)
             if now is None:
                 return False
-            if now[1] < at:
+            if now[1] < at or (self.looked[1] and self.looked[1][0] != now[0]):
                 raise StartOver
             if now[1] > at and self.looked != (at, now):
                 self.looked = at, now
@@ -456,6 +456,7 @@ class Watch:
                 self.started[file] = now
             elif self.log.overwritten and file == [*self.started][-1]:
                 self.started[file] = now
+                prints.held.pop(file, None)
                 for step in self._reading.file_steps[file]:
                     self._reading.pipeline.keep(step)
             else:
