@@ -253,3 +253,32 @@ def test_of_several_runs_in_a_folder_of_trackers_the_last_is_read(tmp_path: Path
         )
         os.utime(tmp_path / run, (modified, modified))
     assert scalar_files(tmp_path) == (tmp_path / "Jan1_host" / "events.out.tfevents.1",)
+
+
+def test_rollouts_that_come_after_scalars_are_read(tmp_path: Path, player: Player) -> None:
+    (tmp_path / "log" / "checkpoint-1").mkdir()
+    state = tmp_path / "log" / "checkpoint-1" / "trainer_state.json"
+    state.write_text(json.dumps({"log_history": [{"step": step, "reward": 0.25} for step in range(1, 4)]}))
+    watch(
+        tmp_path, player.play(None, None, lambda: logs.trl_log(tmp_path / "log", steps=2)), scalars=[tmp_path / "log"]
+    )
+    assert [name for name in ("reward/mean", "trainer/reward") if name in by_step(tmp_path / "out")[2]]
+    assert metrics(tmp_path) == audited(tmp_path, [tmp_path / "log"])
+
+
+def test_a_parquet_file_that_is_written_anew_while_it_is_read_is_read_when_it_is_whole(
+    tmp_path: Path, player: Player, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    log = logs.trl_log(tmp_path / "log", steps=2)
+    first, opened = log / "completions" / "completions_00001.parquet", follow_module.open_log
+    whole = first.read_bytes()
+
+    def torn(*args: object) -> object:
+        found = opened(*args)
+        if not player.notes:
+            first.write_bytes(whole[:500])
+        return found
+
+    monkeypatch.setattr(follow_module, "open_log", torn)
+    watch(tmp_path, player.play(None, lambda: first.write_bytes(whole)))
+    assert metrics(tmp_path) == audited(tmp_path, [])

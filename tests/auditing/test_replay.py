@@ -78,7 +78,10 @@ def _no_pages(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_watch_ends_in_the_bytes_of_an_audit(tmp_path: Path, seed: int) -> None:
     rng = random.Random(seed)
     trainer = Trainer(root=tmp_path, rng=rng, kills=rng.choice([0, 1, 3]))
-    trainer.writers = [trainer.write(LOGS[[*LOGS][seed % 4]](rng))]
+    files, sides = [*LOGS[[*LOGS][seed % 4]](rng).items()], rng.choice([1, 1, 1, 2])
+    if rng.random() < 0.2:
+        rng.shuffle(files)
+    trainer.writers = [trainer.write(dict(files[side::sides])) for side in range(sides)]
     named = []
     if rng.random() < 0.6:
         named = [tmp_path / "scalars.jsonl"]

@@ -175,6 +175,8 @@ class Watch:
     started: dict[Path, Signature] = field(default_factory=dict)
     """Files that are read, in order, and how they were then."""
     current: Path | None = None
+    by_columns: bool = False
+    """It is parquet, of which a reader asks for the columns that it knows. So it was looked at whole before."""
     looked: tuple[int, Signature] = (0, None)
     """Of the file that is read: how much of it is read, and how it was then."""
     ahead: list[Path] = field(default_factory=list)
@@ -182,6 +184,8 @@ class Watch:
     order: dict[Path, int] = field(default_factory=dict)
     strange: dict[Path, Signature] = field(default_factory=dict)
     """Files without rows of this log, as they were when they were looked at."""
+    beside: set[Path] | None = None
+    """Files in the folder of a log of scalars alone, which were no rollouts when it was opened."""
     folders: dict[Path, Signature] = field(default_factory=dict)
     """Where files may come, as they were at the last listing."""
     rows: Counter[Path] = field(default_factory=Counter)
@@ -250,6 +254,7 @@ class Watch:
         while True:
             if file := self._next():
                 self.started[file], self.current, self.looked = None, file, (0, None)
+                self.by_columns = is_parquet(file)
                 yield file
                 now, whole = _signature(file), self._reading.prints.held.get(file, (-1, None))[0]
                 self.started[file] = now if now and now[1] == whole else None
@@ -279,8 +284,7 @@ class Watch:
         if self.request.asked:
             raise _Stopped
         self.rows[place.file] += 1
-        # A reader asks parquet for the columns that it knows: such a file was looked at whole before.
-        if self.rows[place.file] > self.log.decision.rows[place.file] and not is_parquet(place.file):
+        if self.rows[place.file] > self.log.decision.rows[place.file] and not self.by_columns:
             self._decide(place.file, row)
 
     # -----------------------------------------------------------------------------------------------------------------
@@ -430,7 +434,11 @@ class Watch:
     def _list(self) -> None:
         """List the files of the log and of scalars, by their names."""
         folder, files, _ = names_of_files(self.source) if self.source.is_dir() else (self.source, [self.source], [])
-        files = files if self.log.files.files else []
+        if not self.log.files.files:  # scalars alone, unless rollouts have come
+            known, self.beside = self.beside, {*files}
+            if known is not None and self.beside - known:
+                raise StartOver
+            files = []
         nested = [path for path in folder.rglob("*") if path.is_dir()] if files and files[0].parent != folder else []
         places = [self.source, folder, *sorted(nested, key=natural)[-LOOKED_AT:], *self.scalars]
         self.folders = {place: _signature(place) for place in places if place.is_dir()}
@@ -454,7 +462,7 @@ class Watch:
             prints = self._reading.prints
             if file in prints.held and now[1] == prints.held[file][0] and prints.hold(file):
                 self.started[file] = now
-            elif self.log.overwritten and file == [*self.started][-1]:
+            elif self.log.overwritten and file == [*self.started][-1] and self._reading.file_steps[file]:
                 self.started[file] = now
                 prints.held.pop(file, None)
                 for step in self._reading.file_steps[file]:

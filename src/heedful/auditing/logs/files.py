@@ -259,7 +259,12 @@ def _parquet_rows(
     """
     import pyarrow
 
-    with open_parquet(file) as table:
+    try:
+        opened = open_parquet(file)
+    except ValueError as error:  # a trainer is writing it anew
+        faults.add(Location(file, 0), "a file that can be read", str(error))
+        return
+    with opened as table:
         size, metadata = file.stat().st_size, table.metadata
         kinds = {field.name: field.type for field in table.schema_arrow}
         for name in set(columns or ()) & set(kinds):
