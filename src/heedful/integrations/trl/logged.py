@@ -21,6 +21,7 @@ from typing import Any, Literal
 from accelerate.state import AcceleratorState
 from accelerate.utils import broadcast_object_list
 from transformers import TrainerControl, TrainerState, TrainingArguments
+from trl import GRPOConfig
 
 from heedful.auditing import AuditSettings, open_log
 from heedful.auditing.logs.files import rows_of
@@ -66,7 +67,7 @@ class _Open:
 
 
 class HeedfulCallback(Bridge):
-    """Watches a run of `GRPOTrainer` or `RLOOTrainer`, in one line:
+    """Watches a run of `GRPOTrainer`, in one line:
 
         trainer = GRPOTrainer(..., callbacks=[HeedfulCallback()])
 
@@ -129,12 +130,13 @@ class HeedfulCallback(Bridge):
     def on_init_end(self, args: Any, state: TrainerState, control: TrainerControl, **_: Any) -> None:
         """TRL looks after this whether it is to log completions.
 
-        Raises ValueError for a trainer that has no such log, and with `score` for a model that cannot be scored.
+        Raises ValueError for other trainers, which write none in TRL 1.16 (RLOOTrainer hands them to W&B), and with
+        `score` for a model that cannot be scored.
         """
-        if not hasattr(args, "log_completions"):
+        if not isinstance(args, GRPOConfig):
             raise ValueError(
-                "HeedfulCallback expected a trainer that logs completions, as GRPOTrainer does, found one with "
-                f"{type(args).__name__}. Leave the callback out: without completions there is nothing to watch."
+                "HeedfulCallback expected a GRPOTrainer, which writes its completions to files, found one with "
+                f"{type(args).__name__}. Leave it out, and watch the scalars: heedful watch EVENT_FILES."
             )
         if not args.log_completions:
             args.log_completions, args.num_completions_to_print = True, 0
