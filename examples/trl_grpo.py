@@ -1,6 +1,6 @@
 """GRPO with TRL on one of heedful's environments, filtered and diagnosed, on a CPU in less than a minute.
 
-    pip install torch && pip install 'heedful[trl,text]'
+    pip install torch && pip install 'heedful[trl]'
     python examples/trl_grpo.py
 
 The first run grows a small language model that knows Bandit a little. Every later run finds it in the cache.
