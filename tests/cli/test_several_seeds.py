@@ -284,9 +284,8 @@ def test_without_the_evaluations_rollouts_a_gain_is_not_paired_by_task(
 def test_two_seeds_train_from_one_seedling_and_end_in_a_table(
     echo_run: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    ways = iter((subprocess.Popen, in_place_of_popen))  # the first seed starts cold, as it does for a user
-    start = SimpleNamespace(DEVNULL=subprocess.DEVNULL, STDOUT=subprocess.STDOUT)
-    start.Popen = lambda words, **options: next(ways)(words, **options)
+    # The stand-ins of the other tests start cold, as a seed does for a user.
+    start = SimpleNamespace(DEVNULL=subprocess.DEVNULL, STDOUT=subprocess.STDOUT, Popen=in_place_of_popen)
     monkeypatch.setattr(processes, "subprocess", start)
     flags = "--steps 1 --groups 4 --group-size 4 --evaluation.tasks 8 --evaluation.samples 2 --evaluation.times 2"
     flags += " --seedling.steps 30 --seedling.layers 1"
