@@ -149,6 +149,7 @@ def test_silence_is_told_by_the_clock_and_in_no_line(tmp_path: Path, player: Pla
     log = logs.verl_log(tmp_path / "log", [1])
     acts = [lambda step=step: logs.verl_log(log, [step]) for step in (2, 3, 4)]
     watch(tmp_path, player.play(*acts), poll=100.0, settle=1.0, ends=Ends(idle=1500.0))
+    assert any("verl rollouts: 4 files, 4 steps" in note for note in player.notes)
     told = {pending.age: pending.stalled for pending in player.pendings}
     assert (told[600.0], player.pendings[-1].interval) == ("", 100.0)
     assert told[900.0] == "Nothing has come for 900 s, where steps came every 100 s"
@@ -262,7 +263,7 @@ def test_rollouts_that_come_after_scalars_are_read(tmp_path: Path, player: Playe
     watch(
         tmp_path, player.play(None, None, lambda: logs.trl_log(tmp_path / "log", steps=2)), scalars=[tmp_path / "log"]
     )
-    assert [name for name in ("reward/mean", "trainer/reward") if name in by_step(tmp_path / "out")[2]]
+    assert {"reward/mean", "trainer/reward"} <= by_step(tmp_path / "out")[2].keys()
     assert metrics(tmp_path) == audited(tmp_path, [tmp_path / "log"])
 
 
@@ -282,3 +283,19 @@ def test_a_parquet_file_that_is_written_anew_while_it_is_read_is_read_when_it_is
     monkeypatch.setattr(follow_module, "open_log", torn)
     watch(tmp_path, player.play(None, lambda: first.write_bytes(whole)))
     assert metrics(tmp_path) == audited(tmp_path, [])
+
+
+def test_an_alarm_whose_line_is_measured_again_is_told_once(tmp_path: Path, player: Player) -> None:
+    scalars = tmp_path / "log" / "scalars.jsonl"
+    rows = [{"step": step, "reward": 0.5, "grad_norm": 0.3 if step != 8 else "NaN"} for step in range(1, 11)]
+    scalars.write_bytes(as_lines(rows))
+
+    def late() -> None:
+        with scalars.open("ab") as stream:
+            stream.write(as_lines([{"step": 7, "reward": 0.9}]))
+
+    arguments = {"out": tmp_path / "out", "sinks": [player], "ends": Ends(idle=60.0)}
+    follow(scalars, SETTINGS, clock=player.play(None, None, late).clock, **arguments)
+    assert player.steps == [*range(1, 10), 7, 8, 9, 10]
+    assert player.alarms == [("not_finite", 8)]
+    assert by_step(tmp_path / "out")[7]["trainer/reward"].value == 0.9

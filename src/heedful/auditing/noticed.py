@@ -78,9 +78,12 @@ class Noticed:
         some = f"Only {self.closed} of {self.replies} replies hold" if self.closed else "No reply holds"
         return f"{some} {log.tags.close}"
 
-    def found(self, log: RecognisedLog, settings: AuditSettings, faults: Faults, interleaved: int) -> Iterator[str]:
+    def found(
+        self, log: RecognisedLog, settings: AuditSettings, faults: Faults, interleaved: int, files: int
+    ) -> Iterator[str]:
+        """`files`: how many files were read."""
         yield (
-            f"{log.format}: {counted(len(log.files.files), 'file')}, {counted(self.steps, 'step')}, "
+            f"{log.format}: {counted(files, 'file')}, {counted(self.steps, 'step')}, "
             f"{counted(self.episodes, 'episode')} in {counted(self.groups, 'group')}."
         )
         if settings.join > 1:

@@ -83,7 +83,9 @@ class Reading:
     def found(self) -> list[str]:
         """What the whole log shows, in sentences."""
         log, noticed, settings = self.pipeline.log, self.pipeline.noticed, self.pipeline.settings
-        rows = noticed.found(log, settings, self.faults, self.stream.interleaved) if noticed.steps else ()
+        if not noticed.steps:
+            return [*self.history.found()]
+        rows = noticed.found(log, settings, self.faults, self.stream.interleaved, len(self.file_steps))
         return [*rows, *self.history.found()]
 
     def run(self) -> None:
