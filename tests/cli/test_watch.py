@@ -37,7 +37,7 @@ def test_what_is_there_is_measured_once_and_comes_as_one_object(log: Path, capsy
     assert (alarm["name"], alarm["step"], told["steps"]) == ("not_finite", 8, [0, 9])
     assert "| not_finite | collapse |" in (log.parent / "summary.md").read_text()
     status = json.loads((log.parent / "watch" / "status.json").read_text())
-    assert (status["step"], status["health"], status["ended"]) == (9, "collapse", "All that is there is measured.")
+    assert (status["step"], status["health"], status["ended"]) == (9, "collapse", "What was there is measured.")
     assert 'http-equiv="refresh"' not in (log.parent / "watch" / "report.html").read_text()
 
 

@@ -62,7 +62,7 @@ def test_a_webhook_that_nobody_serves_is_told(tmp_path: Path) -> None:
     sink.step(Measured(7, [], (BROKEN,)))
     sink.end("")
     (sentence,) = told
-    assert "nobody listens there" in sentence
+    assert "it was not reached" in sentence
     assert "s3cr3t" not in sentence
 
 
@@ -137,4 +137,4 @@ def test_the_wait_at_the_end_is_bounded(receiver: Receiver, tmp_path: Path, monk
     sink.begin(tmp_path)
     sink.step(Measured(7, [], (BROKEN,)))
     sink.end("")
-    assert told == ["A message to the webhook did not arrive: no answer within 0.05 s. The watch goes on without it."]
+    assert told == ["A message to the webhook did not arrive: no answer within 5 s. The watch goes on without it."]

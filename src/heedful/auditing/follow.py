@@ -129,8 +129,6 @@ def follow(
         notes: list[str] = []
         stack.enter_context(held(folder, notes.append, take_over))
         stack.enter_context(advising(f"heedful watch {source} --out {folder}, same settings"))
-        for sink in sinks:
-            sink.begin(folder)
         for sentence in notes:
             watch.note(sentence)
         try:
@@ -218,6 +216,8 @@ class Watch:
                 self.note(f"{log.format} in {self.source}. Writing to {folder}.")
             record = resume(folder, AuditRecord.of(log, self.settings))
             record.save(folder)
+            for sink in self.sinks if self.reading is None else ():
+                sink.begin(folder)  # the folder is ours: a sink may put files of its own there
             pipeline = Pipeline(log, self.settings, folder, record, self.sinks, judge, told)
             self.reading = Reading(pipeline, history, self)
             self.started, self.current, self.strange, self.rows = {}, None, {}, Counter()

@@ -16,7 +16,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from heedful.boundary.foreign_text import clean, cut
-from heedful.boundary.http import HttpServer, NoAnswer, ServerRefused
+from heedful.boundary.http import UNTRUSTED, HttpServer, NoAnswer, ServerRefused
 from heedful.boundary.jsontext import read_json
 from heedful.diagnostics.alarms.watch import Alarm
 from heedful.types import Trajectory
@@ -25,6 +25,13 @@ from heedful.watching.sinks import STALLED, AlarmHistory, Measured, Pending, Sin
 TIMEOUT, TRIES = 5.0, 2
 """Seconds for an answer, and how often a message is sent at most."""
 _ANSWER = 1 << 20
+_WHY = {
+    "absent": "it was not reached",
+    "broken": "the connection broke off",
+    "slow": f"no answer within {TIMEOUT:g} s",
+    "large": "its answer was too large",
+    "untrusted": "its certificate is not trusted",
+}
 _TEXT = 1000
 """Characters of a prompt and of a reply in an example."""
 
@@ -104,11 +111,9 @@ class Webhook(Sink):
                     status = self._server.ask("POST", self._path, body, TIMEOUT, _ANSWER).status
                     why = "" if status < 300 else f"it answered {status}"
                 except NoAnswer as error:  # its sentence names the URL
-                    why = {"absent": "nobody listens there", "slow": f"no answer within {TIMEOUT:g} s"}.get(
-                        error.kind, "the connection broke off"
-                    )
+                    why = _WHY[error.kind]
                 except ServerRefused as error:
-                    why = f"it answered {error.status}"
+                    why = _WHY["untrusted"] if error.status == UNTRUSTED else f"it answered {error.status}"
                 if not why:
                     break
             self._failure = self._failure or why
