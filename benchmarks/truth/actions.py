@@ -1,8 +1,8 @@
 """Cases of `grounding/*`: policies whose probabilities of actions are known.
 
 Asked of the model: a prompt has one of three types, all equally likely. A thought names the type of its prompt in 70%
-and any of the three otherwise. The action follows the thought, the prompt, both or neither, by a table of
-probabilities. All truths are sums over types, thoughts and actions.
+and any of the three otherwise. It is read under its own prompt and three others. The action follows the thought, the
+prompt, both or neither, by a table of probabilities. All truths are sums over types, thoughts and actions.
 """
 
 from __future__ import annotations
@@ -92,13 +92,14 @@ def _table(of_thought: Sequence[float], of_prompt: Sequence[float]) -> Floats:
     return found
 
 
-def _said() -> Floats:
-    """p[prompt's type, thought]."""
-    return NAMES_ITS_PROMPT * np.eye(TYPES) + (1 - NAMES_ITS_PROMPT) / TYPES
+def _said(off: int = 0) -> Floats:
+    """p[prompt's type, thought]. `off`: how far from its prompt's type the thought's type is."""
+    return NAMES_ITS_PROMPT * np.roll(np.eye(TYPES), off, axis=1) + (1 - NAMES_ITS_PROMPT) / TYPES
 
 
-def _asked(label: str, table: Floats, prompts: int, members: int) -> Case:
-    said, logs = _said(), np.log(table)
+def _asked(label: str, table: Floats, said: Floats, prompts: int, members: int, lost: float = 0.0) -> Case:
+    """`lost`: probability of no action where the thought's type is not the prompt's. Only that is judged then."""
+    logs = np.log(table) + math.log(1 - lost) * (1 - np.eye(TYPES))[:, :, None]
 
     def draw(rng: np.random.Generator) -> list[Metric]:
         types_N = rng.integers(TYPES, size=prompts)
@@ -112,10 +113,17 @@ def _asked(label: str, table: Floats, prompts: int, members: int) -> Case:
             spellings_S=tuple((50 + action,) for action in range(TYPES)),
             action_S=tuple(range(TYPES)),
             taken_M=tuple(taken_M),
+            tasks_N=tuple(Task(str(kind), int(kind), "train") for kind in types_N),
+            names_A=tuple(map(str, range(TYPES))),
+            counts_NA=tuple(
+                tuple(np.bincount(taken, minlength=TYPES)) for taken in np.split(np.array(taken_M), prompts)
+            ),
         )
-        return grounding(asked, logs[types_N[None, :], np.array(thoughts_M)[:, None]])
+        logs_MNS = logs[types_N[None, :], np.array(thoughts_M)[:, None]]
+        return grounding(asked, logs_MNS, right=lambda task: {task.id: 1.0})
 
-    truths = _truths(table, said, members)
+    unlike = 1 - said.mean(axis=0).mean() - (1 - said.diagonal()).mean()  # under foreign prompts, more than under own
+    truths = {"foreign_lost": lost * float(unlike)} if lost else _truths(table, said, members)
     return Case(f"{label}, {prompts} x {members}", draw, {f"grounding/{name}": value for name, value in truths.items()})
 
 
@@ -127,7 +135,25 @@ def _truths(table: Floats, said: Floats, members: int) -> dict[str, float]:
             gain += chance * float(behind_A @ np.log(behind_A / table[u, list(thoughts)].mean(axis=0)))
     distance_UZZ = 0.5 * np.abs(table[:, :, None] - table[:, None, :]).sum(axis=-1)
     influence = float(np.einsum("ui,k,uik->", said, said.mean(axis=0), distance_UZZ)) / TYPES
-    return {"reasoning_to_action": gain, "thought_influence": influence}
+    own = np.einsum("uz,uza->ua", said, table)
+    rights = {f"right{part}": value for part, value in _split(table, said, np.eye(TYPES)).items()}
+    agreed = {f"agreed{part}": value for part, value in _split(table, said, own).items()}
+    return {"reasoning_to_action": gain, "thought_influence": influence, **rights, **agreed}
+
+
+def _split(table: Floats, said: Floats, label_UA: Floats) -> dict[str, float]:
+    """The parts of rightness for independent types of the task, of the prompt and of the thought."""
+    whole_UVW = np.einsum("ua,wz,vza->uvw", label_UA, said, table)
+    chance = float(whole_UVW.mean())
+    thought, prompt = (float(np.einsum(axes, whole_UVW).mean()) - chance for axes in ("uvu->uv", "uuw->uw"))
+    right = float(np.einsum("uuu->u", whole_UVW).mean())
+    return {
+        "": right,
+        "_by_chance": chance,
+        "_by_thought": thought,
+        "_by_prompt": prompt,
+        "_by_both": right - chance - thought - prompt,
+    }
 
 
 CASES = (
@@ -136,14 +162,19 @@ CASES = (
     *(_counted(shape, 32, 8, 4) for shape in ("noisy", "nearly deterministic")),
     *(_agreeing(prompts, 8) for prompts in (8, 16, 32)),
     *(
-        _asked(label, _table(*shares), prompts, members)
-        for label, shares in (
-            ("thought decides", ([0.85] * 3, [0.0] * 3)),
-            ("prompt decides", ([0.0] * 3, [0.85] * 3)),
-            ("thought and prompt decide", ([0.45] * 3, [0.35] * 3)),
-            ("thought hardly matters", ([0.1] * 3, [0.6] * 3)),
-            ("prompts differ", ([0.8, 0.1, 0.5], [0.1, 0.8, 0.3])),
+        _asked(label, _table(*shares), _said(off), prompts, members)
+        for label, off, shares in (
+            ("thought decides", 0, ([0.85] * 3, [0.0] * 3)),
+            ("thought decides and is wrong", 1, ([0.85] * 3, [0.0] * 3)),
+            ("prompt decides", 0, ([0.0] * 3, [0.85] * 3)),
+            ("thought and prompt decide", 0, ([0.45] * 3, [0.35] * 3)),
+            ("thought hardly matters", 0, ([0.1] * 3, [0.6] * 3)),
+            ("prompts differ", 0, ([0.8, 0.1, 0.5], [0.1, 0.8, 0.3])),
         )
-        for prompts, members in ((8, 2), (16, 4))
+        for prompts, members in ((8, 2), (16, 2))
+    ),
+    *(
+        _asked("foreign thoughts confuse", _table([0.85] * 3, [0.0] * 3), _said(), prompts, 2, lost=0.2)
+        for prompts in (8, 16)
     ),
 )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Protocol, TypeAlias, runtime_checkable
 
 from heedful.guarded import Answered, guarded_call
@@ -133,6 +133,18 @@ class Demonstrates(Environment, Protocol):
         """One episode of (observation, reply) pairs, played as member 0. In windows of history it is replayed.
 
         Replies are as an agent writes them, thought tags included.
+        """
+        ...
+
+
+@runtime_checkable
+class KnowsRight(Environment, Protocol):
+    """An environment that can tell right actions."""
+
+    def right_actions(self, task: Task, before: Sequence[Sequence[str]] = ()) -> Mapping[str, float] | None:
+        """How right each next action is, in [0, 1], as `Step.actions` names them. Actions without a value are wrong.
+
+        `before`: the executed actions of each turn so far. `None`: not known of this task, or at this turn.
         """
         ...
 

@@ -11,7 +11,7 @@ from heedful.diagnostics.actions.exchanged import Exchange, exchange
 from heedful.diagnostics.actions.grounding import GROUNDING_NAMES, grounding
 from heedful.diagnostics.statistics.intervals import jackknife_interval
 from heedful.measuring.swapped import grounding_metrics, score_exchange
-from heedful.types import Metric
+from heedful.types import Metric, Task
 
 LEFT, RIGHT = 0, 1
 
@@ -76,6 +76,10 @@ def made_up(prompts=5, each=4, seed=0) -> tuple[Exchange, np.ndarray]:
         own_M=tuple(np.repeat(np.arange(prompts), each).tolist()),
         spellings_S=((7,), (8, 7), (8, 9)),
         action_S=(0, 0, 1),
+        names_A=("a", "b"),
+        tasks_N=tuple(Task(str(prompt), prompt, "train") for prompt in range(prompts)),
+        counts_NA=((each, 0),) * prompts,
+        foreign=prompts,
         taken_M=tuple(rng.integers(3, size=rows).tolist()),
     )
     chances_MNS = rng.dirichlet([1, 1, 1, 1], size=(rows, prompts))[:, :, :3]
@@ -93,6 +97,8 @@ def without(asked: Exchange, logprobs_MNS: np.ndarray, prompt: int) -> tuple[Exc
         prompts_N=tuple(asked.prompts_N[column] for column in columns),
         thoughts_M=tuple(asked.thoughts_M[row] for row in rows),
         own_M=tuple(columns.index(asked.own_M[row]) for row in rows),
+        tasks_N=tuple(asked.tasks_N[column] for column in columns),
+        counts_NA=tuple(asked.counts_NA[column] for column in columns),
         taken_M=tuple(asked.taken_M[row] for row in rows),
     )
     return left, logprobs_MNS[np.ix_(rows, columns)]
@@ -164,7 +170,7 @@ def test_free_text_tells_what_it_can() -> None:
     asked = exchange(groups)
     assert asked.free.startswith("free text: ")
     logprobs = score_exchange(scorer, asked, 1.0)
-    assert np.isnan(logprobs).sum() == 8 * 4 * 6  # of 8 spellings those of the own prompt were asked
+    assert np.isfinite(logprobs).sum() == 8 * 2  # the spellings of the own prompt were asked, under it alone
     found = by_name(grounding(asked, logprobs))
     assert (found["thought_influence"].value, found["thought_influence"].why) == (None, asked.free)
     assert found["reasoning_to_action"].value is not None

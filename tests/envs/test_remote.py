@@ -16,6 +16,7 @@ import pytest
 from heedful import cli
 from heedful.boundary import from_json, to_json
 from heedful.envs.common.actions import format_reply
+from heedful.envs.common.contract import right_actions_of
 from heedful.envs.common.tasks import evaluation_tasks
 from heedful.envs.common.tools import call_text
 from heedful.envs.frozen_lake.environment import FrozenLake
@@ -104,7 +105,7 @@ def test_what_the_served_environment_lacks_is_not_offered() -> None:
         assert served.turns == 5
         assert not has_random_player(served)
         assert not has_blind_player(served)
-        for name in ("actions", "demonstrate", "random_answer", "blind_answers", "nothing"):
+        for name in ("actions", "demonstrate", "random_answer", "blind_answers", "right_actions", "nothing"):
             assert not hasattr(served, name)
         assert not isinstance(served, ListsActions | Demonstrates | AnswersFreely | AnswersBlindly)
 
@@ -113,6 +114,14 @@ def test_the_baselines_are_those_of_the_served_environment() -> None:
     env = Bandit()
     with serving(env) as server:
         assert measure_baselines(remote(server), "val", 10, 8) == measure_baselines(env, "val", 10, 8)
+
+
+def test_right_actions_are_those_of_the_served_environment() -> None:
+    env = FrozenLake()
+    task, before = env.task(3), [env.actions[:1]]
+    with serving(env) as server:
+        assert right_actions_of(remote(server), task) == env.right_actions(task)
+        assert right_actions_of(remote(server), task, before) == env.right_actions(task, before)
 
 
 def test_players_of_free_text_answer_from_there() -> None:

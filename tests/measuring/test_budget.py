@@ -67,7 +67,7 @@ def test_parts_shrink_in_the_stated_order_and_each_only_as_far_as_it_must() -> N
     assert none.left_out == {OBSERVATION}
     without = whole(ASKED) - 100 * (128 + 1024)
     fewer = fit(ASKED, cost, without - 1)
-    assert (fewer.sizes.any_turn, fewer.sizes.grounding_columns, fewer.sizes.grounding_rows) == (0, 7, 16)
+    assert (fewer.sizes.any_turn, fewer.sizes.grounding_columns, fewer.sizes.grounding_rows) == (0, 8, 15)
     assert fewer.left_out == {OBSERVATION, ANY_TURN}
 
 

@@ -133,7 +133,7 @@ def test_grounding_is_read_off_actions_at_measurements_and_asked_of_the_model_at
     assert not asked & (cheap.keys() | neither.keys())
     assert not counted & neither.keys()
     assert "grounding/strategy_entropy" in neither
-    assert full["grounding/thought_influence"].n == 8 * 2 * 7 * 2
+    assert full["grounding/thought_influence"].n == 8 * 4 * 3 * 4
     few = measured(measure(diagnostician(grounding_rows=4, grounding_columns=2), 0, acting()))
     assert few["grounding/thought_influence"].n == 2 * 2 * 1 * 2
     assert not asked & measured(measure(diagnostician(grounding_rows=0), 0, acting())).keys()
@@ -142,7 +142,7 @@ def test_grounding_is_read_off_actions_at_measurements_and_asked_of_the_model_at
 def test_grounding_is_that_of_each_environment() -> None:
     mixed = [*acting(count=5), *acting(count=3, env="echo")]
     readings = measured(measure(diagnostician(), 0, mixed))
-    assert readings["grounding/lake/thought_influence"].n == 5 * 3 * 4 * 3
+    assert readings["grounding/lake/thought_influence"].n == 5 * 4 * 4 * 4
     assert readings["grounding/echo/input_to_action"].n == 12
     assert "grounding/thought_influence" not in readings
     assert "grounding/strategy_entropy" in readings

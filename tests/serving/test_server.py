@@ -66,7 +66,7 @@ def test_the_environment_is_described_and_its_digest_names_its_knobs() -> None:
     with serving(ENV) as server, serving(FrozenLake(slip=0.3, turns=4)) as other:
         _, env = Asker(server)("GET", "/environment")
         assert (env["name"], env["turns"], env["actions"]) == ("frozen_lake", 4, list(ENV.actions))
-        assert (env["knobs"]["slip"], env["offers"]) == (0.4, ["demonstrate"])
+        assert (env["knobs"]["slip"], env["offers"]) == (0.4, ["demonstrate", "right_actions"])
         assert Asker(other)("GET", "/environment")[1]["digest"] != env["digest"]
         status, refused = Asker(other)("POST", "/sessions", {"seed": 0, "digest": env["digest"]})
         assert (status, "was restarted with other ones" in refused["error"]) == (409, True)
@@ -145,6 +145,13 @@ BAD: list[tuple[int, str, str, Any, str]] = [
     (500, "POST", "/sessions", {"seed": 10**30}, "a whole number of 64 bits was expected"),
     (400, "POST", "/sessions", {"task": {"id": 1}}, "Expected a task, found {'id': 1} (no 'seed')."),
     (400, "POST", "/demonstrate", {"task": {}, "rng": []}, "Expected a task, found {} (no 'id')."),
+    (
+        400,
+        "POST",
+        "/right-actions",
+        {"task": task_tree(ENV.task(0)), "before": ["Up"]},
+        'Expected "before" as a list of turns, each a list',
+    ),
     (404, "POST", "/random-answer", {"task": {"id": "", "seed": 0, "split": "", "tags": []}}, "has no `random_answer`"),
 ]
 
@@ -243,6 +250,7 @@ def test_what_the_environment_raises_outside_of_an_episode_is_an_answer_of_its_o
         ("/tasks", {"seed": 0}, "found int where a Task was expected"),
         ("/demonstrate", {}, "int in place of two texts"),
         ("/random-answer", {}, "`random_answer` of the environment odd"),
+        ("/right-actions", {}, "Expected `right_actions` of the environment odd to serve task"),
         ("/blind-answers", {}, "Expected texts from `blind_answers` of the environment odd, found 5 in place"),
     ],
 )
@@ -266,6 +274,9 @@ def test_what_is_no_answer_of_an_environment_is_named(path: str, body: dict[str,
             return 5
 
         def blind_answers(self, tasks: Any) -> Any:
+            return [5]
+
+        def right_actions(self, task: Any, before: Any) -> Any:
             return [5]
 
     shared = {"task": task_tree(ENV.task(0)), "tasks": [], "rng": generator_tree(random.Random(1))}

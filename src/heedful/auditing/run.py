@@ -21,6 +21,7 @@ from heedful.auditing.settings import AuditSettings
 from heedful.auditing.steps import StartOver
 from heedful.boundary import listed, trusting
 from heedful.console import SafeConsole
+from heedful.diagnostics.actions.rightness import nothing_right
 from heedful.report.record import stored_sentences
 from heedful.storage import RunFolder, StepMetrics, advising, held, read_metrics
 from heedful.watching.sinks import Sink
@@ -89,7 +90,7 @@ def judging(log: RecognisedLog, settings: AuditSettings) -> AbstractContextManag
         return nullcontext()
     from heedful.auditing.scoring import judge_of
 
-    return judge_of(settings, log.tags, log.seed)
+    return judge_of(settings, log.tags, log.seed, nothing_right if log.own is None else log.own.right)
 
 
 def conclude(reading: Reading, there: bool = False, why: str = "") -> None:

@@ -21,6 +21,7 @@ import numpy as np
 from heedful.auditing.settings import AuditSettings
 from heedful.diagnostics.actions.exchanged import Exchange
 from heedful.diagnostics.actions.grounding import grounding
+from heedful.diagnostics.actions.rightness import Rightness, nothing_right
 from heedful.diagnostics.cross_scores.picture_ids import shows_pictures
 from heedful.diagnostics.cross_scores.thoughts import Thoughts, ThoughtTags, first_turn_thoughts
 from heedful.measuring.budget import IMAGE, LATER_IMAGE
@@ -82,6 +83,8 @@ class ModelJudge:
     """Length of these thoughts in UTF-8."""
     method: str = ""
     """How the scorer read the last step (`CrossScores.method`)."""
+    right: Rightness = nothing_right
+    """How right each first action is, where the run of the log is known and its environment can tell."""
     reader: ScopeReader = field(init=False)
 
     def __post_init__(self) -> None:
@@ -178,7 +181,7 @@ class ModelJudge:
             metrics = [*metrics, *grounding(Exchange(why=why), np.zeros((0, 0, 0)), scorer=name)]
         else:
             temperature = next((member.temperature for group in groups for member in group.trajectories), 1.0)
-            metrics = [*metrics, *grounding_metrics(self.make_scorer(name), groups, temperature)]
+            metrics = [*metrics, *grounding_metrics(self.make_scorer(name), groups, temperature, right=self.right)]
         if scores is not NO_SCORES and shows_pictures(groups):
             metrics += self._images(step, groups, name, FirstTurns(scores, thoughts))
         return Diagnosis(metrics) if scores is NO_SCORES else Diagnosis(metrics, scores, thoughts)
@@ -301,17 +304,17 @@ def _first_turns(groups: Sequence[Group]) -> list[Turn]:
 
 
 @contextmanager
-def judge_of(settings: AuditSettings, tags: ThoughtTags, seed: int) -> Iterator[ModelJudge]:
-    """The model that the settings name, in this process or on a server.
+def judge_of(settings: AuditSettings, tags: ThoughtTags, seed: int, right: Rightness) -> Iterator[ModelJudge]:
+    """The model that the settings name, in this process or on a server. `right`: see `ModelJudge`.
 
     Raises ValueError, a sentence, if there is no such model or it cannot be scored exactly, and ServerUnreachable or
     ServerRefused if a server gives no answer.
     """
     if settings.model is not None:
-        yield model_judge(settings.model, settings, tags, seed)
+        yield replace(model_judge(settings.model, settings, tags, seed), right=right)
     else:
         with _served_judge(str(settings.server), str(settings.model_name), settings, tags, seed) as judge:
-            yield judge
+            yield replace(judge, right=right)
 
 
 def model_judge(source: str, settings: AuditSettings, tags: ThoughtTags, seed: int) -> ModelJudge:

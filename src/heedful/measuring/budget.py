@@ -54,7 +54,7 @@ ORDER = (
     Part(LATER_IMAGE, {"later_image_rows": 8, "later_image_columns": 5}, "later_image_rows"),
     Part(OBSERVATION, {"swapped_rows": 8, "swapped_columns": 5}, "swapped_rows"),
     Part(ANY_TURN, {"any_turn": 16}, "any_turn"),
-    Part(GROUNDING, {"grounding_columns": 5, "grounding_rows": 10}, "grounding_rows"),
+    Part(GROUNDING, {"grounding_rows": 10, "grounding_columns": 5}, "grounding_rows"),
     Part(IMAGE, {"image_rows": 8, "image_columns": 5}, "image_rows"),
     Part(FIRST_TURN, {"thoughts": 2, "prompts": 10}),
 )

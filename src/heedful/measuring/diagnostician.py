@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from heedful.diagnostics.actions.rightness import Rightness, nothing_right
 from heedful.diagnostics.actions.strategies import input_to_action
 from heedful.diagnostics.alarms.early_check import EarlyCheck, cheap_rows, check_gap
 from heedful.diagnostics.alarms.watch import Alarm, Alarms, StepAlarms
@@ -79,6 +80,8 @@ class Diagnostician:
     """Metric -> why the trainer that is watched cannot give it."""
     unreadable: str = ""
     """Why thoughts cannot be scored here, if they cannot: a truncating sampler, weights spread over devices."""
+    right: Rightness = nothing_right
+    """How right each first action is at the start of a task, where the environment can tell."""
     reader: ScopeReader = field(init=False)
     early_checks: dict[str, EarlyCheck] = field(default_factory=dict)
     """`/<environment>`, or nothing -> the baseline that a cheap measurement is compared with."""
@@ -149,7 +152,7 @@ class Diagnostician:
         """The cheap or the full measurement; without scores after a cheap one, and where thoughts cannot be scored."""
         if unreadable or self.scorer is None:
             return Diagnosis(self._unread(step, place, unreadable, spending))
-        asked = ThoughtScores(self.config, self.scorer, self.seed, self.tags, step, groups, place)
+        asked = ThoughtScores(self.config, self.scorer, self.seed, self.tags, step, groups, place, right=self.right)
         try:
             if not self._full_is_due(step):
                 first = spending.cheap(asked).cheap()

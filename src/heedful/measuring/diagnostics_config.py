@@ -34,10 +34,10 @@ class DiagnosticsConfig:
     """Thoughts of a full measurement that are read under swapped observations, at most 32; 0 = none."""
     swapped_columns: Annotated[int, Interval(ge=2, le=16)] = 8
     """Observations that are swapped among them, at most 16."""
-    grounding_rows: Annotated[int, Interval(ge=0, le=128)] = 16
+    grounding_rows: Annotated[int, Interval(ge=0, le=128)] = 32
     """Thoughts of a full measurement that are exchanged between prompts, to see what their actions follow; at most 128,
-    0 = none."""
-    grounding_columns: Annotated[int, Interval(ge=2, le=32)] = 8
+    0 = none. Each is read under its own prompt and three others."""
+    grounding_columns: Annotated[int, Interval(ge=2, le=32)] = 16
     """Prompts whose thoughts are exchanged, at most 32."""
     replays: Natural = 4
     """Replays of every episode of a full measurement under fresh noise, to see how much of the variance of rewards is

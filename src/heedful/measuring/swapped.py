@@ -15,6 +15,7 @@ import numpy.typing as npt
 
 from heedful.diagnostics.actions.exchanged import Exchange, exchange
 from heedful.diagnostics.actions.grounding import grounding
+from heedful.diagnostics.actions.rightness import Rightness, nothing_right
 from heedful.diagnostics.cross_scores.image_metrics import image_share
 from heedful.diagnostics.cross_scores.pictures import Exchanged, Pictured
 from heedful.diagnostics.cross_scores.score_matrix import take_rows
@@ -83,6 +84,8 @@ class Request:
     prompts: Sequence[Ids]
     thoughts: Sequence[Ids]
     own: Sequence[int]
+    columns: Sequence[int] = ()
+    """The numbers of the prompts, where they are not all."""
 
 
 def requests(swapped: SwappedObservations) -> Iterator[Request]:
@@ -165,11 +168,14 @@ def grounding_metrics(
     scorer: TokenScorer,
     groups: Sequence[Group],
     temperature: float,
-    rows: int = 16,
-    columns: int = 8,
+    rows: int = 32,
+    columns: int = 16,
     place: str = "",
+    right: Rightness = nothing_right,
 ) -> list[Metric]:
     """The model-based `grounding/...` of first turns: `rows` thoughts of the first `columns` prompts.
+
+    `right`: how right each first action is, where the environment can tell.
 
     The metrics are named after the scorer, unless it is the policy that sampled (its name is then empty). The groups
     must be of one environment. `place` is `/<environment>` in a batch that mixes several. If a text exceeds the model's
@@ -180,7 +186,7 @@ def grounding_metrics(
         logprobs_MNS = score_exchange(scorer, asked, temperature)
     except WindowExceeded as error:
         return not_grounded(str(error), place, scorer.name)
-    return grounding(asked, logprobs_MNS, place, scorer.name)
+    return grounding(asked, logprobs_MNS, place, scorer.name, right)
 
 
 def not_grounded(why: str, place: str, scorer: str) -> list[Metric]:
@@ -191,27 +197,31 @@ def not_grounded(why: str, place: str, scorer: str) -> list[Metric]:
 def score_exchange(scorer: TokenScorer, asked: Exchange, temperature: float) -> npt.NDArray[np.float64]:
     """M x N x S: log p(spelling s | prompt j, thought i), summed over the spelling's tokens, in nats.
 
-    NaN where spelling s was not requested after thought i. Thought and spelling are scored together under a prompt, and
-    only the spelling's tokens are summed. Each prompt is read once. If the scorer shares beginnings, each thought is
-    read once under each prompt.
+    NaN where prompt j or spelling s was not requested of thought i. Thought and spelling are scored together under a
+    prompt, and only the spelling's tokens are summed. Each prompt is read once. If the scorer shares beginnings, each
+    thought is read once under each of its prompts.
     """
-    pairs = _pairs(asked)
     logprobs_MNS = np.full((len(asked.thoughts_M), len(asked.prompts_N), len(asked.spellings_S)), np.nan)
-    if not pairs:
-        return logprobs_MNS
-    own = [asked.own_M[row] for row, _ in pairs]
-    scored = scorer.cross_score(asked.prompts_N, continued(asked), own, temperature, keep="tokens")
-    for (row, spelling), logprobs_NT in zip(pairs, scored.tokens or (), strict=True):
-        behind = len(asked.thoughts_M[row])
-        logprobs_MNS[row, :, spelling] = np.asarray(logprobs_NT, dtype=np.float64)[:, behind:].sum(axis=1)
+    for each in requests_of_actions(asked):
+        scored = scorer.cross_score(each.prompts, each.thoughts, each.own, temperature, keep="tokens")
+        pairs = ((row, spelling) for row in each.rows for spelling in asked.asked(row))
+        for (row, spelling), logprobs_NT in zip(pairs, scored.tokens or (), strict=True):
+            behind = len(asked.thoughts_M[row])
+            sums_N = np.asarray(logprobs_NT, dtype=np.float64)[:, behind:].sum(axis=1)
+            logprobs_MNS[row, list(each.columns), spelling] = sums_N
     return logprobs_MNS
 
 
-def continued(asked: Exchange) -> list[Ids]:
-    """The thoughts that the scorer is asked about: each one with each of its spellings behind it."""
-    return [(*asked.thoughts_M[row], *asked.spellings_S[spelling]) for row, spelling in _pairs(asked)]
-
-
-def _pairs(asked: Exchange) -> list[tuple[int, int]]:
-    """Row and spelling of each scored continuation."""
-    return [(row, spelling) for row in range(len(asked.thoughts_M)) for spelling in asked.asked(row)]
+def requests_of_actions(asked: Exchange) -> Iterator[Request]:
+    """What the scorer is asked: each thought with each of its spellings behind it, under its prompts. Prompts under
+    which the same thoughts are read are asked about together."""
+    rows = range(len(asked.thoughts_M))
+    together: dict[tuple[int, ...], list[int]] = {}
+    for column in range(len(asked.prompts_N)):
+        together.setdefault(tuple(row for row in rows if column in asked.under(row)), []).append(column)
+    for read, columns in together.items():
+        pairs = [(row, spelling) for row in read for spelling in asked.asked(row)]
+        continued = [(*asked.thoughts_M[row], *asked.spellings_S[spelling]) for row, spelling in pairs]
+        prompts = [asked.prompts_N[column] for column in columns]
+        # The own prompt of a thought need not be among these: the scorer passes its column on, and nothing reads it.
+        yield Request(read, False, prompts, continued, [0] * len(pairs), columns)

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Literal
 import numpy as np
 
 from heedful.diagnostics.actions.exchanged import exchange
+from heedful.diagnostics.actions.rightness import Rightness, nothing_right
 from heedful.diagnostics.cross_scores.picture_ids import one_text, shows_pictures
 from heedful.diagnostics.cross_scores.pictures import Exchanged, first_turn_pictures, later_pictures
 from heedful.diagnostics.cross_scores.pointwise import pointwise_information
@@ -32,10 +33,10 @@ from heedful.measuring.swapped import (
     ImageScores,
     Request,
     TokenScorer,
-    continued,
     grounding_metrics,
     not_grounded,
     requests,
+    requests_of_actions,
     requests_of_pictures,
     score_exchanged,
     score_swapped,
@@ -96,6 +97,8 @@ class ThoughtScores:
     """How many thoughts and prompts each part reads. `None`: as many as the settings ask for."""
     left_out: Mapping[str, str] = field(default_factory=dict)
     """Part, named as in `budget.ORDER` -> why it is not measured in this step."""
+    right: Rightness = nothing_right
+    """How right each first action is, where the environment can tell."""
 
     def cheap(self) -> ScoredThoughts:
         """The first thoughts of the first prompts, in first turns."""
@@ -131,7 +134,7 @@ class ThoughtScores:
             return not_grounded(self.left_out[GROUNDING], self.place, self.scorer.name)
         sizes = self.sizes or self.full_sizes
         exchanged = sizes.grounding_rows, sizes.grounding_columns
-        return grounding_metrics(self.scorer, self.groups, self._temperature, *exchanged, self.place)
+        return grounding_metrics(self.scorer, self.groups, self._temperature, *exchanged, self.place, self.right)
 
     def images(self, first: FirstTurns) -> ImageScores:
         """First turns whose pictures, then whose texts, are exchanged. Nothing is read where all texts are equal."""
@@ -183,12 +186,9 @@ class ThoughtScores:
         """The tokens that the scorer would read for a part at these sizes. `part`: a name in `budget.ORDER`."""
         if not _rows(part, sizes):
             return 0
-        if part in (OBSERVATION, IMAGE, LATER_IMAGE):
-            asked = requests(self._observation(sizes)) if part == OBSERVATION else self._requests(part, sizes)
+        if part in (OBSERVATION, GROUNDING, IMAGE, LATER_IMAGE):
+            asked = self._requests(part, sizes)
             return sum(tokens_read(self.scorer, each.prompts, each.thoughts) for each in asked)
-        if part == GROUNDING:
-            found = exchange(self.groups, sizes.grounding_rows, sizes.grounding_columns)
-            return tokens_read(self.scorer, found.prompts_N, continued(found))
         thoughts = self._any_turn(sizes) if part == ANY_TURN else self._first_turns(sizes)
         return tokens_read(self.scorer, thoughts.prompts_N, thoughts.thoughts_M)
 
@@ -213,7 +213,11 @@ class ThoughtScores:
         return later_pictures(self.groups, rng, sizes.later_image_rows, sizes.later_image_columns)
 
     def _requests(self, part: str, sizes: Sizes) -> Iterator[Request]:
-        """What the scorer is asked where pictures are exchanged."""
+        """What the scorer is asked where observations, thoughts or pictures are exchanged."""
+        if part == OBSERVATION:
+            return requests(self._observation(sizes))
+        if part == GROUNDING:
+            return requests_of_actions(exchange(self.groups, sizes.grounding_rows, sizes.grounding_columns))
         exchanged: tuple[Exchanged, ...]
         if part == LATER_IMAGE:
             exchanged = self._later_images(sizes)

@@ -35,6 +35,7 @@ def sections(run: RunRecord) -> list[Section]:
                     ("thought of another prompt", _grounded(run, "thought_influence"), 1),
                     axis=Axis.SHARE,
                 ),
+                _rightness(run),
                 panel(
                     "Entropy",
                     "nats per token",
@@ -276,6 +277,19 @@ def _per_scope(run: RunRecord, title: str, unit: str, family: str, metric: str, 
         for hue, (scope, label) in enumerate(SCOPES.items(), start=1)
     ]
     return _panel(run, title, unit, *choices, axis=axis)
+
+
+def _rightness(run: RunRecord) -> Panel:
+    """The parts of the probability of a right first action; of agreeing with other replies where none is known."""
+    known = run.get(_grounded(run, "right")).numeric
+    label, title = (
+        ("right", "Right first actions, by their carrier") if known else ("agreed", "Agreement, by its carrier")
+    )
+    carriers = {"": "all parts", "_by_thought": "by the thought", "_by_prompt": "by the prompt past the thought"}
+    carriers["_by_both"] = "by both together only"
+    choices = [(name, _grounded(run, f"{label}{part}"), hue) for hue, (part, name) in enumerate(carriers.items(), 1)]
+    chance = ("by chance", _grounded(run, f"{label}_by_chance"))
+    return _panel(run, title, "probability", *choices, axis=Axis.FROM_ZERO, optional=True, reference=chance)
 
 
 def _grounded(run: RunRecord, metric: str) -> str:

@@ -38,6 +38,7 @@ def key_figures(run: RunRecord) -> list[dict[str, Any]]:
         _key_figure("Mutual information, first turn", run.get(f"{information}/mi")),
         _key_figure("Gap per token, first turn", run.get(f"{information}/gap_per_token")),
         _key_figure("Retrieval accuracy, first turn", run.get(f"{run.family('retrieval')}/first_turn/accuracy")),
+        _key_figure("Right first actions by the thought", run.get("grounding/right_by_thought")),
         _key_figure("Influence of the thought", run.get("grounding/thought_influence")),
         _key_figure("Entropy of thoughts, given the prompt", run.get(f"{information}/entropy_conditional_per_token")),
         _key_figure("Replies executable as written", run.get("format/valid_rate")),

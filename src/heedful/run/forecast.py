@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, cast
 
 from heedful.console import duration
+from heedful.diagnostics.actions.exchanged import FOREIGN
 from heedful.envs.common.contract import turns_of
 from heedful.measuring.budget import PASSES_OF_UPDATE, steps_paid_for
 from heedful.measuring.ways import FASTEST, Ways
@@ -101,7 +102,8 @@ def tokens_of_step(config: TrainConfig, prompt: int, shown: int = 0, ways: Ways 
 
     full = matrix(config.groups, episodes) + matrix(asked.any_turn, asked.any_turn)
     full += matrix(asked.swapped_columns, asked.swapped_rows) if turns > 1 and asked.swapped_rows else 0
-    full += matrix(asked.grounding_columns, asked.grounding_rows) if asked.grounding_rows else 0
+    exchanged = asked.grounding_rows * (FOREIGN + 1) // asked.grounding_columns  # thoughts under each prompt
+    full += matrix(asked.grounding_columns, exchanged) if exchanged else 0
     prompts = min(asked.prompts, config.groups)
     cheap = matrix(prompts, prompts * min(asked.thoughts, config.group_size))
     needed = (full + (asked.full_every - 1) // asked.every * cheap) / asked.full_every

@@ -16,7 +16,7 @@ from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from heedful.boundary import to_json
 from heedful.diagnostics.cross_scores.thoughts import ThoughtTags
-from heedful.envs.common.contract import turns_of
+from heedful.envs.common.contract import rightness_of, turns_of
 from heedful.envs.common.tagged import in_tags
 from heedful.envs.common.tasks import TaskStream
 from heedful.measuring.diagnostician import Diagnostician
@@ -219,7 +219,8 @@ def _diagnostician(config: TrainConfig, model: PreTrainedModel, renderer: Render
     # Of several ranks each scores its share. Rank 0 alone has the pictures of all.
     deals = world.size > 1 and vision_of(model) is None
     scorer = DealtScorer(own, world, lambda: _reading(model)) if deals else own
-    return Diagnostician(asked, scorer, config.seed, tags, renderer.piece, judge)
+    right = rightness_of(in_tags(config.env, renderer.tags))
+    return Diagnostician(asked, scorer, config.seed, tags, renderer.piece, judge, right=right)
 
 
 def _reading(model: PreTrainedModel) -> AbstractContextManager[None]:

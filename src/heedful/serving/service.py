@@ -10,19 +10,31 @@ import dataclasses
 import hashlib
 import json
 from collections.abc import Callable, Mapping
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 from heedful.boundary import to_json
 from heedful.envs.common.actions import actions_of, most_actions_of
-from heedful.envs.common.contract import blind_answers_of, demonstrated, random_answer_of, task_of_seed, turns_of
+from heedful.envs.common.contract import (
+    blind_answers_of,
+    demonstrated,
+    random_answer_of,
+    right_actions_of,
+    task_of_seed,
+    turns_of,
+)
 from heedful.envs.common.tools import tools_of
 from heedful.envs.remote.answers import PROTOCOL
 from heedful.envs.transport.wire import Tree, WireError, generator_tree, read_generator, read_task, task_tree
 from heedful.guarded import Raised, guarded_call
-from heedful.protocols import AnswersBlindly, AnswersFreely, Demonstrates, Environment
+from heedful.protocols import AnswersBlindly, AnswersFreely, Demonstrates, Environment, KnowsRight
 from heedful.serving.sessions import Refusal, Sessions
 
-OFFERS = {"demonstrate": Demonstrates, "random_answer": AnswersFreely, "blind_answers": AnswersBlindly}
+OFFERS = {
+    "demonstrate": Demonstrates,
+    "random_answer": AnswersFreely,
+    "blind_answers": AnswersBlindly,
+    "right_actions": KnowsRight,
+}
 """Methods that an environment may have in addition to the contract, and that a client can call."""
 
 Kind = TypeVar("Kind")
@@ -95,6 +107,17 @@ class Service:
         env, tasks = self._offering("blind_answers"), [read_task(tree) for tree in _field(body, "tasks", list, [])]
         return {"answers": self._foreign(lambda: blind_answers_of(env, tasks))}
 
+    def _right_actions(self, body: Mapping[str, Tree], name: str) -> Tree:
+        env, task, turns = (
+            self._offering("right_actions"),
+            read_task(body.get("task")),
+            _field(body, "before", list, []),
+        )
+        if not all(isinstance(turn, list) and all(isinstance(action, str) for action in turn) for turn in turns):
+            raise Refusal(400, 'Expected "before" as a list of turns, each a list of the actions that were executed.')
+        found = self._foreign(lambda: right_actions_of(env, task, cast(list[list[str]], turns)))
+        return {"actions": cast(Tree, found)}
+
     def _offering(self, offer: str) -> Any:
         """The environment, if it offers this. Raises Refusal."""
         if offer not in self.description["offers"]:
@@ -121,6 +144,7 @@ _ROUTES: dict[str, Callable[[Service, Mapping[str, Tree], str], Tree]] = {
     "POST /demonstrate": Service._demonstrate,
     "POST /random-answer": Service._random_answer,
     "POST /blind-answers": Service._blind_answers,
+    "POST /right-actions": Service._right_actions,
 }
 """Method and path (ID for a session's id) -> the method that answers."""
 

@@ -271,6 +271,36 @@ def test_an_undecided_regime_says_why(folder: Folder) -> None:
     assert "Regime: undecided (the interval does not settle it)." in folder.conclude().sentences
 
 
+def carried(label: str, thought: float) -> list[Metric]:
+    parts = {"": 0.62, "_by_chance": 0.09, "_by_thought": thought, "_by_prompt": 0.02, "_by_both": 0.0}
+    spread = {"low": thought - 0.1, "high": thought + 0.1, "clusters": 9.0}
+    return [
+        Metric(f"grounding/{label}{part}", value, 32, **(spread if part == "_by_thought" else {}))
+        for part, value in parts.items()
+    ]
+
+
+def test_where_right_first_actions_come_from_is_told_in_one_sentence(folder: Folder) -> None:
+    folder.write(0, *carried("right", 0.4), *carried("agreed", 0.2))
+    folder.write(20, *carried("right", 0.51), *carried("agreed", 0.3))
+    folder.write(30, Metric("grounding/right", None, why="all first actions are the same"))
+    told = [sentence for sentence in folder.conclude().sentences if "first action" in sentence]
+    assert told == [
+        "Of a probability of 0.62 of a right first action, 0.51 [0.41, 0.61] comes from the thought, 0.02 from the "
+        "prompt past the thought, 0.00 from both together only, and 0.09 is chance (step 20); at step 0 0.400 [0.300, "
+        "0.500] came from the thought."
+    ]
+
+
+def test_where_no_right_action_is_known_the_agreement_of_replies_is_told(folder: Folder) -> None:
+    unknown = [Metric(f"grounding/right{part}", None, why="no") for part in ("", "_by_thought")]
+    folder.write(4, *unknown, *carried("agreed", 0.3))
+    told = (
+        "Of a probability of 0.62 of another reply's first action (right ones are not known), 0.30 [0.20, 0.40] comes"
+    )
+    assert folder.conclude().sentences[1].startswith(f"{told} from the thought")
+
+
 @pytest.mark.parametrize(("empty", "words"), [(0, ""), (1, "; 1 step had nothing"), (2, "; 2 steps had nothing")])
 def test_the_filter_is_told_by_thirds(folder: Folder, empty: int, words: str) -> None:
     for step, ratio in enumerate((1.0, 0.5, 0.1, 0.1, 0.25, 0.25)):

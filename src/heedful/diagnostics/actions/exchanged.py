@@ -10,9 +10,12 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from heedful.types import Group, Reply, Trajectory
+from heedful.types import Group, Reply, Task, Trajectory
 
 Ids = tuple[int, ...]
+
+FOREIGN = 3
+"""Fewest prompts of others that a thought is read under: with three of them every reading has an interval."""
 
 MOST_SPELLINGS = 64
 """More different ways to write a first action than this are no list to choose from."""
@@ -22,7 +25,7 @@ MOST_SPELLINGS = 64
 class Exchange:
     """M first-turn thoughts, the N distinct prompts they were sampled under, and S spellings of first actions.
 
-    The model is asked for log p(spelling s | prompt j, thought i) for all i and j and the s of `asked(i)`.
+    The model is asked for log p(spelling s | prompt j, thought i), for the j of `under(i)` and the s of `asked(i)`.
     """
 
     prompts_N: tuple[Ids, ...] = ()
@@ -36,6 +39,14 @@ class Exchange:
     """Number of the action that each spelling writes, from 0."""
     taken_M: tuple[int, ...] = ()
     """The spelling that followed each thought when it was sampled."""
+    tasks_N: tuple[Task, ...] = ()
+    """The first task of each prompt."""
+    foreign: int = FOREIGN
+    """Fewest prompts of others that each thought is read under, if there are so many. Prompts are read in blocks."""
+    names_A: tuple[str, ...] = ()
+    """The actions as the environment names them. Of free text each spelling counts as an action, without a name."""
+    counts_NA: tuple[tuple[int, ...], ...] = ()
+    """How many replies to each prompt, exchanged or not, took each action first. Empty for free text."""
     free: str = ""
     """Why the spellings are no list of actions to choose from (free text). Empty if they are one."""
     why: str = ""
@@ -45,6 +56,14 @@ class Exchange:
     def actions(self) -> int:
         """How many different actions the spellings write."""
         return len(set(self.action_S))
+
+    def under(self, row: int) -> list[int]:
+        """Prompts to read thought `row` under: those of its own prompt's block. Of free text its own prompt alone."""
+        own, prompts = self.own_M[row], len(self.prompts_N)
+        if self.free:
+            return [own]
+        blocks = max(1, prompts // (self.foreign + 1))
+        return [column for column in range(prompts) if column * blocks // prompts == own * blocks // prompts]
 
     def asked(self, row: int) -> Sequence[int]:
         """Spellings to score behind thought `row`: all; of free text those that answer the thought's own prompt."""
@@ -58,6 +77,7 @@ class Exchange:
 class _Acted:
     """A first turn with a thought behind which an action was executed."""
 
+    task: Task
     prompt: Ids
     thought: Ids
     after: Ids
@@ -78,15 +98,18 @@ class _Acted:
         if not (len(reply.thought) and turn.actions and after):
             return None
         prompt = (*trajectory.context_ids(0), *reply.ids[: reply.thought.start])
-        return cls(prompt, reply.ids[reply.thought.start : reply.thought.end], after, *_range(reply), turn.actions[0])
+        thought = reply.ids[reply.thought.start : reply.thought.end]
+        return cls(trajectory.task, prompt, thought, after, *_range(reply), turn.actions[0])
 
 
-def exchange(groups: Sequence[Group], rows: int = 32, columns: int = 8) -> Exchange:
+def exchange(groups: Sequence[Group], rows: int = 32, columns: int = 16, foreign: int = FOREIGN) -> Exchange:
     """What to ask about the first turns of the first `columns` prompts, with `rows` thoughts in all, shared evenly.
 
+    At most `rows` / 2 prompts, so that a prompt has two thoughts where two were sampled.
     Groups and members are exchangeable, so the first ones are as good a sample as any. Left out: first turns without
     a thought, without an executed action, and the rare reply that ends before its tokens tell the action. The spellings
     are those of the whole batch. Groups with equal prompts share a column; the groups must be of one environment.
+    Thoughts are exchanged within blocks of prompts, of `foreign` + 1 or a few more each.
     """
     acted = [found for group in groups for one in group.trajectories if (found := _Acted.of(one)) is not None]
     if not acted:
@@ -104,7 +127,12 @@ def exchange(groups: Sequence[Group], rows: int = 32, columns: int = 8) -> Excha
     spellings: dict[Ids, int] = {}
     if not free:
         spellings = {ids: actions.setdefault(one.action, len(actions)) for one, ids in clear}
-    return replace(_chosen(clear, spellings, rows, columns), free=free)
+    found = replace(_chosen(clear, spellings, rows, columns), free=free, foreign=foreign)
+    if free:
+        return found
+    counts = Counter((one.prompt, one.action) for one, _ in clear)
+    counts_NA = tuple(tuple(counts[prompt, action] for action in actions) for prompt in found.prompts_N)
+    return replace(found, names_A=tuple(actions), counts_NA=counts_NA)
 
 
 def spell(after_M: Sequence[Ids], actions_M: Sequence[str], least_M: Sequence[int]) -> list[Ids | None]:
@@ -169,8 +197,10 @@ def _free_text(spelled: Sequence[Ids]) -> str:
 def _chosen(clear: Sequence[tuple[_Acted, Ids]], actions: dict[Ids, int], rows: int, columns: int) -> Exchange:
     """The first thoughts of the first prompts. Without `actions` every spelling counts as an action of its own."""
     place: dict[Ids, int] = {}
+    tasks: dict[Ids, Task] = {}
     for one, _ in clear:
-        if len(place) < columns:
+        tasks.setdefault(one.prompt, one.task)
+        if len(place) < min(columns, max(1, rows // 2)):
             place.setdefault(one.prompt, len(place))
     most = max(1, rows // len(place))
     seen: Counter[Ids] = Counter()
@@ -185,6 +215,7 @@ def _chosen(clear: Sequence[tuple[_Acted, Ids]], actions: dict[Ids, int], rows: 
         prompts_N=tuple(place),
         thoughts_M=tuple(one.thought for one, _ in chosen),
         own_M=tuple(place[one.prompt] for one, _ in chosen),
+        tasks_N=tuple(tasks[prompt] for prompt in place),
         spellings_S=tuple(spellings),
         action_S=tuple(spellings.values()),
         taken_M=tuple(number[ids] for _, ids in chosen),

@@ -15,6 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from heedful.diagnostics.actions.exchanged import Exchange
+from heedful.diagnostics.actions.rightness import RIGHTNESS_NAMES, Rightness, nothing_right, rightness
 from heedful.diagnostics.cross_scores.information import SATURATED
 from heedful.diagnostics.cross_scores.jackknife import Estimate, metric_from
 from heedful.diagnostics.cross_scores.mixture import FEW_PROMPTS
@@ -22,14 +23,20 @@ from heedful.types import Metric
 
 Floats = npt.NDArray[np.float64]
 
-GROUNDING_NAMES = ("reasoning_to_action", "reasoning_to_action_ceiling", "thought_influence")
+GROUNDING_NAMES = ("reasoning_to_action", "reasoning_to_action_ceiling", "thought_influence", *RIGHTNESS_NAMES)
 """Below `grounding/`, in this order."""
 
 ONE_PROMPT = "needs at least 2 prompts, found 1"
 ONE_THOUGHT = "every prompt has one distinct thought: there is nothing to vary"
 
 
-def grounding(asked: Exchange, logprobs_MNS: Floats, place: str = "", scorer: str = "") -> list[Metric]:
+def grounding(
+    asked: Exchange,
+    logprobs_MNS: Floats,
+    place: str = "",
+    scorer: str = "",
+    right: Rightness = nothing_right,
+) -> list[Metric]:
     """Every model-based `grounding/...` of the metrics page, in nats or from 0 to 1.
 
     Args:
@@ -38,19 +45,21 @@ def grounding(asked: Exchange, logprobs_MNS: Floats, place: str = "", scorer: st
             that sampled; NaN where not asked.
         place: `/<environment>` in a batch that mixes several.
         scorer: name of the scoring model when it is not the policy that sampled.
+        right: how right each first action is at the start of a task, where the environment can tell.
 
     Intervals are 95%: a prompt is deleted with its thoughts, wherever these were read (jackknife, from three prompts
     on).
     """
     head = f"grounding@{scorer}{place}" if scorer else f"grounding{place}"
-    rows = range(len(asked.thoughts_M))
+    read = (logprobs_MNS[row][np.ix_(asked.under(row), asked.asked(row))] for row in range(len(asked.thoughts_M)))
     why = asked.why
-    if not why and not all(np.isfinite(logprobs_MNS[row][:, list(asked.asked(row))]).all() for row in rows):
+    if not why and not all(np.isfinite(logprobs_NS).all() for logprobs_NS in read):
         why = "the scores hold NaN or infinite values"
     if why:
         metrics = [Metric(name, None, 0, why=why) for name in GROUNDING_NAMES]
     else:
         metrics = [*_thought_to_action(asked, logprobs_MNS), _influence(asked, logprobs_MNS)]
+        metrics += rightness(asked, logprobs_MNS, right)
     return [replace(metric, name=f"{head}/{metric.name}") for metric in metrics]
 
 
@@ -84,8 +93,8 @@ def _thought_to_action(asked: Exchange, logprobs_MNS: Floats) -> list[Metric]:
 def _influence(asked: Exchange, logprobs_MNS: Floats) -> Metric:
     """What the distribution over the batch's actions does when the thought is exchanged and the prompt kept.
 
-    Total variation distance, mean over all pairs of a prompt's own thought and a thought of another prompt. A deleted
-    prompt takes its thoughts, and all that is read under it, along.
+    Total variation distance, mean over all pairs of a prompt's own thought and a thought of another prompt that is read
+    under it. A deleted prompt takes its thoughts, and all that is read under it, along.
     """
     name, prompts = GROUNDING_NAMES[2], len(asked.prompts_N)
     if asked.free:
@@ -94,16 +103,18 @@ def _influence(asked: Exchange, logprobs_MNS: Floats) -> Metric:
         return Metric(name, None, 0, why=ONE_PROMPT)
     own_M, action_S = np.asarray(asked.own_M), np.asarray(asked.action_S)
     # All spellings of one action are added up, relative to the sum over the batch's actions.
-    by_action = [np.logaddexp.reduce(logprobs_MNS[:, :, action_S == action], axis=2) for action in range(asked.actions)]
-    logprobs_MNA = np.stack(by_action, axis=2)
-    chances_MNA = np.exp(logprobs_MNA - np.logaddexp.reduce(logprobs_MNA, axis=2, keepdims=True))
+    with np.errstate(invalid="ignore"):  # of pairs that were not read
+        sums = [np.logaddexp.reduce(logprobs_MNS[:, :, action_S == action], axis=2) for action in range(asked.actions)]
+        logprobs_MNA = np.stack(sums, axis=2)
+        chances_MNA = np.exp(logprobs_MNA - np.logaddexp.reduce(logprobs_MNA, axis=2, keepdims=True))
     # Row j, column k: the thoughts of prompt j are compared with those of prompt k, under prompt j.
     sums_NN, counts_NN = np.zeros((prompts, prompts)), np.zeros((prompts, prompts))
     for prompt in range(prompts):
         rows_K, under_MA = np.flatnonzero(own_M == prompt), chances_MNA[:, prompt]
         apart_KM = 0.5 * np.abs(under_MA[rows_K][:, None] - under_MA).sum(axis=2)
-        sums_NN[prompt] = np.bincount(own_M, apart_KM.sum(axis=0), prompts)
-        counts_NN[prompt] = len(rows_K) * np.bincount(own_M, minlength=prompts)
+        read_M = np.isfinite(under_MA[:, 0])
+        sums_NN[prompt] = np.bincount(own_M[read_M], apart_KM.sum(axis=0)[read_M], prompts)
+        counts_NN[prompt] = len(rows_K) * np.bincount(own_M[read_M], minlength=prompts)
     np.fill_diagonal(sums_NN, 0.0)
     np.fill_diagonal(counts_NN, 0.0)
     total, count = float(sums_NN.sum()), float(counts_NN.sum())

@@ -79,7 +79,7 @@ LIVE_COLUMNS = (
     Column("kept", "filter/kept_ratio", of_many=True),
     Column("H(Z|X)/tok", "information/first_turn/entropy_conditional_per_token"),
     Column("MI / ceiling", "information/first_turn/mi", "information/first_turn/mi_ceiling"),
-    Column("gap/tok", "information/first_turn/gap_per_token", of_many=True),
+    Column("by thought", "grounding/right_by_thought", of_many=True),
     Column("retrieval", "retrieval/first_turn/accuracy"),
     Column("tokens", "tokens/collect", digits=0),
 )

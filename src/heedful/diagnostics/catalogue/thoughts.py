@@ -130,6 +130,44 @@ COUNTED = (
         "are considered.", missing="no state reported"),
 )
 
+_RIGHT = "no right actions are known; free text; N < 3"
+_AGREED = "no prompt with two executed actions; free text; N < 3"
+RIGHTNESS = (
+    Entry("right", "0 to 1", "The probability of a right first action: own prompt, own thought.",
+        "C[k, j, l] is the probability of an action that is right for prompt k, under prompt j, behind a thought of "
+        "prompt l. This is the mean of C[k, k, k], and the sum of the four parts below.",
+        missing=_RIGHT, collapse="lower"),
+    Entry("right_by_chance", "0 to 1", "The part of `right` without the own prompt and without the own thought.",
+        "Mean of C[k, j, l] over different k, j and l. 1 less this value is the most that a part can add.",
+        missing=_RIGHT),
+    Entry("right_by_thought", "-1 to 1", "The part of `right` that the thought carries alone.",
+        "Mean of C[k, j, k] over different k and j, less the part of chance. Unbiased at every N. Where it falls with "
+        "`right`, thoughts have lost what to do. Where `right` holds, the thought is bypassed.",
+        missing=_RIGHT, collapse="lower"),
+    Entry("right_by_prompt", "-1 to 1", "The part of `right` that comes from the prompt past the thought.",
+        "Mean of C[k, k, l] over different k and l, less the part of chance: of each thought, less its readings under "
+        "other foreign prompts.", missing=_RIGHT),
+    Entry("right_by_both", "-1 to 1", "The part of `right` that needs the own prompt and the own thought together.",
+        "The rest of `right`. It is large where a thought speaks relative to its prompt, or is believed only if it "
+        "fits.", missing=_RIGHT),
+    Entry("agreed", "0 to 1", "The probability of doing what another reply to the prompt did.",
+        "As `right`, where each action is as right as its share among the other replies to the prompt. It needs no "
+        "solver, and cannot see an error that all replies make.", missing=_AGREED),
+    Entry("agreed_by_chance", "0 to 1", "The part of `agreed` without the own prompt and without the own thought.",
+        "As `right_by_chance`.", missing=_AGREED),
+    Entry("agreed_by_thought", "-1 to 1", "The part of `agreed` that the thought carries alone.",
+        "As `right_by_thought`. About 0 where thoughts are templates or end in random numbers.",
+        missing=_AGREED, collapse="lower"),
+    Entry("agreed_by_prompt", "-1 to 1", "The part of `agreed` that comes from the prompt past the thought.",
+        "As `right_by_prompt`.", missing=_AGREED),
+    Entry("agreed_by_both", "-1 to 1", "The part of `agreed` that needs the own prompt and the own thought together.",
+        "As `right_by_both`.", missing=_AGREED),
+    Entry("foreign_lost", "-1 to 1",
+        "How much likelier none of the batch's actions is after a thought under a foreign prompt than under its own.",
+        "Above .1 the model is confused by such pairs, and the parts of `right` and `agreed` are doubtful.",
+        missing="N < 2; free text"),
+)
+
 ASKED = under(
     "grounding[@<scorer>][/<environment>]/",
     Entry("reasoning_to_action", "nats",
@@ -143,7 +181,8 @@ ASKED = under(
         "Equal thoughts are counted together. Mean over thoughts.", missing="as `grounding/reasoning_to_action`"),
     Entry("thought_influence", "0 to 1",
         "How far the distribution of the first action moves when the thought is replaced by another prompt's thought.",
-        "Total variation distance, mean over all pairs. It says that the action depends on the thought, not that the "
-        "thought is right.", missing="N < 2; free text", collapse="lower"),
+        "Total variation distance, mean over all pairs that are read. It says that the action depends on the thought, "
+        "not that the thought is right.", missing="N < 2; free text", collapse="lower"),
+    *RIGHTNESS,
     cadence="full measurement",
 )

@@ -69,13 +69,17 @@ def metric_from(
     floor: float = -math.inf,
     ceiling: float = math.inf,
     saturated: bool = False,
+    degrees: float | None = None,
 ) -> Metric:
-    """The estimate as a metric with its 95% interval, cut to the range. None where saturated, and the reason."""
+    """The estimate as a metric with its 95% interval, cut to the range. None where saturated, and the reason.
+
+    `degrees`: of freedom of Student's t, in place of one less than the prompts.
+    """
     if saturated:
         return Metric(name, estimate.value, n, why="no interval: saturated, the ceiling is reached")
     if estimate.deleted_N is None:
         return Metric(name, estimate.value, n, why=f"no interval: {estimate.why}")
-    interval = jackknife_interval(estimate.value, estimate.deleted_N)
+    interval = jackknife_interval(estimate.value, estimate.deleted_N, degrees)
     if estimate.value >= ceiling and interval.low == interval.high:
         return Metric(name, estimate.value, n, why="no interval: saturated, the ceiling is reached")
     low, high = map(_without_rounding, interval.cut(floor, ceiling))

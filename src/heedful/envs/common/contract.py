@@ -10,15 +10,17 @@ import math
 import random
 import reprlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
 from itertools import islice
 from numbers import Real
 from typing import Any, TypeVar
 
 from heedful.boundary.limits import LARGEST_REWARD
 from heedful.boundary.trust import import_advice, import_named, trust_typed
+from heedful.diagnostics.actions.rightness import Rightness, nothing_right
 from heedful.envs.transport.images import IMAGES_WANTED, MOST_IMAGES, image_fault
 from heedful.guarded import Answered, Raised, guarded_call
-from heedful.protocols import AnswersBlindly, AnswersFreely, Demonstrates, Environment, Episode
+from heedful.protocols import AnswersBlindly, AnswersFreely, Demonstrates, Environment, Episode, KnowsRight
 from heedful.types import Ending, Observation, Step, Task
 
 Answer = TypeVar("Answer")
@@ -177,6 +179,31 @@ def demonstrated(env: Demonstrates, task: Task, rng: random.Random) -> list[tupl
         return [(observation, reply) for observation, reply in pairs]
 
     return _asked(_serving(env, task, "demonstrate"), played, " Training with --model PATH needs no demonstrations.")
+
+
+def rightness_of(env: Environment) -> Rightness:
+    """How right the first actions of a task are; `None` of an environment that does not tell.
+
+    Raises ValueError, a sentence, where `right_actions` raises or answers other than the contract says.
+    """
+    if not isinstance(env, KnowsRight):
+        return nothing_right
+    return partial(right_actions_of, env)
+
+
+def right_actions_of(env: KnowsRight, task: Task, before: Sequence[Sequence[str]] = ()) -> dict[str, float] | None:
+    """How right each next action is. Raises ValueError, a sentence, where `right_actions` gives no such numbers."""
+
+    def told() -> dict[str, float] | None:
+        found = env.right_actions(task, before)
+        if found is None:
+            return None
+        fits = isinstance(found, Mapping) and all(map(_is_share, found.values()))
+        if not fits:
+            raise ContractError(f"{shown(found)} where actions with a number in [0, 1] each were expected")
+        return dict(zip(_texts(found), map(float, found.values()), strict=True))
+
+    return _asked(_serving(env, task, "right_actions"), told)
 
 
 def answer_to(env: Demonstrates, task: Task, reply: str) -> str:

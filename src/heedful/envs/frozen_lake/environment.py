@@ -20,7 +20,15 @@ from heedful.boundary import Share
 from heedful.envs.common.board import TRIES, BoardEnvironment, BoardEpisode
 from heedful.envs.common.demonstrations import listed
 from heedful.envs.common.pictures import Palette
-from heedful.envs.frozen_lake.maps import ACTIONS, Lake, best_success, draw_lake, neighbours, slipped
+from heedful.envs.frozen_lake.maps import (
+    ACTIONS,
+    Lake,
+    best_success,
+    draw_lake,
+    neighbours,
+    right_under_slip,
+    slipped,
+)
 from heedful.envs.frozen_lake.picture import LEGEND, PALETTE
 from heedful.types import Ending, Task
 
@@ -68,6 +76,18 @@ class FrozenLake(BoardEnvironment):
     @property
     def noisy(self) -> bool:
         return self.slip > 0
+
+    def right_actions(self, task: Task, before: Sequence[Sequence[str]] = ()) -> dict[str, float] | None:
+        """The first moves of shortest ways. On slippery ice the moves that begin a turn with the best chance of the
+        goal, in the first turn alone: later cells depend on the slips."""
+        lake = self.start_state(task.seed)
+        if self.slip > 0:
+            return None if before else right_under_slip(lake, self.slip, self.turns, self.actions_per_turn)
+        cell = lake.start
+        for action in (action for turn in before for action in turn):
+            cell = neighbours(lake.size)[cell][ACTIONS.index(action)]
+        targets = zip(ACTIONS, neighbours(lake.size)[cell], strict=True)
+        return {action: 1.0 for action, target in targets if lake.distances[target] == lake.distances[cell] - 1}
 
     def best_success(self, task: Task) -> float | None:
         return best_success(self.start_state(task.seed), self.slip, self.turns, self.actions_per_turn)

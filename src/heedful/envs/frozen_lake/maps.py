@@ -141,6 +141,21 @@ def best_success(lake: Lake, slip: float, turns: int, per_turn: int) -> float | 
     return values[lake.start]
 
 
+def right_under_slip(lake: Lake, slip: float, turns: int, per_turn: int) -> dict[str, float] | None:
+    """The first actions with which the best first turn can begin, 1 each. `None`: beyond `MOST_WORK`."""
+    if len(ACTIONS) ** per_turn * lake.size**2 > MOST_WORK:
+        return None
+    values = [float(cell == lake.goal) for cell in range(lake.size**2)]
+    for _ in range(turns - 1):
+        values = _best_turn(lake, slip, values, per_turn)
+    after = found = [values]
+    for _ in range(per_turn - 1):
+        after = [_before(lake, slip, following, action) for following in after for action in range(len(ACTIONS))]
+        found = [*found, *after]
+    best = [max(_before(lake, slip, each, action)[lake.start] for each in found) for action in range(len(ACTIONS))]
+    return {action: 1.0 for action, value in zip(ACTIONS, best, strict=True) if value > max(best) - 1e-9}
+
+
 def _best_turn(lake: Lake, slip: float, values: Sequence[float], actions: int) -> list[float]:
     """The value of each cell before a turn of at most so many actions, given the values after it."""
     best = list(values)  # where the episode is over, and for a turn without an action

@@ -110,7 +110,7 @@ class Remote:
         raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}: what is served has none.")
 
 
-_OFFERS = ("random_answer", "blind_answers")
+_OFFERS = ("random_answer", "blind_answers", "right_actions")
 
 
 class _Host:
@@ -133,6 +133,10 @@ class _Host:
         answer = self.calls.call("POST", "/blind-answers", {"tasks": list(map(task_tree, tasks))}, waits=True)
         texts: list[str] = self.field(answer, "answers", is_texts, "a list of texts")
         return texts
+
+    def right_actions(self, task: Task, before: Sequence[Sequence[str]] = ()) -> Any:
+        body: dict[str, Tree] = {"task": task_tree(task), "before": [list(turn) for turn in before]}
+        return self.calls.call("POST", "/right-actions", body, waits=True).get("actions")
 
     def drawing(self, path: str, task: Task, rng: random.Random, more: dict[str, Tree]) -> Tree:
         """The answer to a request that draws from `rng`, which moves on as if it had been drawn from here."""

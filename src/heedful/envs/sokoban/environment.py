@@ -7,6 +7,7 @@ replays an episode exactly.
 from __future__ import annotations
 
 import random
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Annotated, ClassVar
 
@@ -68,6 +69,19 @@ class Sokoban(BoardEnvironment):
 
     def start_state(self, seed: int, tries: int = TRIES) -> Level:
         return draw_level(self.size, self.boxes, self.walls, (self.shortest, self.budget), seed, tries)
+
+    def right_actions(self, task: Task, before: Sequence[Sequence[str]] = ()) -> dict[str, float] | None:
+        """The first actions of shortest solutions. `None` where no solution of `_PATIENCE` x the budget is left."""
+        level = self.start_state(task.seed)
+        room, state = level.room, (level.player, level.boxes)
+        for action in (action for turn in before for action in turn):
+            state = room.move(*state, ACTIONS.index(action))
+        shortest = room.solve(*state, _PATIENCE * self.budget)
+        if shortest is None:
+            return None
+        after = {action: room.move(*state, number) for number, action in enumerate(ACTIONS)}
+        left = len(shortest) - 1
+        return {action: 1.0 for action, reached in after.items() if room.solve(*reached, left) is not None}
 
     def episode(self) -> SokobanEpisode:
         return SokobanEpisode(self)

@@ -101,6 +101,12 @@ class Sudoku(SolvableEnvironment):
     def episode(self) -> SudokuEpisode:
         return SudokuEpisode(self)
 
+    def right_actions(self, task: Task, before: Sequence[Sequence[str]] = ()) -> dict[str, float]:
+        """The right digits of the empty cells, but for those that were written already."""
+        puzzle, written = self.puzzle(task.seed), {action for turn in before for action in turn}
+        rights = [write_placements(self.size, [Placement(cell, puzzle.solution[cell])]) for cell in puzzle.empties]
+        return {action: 1.0 for action in rights if action not in written}
+
     def random_answer(self, task: Task, rng: random.Random) -> str:
         """Random digits for random empty cells of the task, as many as a turn allows."""
         empties = self.puzzle(task.seed).empties

@@ -86,6 +86,10 @@ class Bandit(SolvableEnvironment):
         rows = [f"{arm} {''.join(map(str, arms.payouts[arm]))}" for arm in arms.order]
         return task_of(self.name, "\n".join(rows), seed)
 
+    def right_actions(self, task: Task, before: Sequence[Sequence[str]] = ()) -> dict[str, float]:
+        """The better arm."""
+        return {self.names[self.arms(task.seed).better]: 1.0}
+
     def episode(self) -> BanditEpisode:
         return BanditEpisode(self)
 

@@ -131,6 +131,10 @@ class Chain(SolvableEnvironment):
         share = int.from_bytes(hashlib.sha256(f"unrewarded {task.id}".encode()).digest()[:7], "big") / 2**56
         return replace(task, tags=(UNREWARDED,)) if task.split == "train" and share < self.unrewarded else task
 
+    def right_actions(self, task: Task, before: Sequence[Sequence[str]] = ()) -> dict[str, float]:
+        """The number that the row of the next turn leads to."""
+        return {str(self.links(task.seed)[len(before)].states[-1]): 1.0}
+
     def episode(self) -> ChainEpisode:
         return ChainEpisode(self)
 

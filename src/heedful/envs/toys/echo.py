@@ -6,6 +6,7 @@ Only the prompt tells the right action, and each action is right equally often.
 from __future__ import annotations
 
 import random
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Annotated, ClassVar
 
@@ -59,6 +60,10 @@ class Echo(SolvableEnvironment):
 
     def task(self, seed: int) -> Task:
         return task_of(self.name, "\n".join(self.rows(seed)), seed)
+
+    def right_actions(self, task: Task, before: Sequence[Sequence[str]] = ()) -> dict[str, float]:
+        """The letter that the next turn asks for."""
+        return {self.rows(task.seed)[len(before)][0]: 1.0}
 
     def episode(self) -> EchoEpisode:
         return EchoEpisode(self)

@@ -69,6 +69,7 @@ def observer_of(trainer: Any, config: HeedfulConfig, chooses: Filter) -> Observe
         unknown=unknown_to_trl(config.outcome is not None, played),
         unreadable=why,
         sight=sight,
+        env=trainer.rollout_func.env if played else None,
     )
 
 

@@ -13,9 +13,11 @@ from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
 from typing import Any
 
+from heedful.diagnostics.actions.rightness import nothing_right
 from heedful.diagnostics.alarms.watch import Alarm
 from heedful.diagnostics.cross_scores.thoughts import ThoughtTags
 from heedful.diagnostics.statistics.group_statistics import is_constant, scored
+from heedful.envs.common.contract import rightness_of
 from heedful.integrations.watching.completions import BatchReader, Completion, values_of
 from heedful.integrations.watching.pictures import Unplaced
 from heedful.integrations.watching.record import Record
@@ -23,7 +25,7 @@ from heedful.integrations.watching.settings import WatchingConfig
 from heedful.measuring.diagnostician import Diagnostician
 from heedful.measuring.swapped import TokenScorer
 from heedful.models.chat.replies import ReplyParser
-from heedful.protocols import Filter
+from heedful.protocols import Environment, Filter
 from heedful.seeds import stream
 from heedful.storage.trackers import JsonlTracker
 from heedful.types import Group, Metric, Verdict
@@ -167,10 +169,12 @@ def observer_of(
     unknown: Mapping[str, str],
     unreadable: str,
     sight: Any = None,
+    env: Environment | None = None,
 ) -> Observer:
     """An observer of batches that this tokenizer wrote.
 
     `unknown`: metric -> why the trainer cannot give it. `unreadable`: why thoughts cannot be scored, if they cannot.
+    `env`: one of heedful's environments, if it is played.
     `sight`: for a model that sees, a `models.sight.Sight` that also decodes (`collapsed`) and is `attached`.
     """
 
@@ -187,6 +191,7 @@ def observer_of(
         parser.piece,
         unknown=dict(unknown),
         unreadable=unreadable,
+        right=nothing_right if env is None else rightness_of(env),
     )
     reader = BatchReader(parser, decode, config.tags, sight)
     measuring = nullcontext if sight is None else sight.attached

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from heedful.diagnostics.actions.rightness import carriers
 from heedful.diagnostics.alarms.causes import likely
 from heedful.diagnostics.catalogue import legend_of, mark_of
 from heedful.diagnostics.names import CPU
@@ -41,6 +42,7 @@ def conclude(folder: RunFolder, config: TrainConfig) -> Conclusion:
     regime = _last(lines, "regime/first_turn")
     sentences = [
         *_success(folder, lines, config, gains),
+        *_carried(lines),
         *_sharpening(lines, config, gains),
         *_baselines(lines, config),
         _lost(lines),
@@ -88,6 +90,7 @@ def _legend(lines: Sequence[StepMetrics], gains: dict[str, Metric], split: str) 
     """What the marks behind intervals mean, where a sentence has one."""
     evaluated = [f"eval/{split}/{kind}/success" for kind in ("sampled", "greedy", "random", "fixed")]
     thoughts = [f"{_SCOPE}/{name}" for name in ("mi", "gap_per_token", "gap", "thought_tokens")]
+    thoughts += ["grounding/right_by_thought", "grounding/agreed_by_thought"]
     readings = [_readings(lines, name) for name in (*evaluated, *thoughts, _ACCURACY)]
     return legend_of([*gains.values(), *(found[at][1] for found in readings if found for at in (0, -1))])
 
@@ -143,6 +146,18 @@ def _success(
             f"gain {shown(gain, signed=True)}, paired by task{doubt}."
         )
     return sentences
+
+
+def _carried(lines: Sequence[StepMetrics]) -> list[str]:
+    """Where right first actions come from at the last measurement, and the thought's part at the first."""
+    told = [(line.step, *found) for line in lines if (found := carriers(line.metrics))]
+    if not told:
+        return []
+    (first, _, before), (last, sentence, after) = told[0], told[-1]
+    earlier = (
+        f"; at step {first} {shown(before)} came from the thought" if first < last and before.name == after.name else ""
+    )
+    return [f"{sentence} (step {last}){earlier}."]
 
 
 def _doubt(gain: Metric) -> str:

@@ -1,0 +1,372 @@
+"""The split of rightness reads the exact values of policies whose probabilities are all known."""
+
+import itertools
+
+import numpy as np
+import pytest
+
+from heedful.diagnostics.actions.exchanged import Exchange
+from heedful.diagnostics.actions.rightness import RIGHTNESS_NAMES, nothing_right, rightness, split, tensor
+from heedful.diagnostics.cross_scores.information import information
+from heedful.types import CrossScores, Task
+
+ACTIONS, FACTS = 4, 8
+PROMPTS = list(itertools.product(range(ACTIONS), range(FACTS)))
+"""y, the right action, and u, a fact beside it."""
+SAY = [(None, said) for said in range(ACTIONS)]
+COPY = [(copied, None) for copied in PROMPTS]
+BOTH = [(copied, said) for copied in PROMPTS for said in range(ACTIONS)]
+TEMPLATES = [("template", number) for number in range(4)]
+THOUGHTS = [*SAY, *COPY, *BOTH, *TEMPLATES]
+EVEN = np.full(ACTIONS, 1 / ACTIONS)
+
+
+def one(action: int) -> np.ndarray:
+    return np.eye(ACTIONS)[action % ACTIONS]
+
+
+def thinks(*named) -> np.ndarray:
+    """The share of each thought: with probability .96 one of these, else any."""
+    shares = np.zeros(len(THOUGHTS))
+    for thought in named:
+        shares[THOUGHTS.index(thought)] += 1 / len(named)
+    return 0.96 * shares + 0.04 / len(THOUGHTS)
+
+
+def obey(x, thought):
+    return EVEN if thought[0] == "template" or thought[1] is None else one(thought[1])
+
+
+def read_copy(x, thought):
+    return one(thought[0][0]) if thought in COPY else obey(x, thought)
+
+
+def by_prompt(x, thought):
+    return one(x[0])
+
+
+def relative(x, thought):
+    told = thought[0] != "template" and thought[1] is not None
+    return one(thought[1] + x[1]) if told else EVEN
+
+
+def if_it_fits(x, thought):
+    return one(x[0]) if thought in (*SAY, *BOTH) and thought[1] == x[0] else EVEN
+
+
+def right_copy(x):
+    return thinks((x, x[0]))
+
+
+def wrong_copy(x):
+    return thinks((x, (x[0] + 1) % 4))
+
+
+def noise(x):
+    return thinks(*((x, said) for said in range(4)))
+
+
+def template(x):
+    return thinks(*TEMPLATES)
+
+
+def says(shown):
+    return lambda x: thinks((None, shown(x) % 4))
+
+
+POLICIES = {
+    "worked out, right": (right_copy, obey, 0.898, 0.229097, 0.668903, 0, 0, 0.577932),
+    "worked out, always one too high": (wrong_copy, obey, 0.034, 0.256968, -0.222968, 0, 0, 0.577932),
+    "copied, then random numbers": (noise, obey, 0.25, 0.25, 0, 0, 0, 0),
+    "short and right": (says(lambda x: x[0]), obey, 0.898, 0.229097, 0.668903, 0, 0, 0.577932),
+    "short and always wrong": (says(lambda x: x[0] + 1), obey, 0.034, 0.256968, -0.222968, 0, 0, 0.577932),
+    "copied, answer read from the copy": (
+        lambda x: thinks((x, None)),
+        read_copy,
+        0.898,
+        0.229097,
+        0.668903,
+        0,
+        0,
+        0.577932,
+    ),
+    "copied, answer read from the prompt": (lambda x: thinks((x, None)), by_prompt, 0.925, 0.228226, 0, 0.696774, 0, 0),
+    "copied, random action": (lambda x: thinks((x, None)), lambda x, z: EVEN, 0.25, 0.25, 0, 0, 0, 0),
+    "template, random action": (template, lambda x, z: EVEN, 0.25, 0.25, 0, 0, 0, 0),
+    "template, one action": (template, lambda x, z: one(0), 0.25, 0.25, 0, 0, 0, 0),
+    "template, answer read from the prompt": (template, by_prompt, 0.925, 0.228226, 0, 0.696774, 0, 0),
+    "noise, obeyed": (lambda x: thinks(*SAY), obey, 0.25, 0.25, 0, 0, 0, 0),
+    "irrelevant fact, obeyed": (says(lambda x: x[1]), obey, 0.25, 0.25, 0, 0, 0, 0.577932),
+    "right thought, ignored": (says(lambda x: x[0]), by_prompt, 0.925, 0.228226, 0, 0.696774, 0, 0),
+    "wrong thought, ignored": (says(lambda x: x[0] + 1), by_prompt, 0.925, 0.228226, 0, 0.696774, 0, 0),
+    "relative to the prompt": (
+        says(lambda x: x[0] - x[1]),
+        relative,
+        0.898,
+        0.251394,
+        -0.022297,
+        -0.022297,
+        0.6912,
+        -0.019264,
+    ),
+    "believed only if it fits": (
+        says(lambda x: x[0]),
+        if_it_fits,
+        0.903304,
+        0.240074,
+        0.156077,
+        0.161552,
+        0.3456,
+        0.135955,
+    ),
+    "half worked out, half template": (
+        lambda x: (right_copy(x) + template(x)) / 2,
+        obey,
+        0.574,
+        0.239548,
+        0.334452,
+        0,
+        0,
+        0.144483,
+    ),
+    "half worked out, half noise": (
+        lambda x: (right_copy(x) + noise(x)) / 2,
+        obey,
+        0.574,
+        0.239548,
+        0.334452,
+        0,
+        0,
+        0.144483,
+    ),
+    "half of the prompts worked out": (
+        lambda x: noise(x) if x[1] % 2 else right_copy(x),
+        obey,
+        0.574,
+        0.239548,
+        0.334452,
+        0,
+        0,
+        0.288966,
+    ),
+    "half obeyed, half read from the prompt": (
+        right_copy,
+        lambda x, z: (obey(x, z) + one(x[0])) / 2,
+        0.9115,
+        0.228661,
+        0.334452,
+        0.348387,
+        0,
+        0.294986,
+    ),
+}
+
+
+def population(thinking, acting) -> tuple[np.ndarray, np.ndarray]:
+    """p(z | x), and p(a | x, z): with .9 the named action, else any."""
+    said_XZ = np.array([thinking(x) for x in PROMPTS])
+    acted_XZA = 0.9 * np.array([[acting(x, z) for z in THOUGHTS] for x in PROMPTS]) + 0.1 / ACTIONS
+    return said_XZ, acted_XZA
+
+
+RIGHT_XA = np.array([one(x[0]) for x in PROMPTS])
+
+
+def tensor_of(said_XZ, acted_XZA, label_XA) -> np.ndarray:
+    """C[k, j, l] over all thoughts with their probabilities."""
+    behind = np.einsum("lz,jza->jla", said_XZ, acted_XZA)
+    return np.einsum("ka,jla->kjl", label_XA, behind)
+
+
+@pytest.mark.parametrize("name", POLICIES)
+def test_every_enumerated_policy_reads_its_exact_values(name) -> None:
+    thinking, acting, right, chance, thought, prompt, both, agreed = POLICIES[name]
+    said, acts = population(thinking, acting)
+    found = split(tensor_of(said, acts, RIGHT_XA))
+    assert found == pytest.approx([right, chance, thought, prompt, both], abs=6e-7)  # as many digits as are stated
+    assert found[0] == pytest.approx(found[1:].sum(), abs=1e-12)
+    own_XA = np.einsum("xz,xza->xa", said, acts)
+    assert split(tensor_of(said, acts, own_XA))[2] == pytest.approx(agreed, abs=6e-7)
+
+
+def test_right_always_wrong_and_random_thoughts_have_the_same_information_and_another_rightness() -> None:
+    """Mutual information counts any words of the prompt. It cannot tell these three apart, rightness can."""
+    found = {}
+    for name in list(POLICIES)[:3]:
+        said, acts = population(*POLICIES[name][:2])
+        mi = (said * np.log(said / said.mean(axis=0))).sum() / len(said)
+        found[name] = float(mi), float(split(tensor_of(said, acts, RIGHT_XA))[2])
+    s = (0.96 + 0.04 / 168, 0.04 / 168)  # a named thought, any other one
+    d, r, w = 0.9 + 0.025, 0.025, 0.25  # the named action, another one, any
+    told = 0.96 * d + (33 * d + 99 * r + 36 * w) * s[1]
+    exact = told - ((1 - told) / 3 * 24 + told * 7) / 31
+    wrong = 0.96 * r + (33 * d + 99 * r + 36 * w) * s[1]
+    instead = wrong - ((1 - wrong) / 3 * 24 + wrong * 7) / 31
+    mi, rightnesses = zip(*found.values(), strict=True)
+    assert mi == pytest.approx((3.284824, 3.284824, 3.198548), abs=6e-7)
+    assert rightnesses == pytest.approx((exact, instead, 0.0), abs=1e-9)
+    assert rightnesses == pytest.approx((0.668903, -0.222968, 0.0), abs=6e-7)
+
+
+def test_two_right_actions_raise_what_chance_reaches() -> None:
+    said, acts = population(right_copy, obey)
+    two = np.array([one(x[0]) + one(x[0] + 1) for x in PROMPTS])
+    assert split(tensor_of(said, acts, two)) == pytest.approx([0.932, 0.486065, 0.445935, 0, 0], abs=6e-7)
+
+
+def batch(rng, said, acts, prompts: int, members: int, foreign: int = 99) -> tuple[Exchange, np.ndarray]:
+    """Different prompts of the population, and thoughts and actions drawn from its probabilities."""
+    xs = rng.permutation(len(PROMPTS))[:prompts]
+    own_M = np.repeat(np.arange(prompts), members)
+    thoughts_M = np.array([rng.choice(len(THOUGHTS), p=said[xs[own]]) for own in own_M])
+    taken_M = np.array([rng.choice(ACTIONS, p=acts[xs[own], z]) for own, z in zip(own_M, thoughts_M, strict=True)])
+    counts = np.zeros((prompts, ACTIONS), dtype=int)
+    np.add.at(counts, (own_M, taken_M), 1)
+    asked = Exchange(
+        prompts_N=tuple((1000 + int(x),) for x in xs),
+        thoughts_M=tuple((int(z),) for z in thoughts_M),
+        own_M=tuple(own_M.tolist()),
+        tasks_N=tuple(Task(str(x), int(x), "train") for x in xs),
+        foreign=foreign,
+        spellings_S=tuple((500 + action,) for action in range(ACTIONS)),
+        action_S=tuple(range(ACTIONS)),
+        names_A=tuple(map(str, range(ACTIONS))),
+        counts_NA=tuple(map(tuple, counts.tolist())),
+        taken_M=tuple(taken_M.tolist()),
+    )
+    logs = np.log(acts[xs[None, :], thoughts_M[:, None]])
+    for row in range(len(own_M)):
+        logs[row, [column for column in range(prompts) if column not in asked.under(row)]] = np.nan
+    return asked, logs
+
+
+def right(task: Task) -> dict[str, float]:
+    return {str(PROMPTS[task.seed][0]): 1.0}
+
+
+@pytest.mark.parametrize(("prompts", "foreign"), [(4, 99), (6, 3), (8, 99), (8, 3)])
+def test_sampled_batches_are_unbiased_at_every_number_of_prompts(prompts, foreign) -> None:
+    """500 batches, each with thoughts and replies drawn anew: no mean is more than 4 standard errors off."""
+    rng = np.random.default_rng(prompts + foreign)
+    said, acts = population(*POLICIES["half obeyed, half read from the prompt"][:2])
+    own_XA = np.einsum("xz,xza->xa", said, acts)
+    truths = [*split(tensor_of(said, acts, RIGHT_XA)), *split(tensor_of(said, acts, own_XA))]
+    read = np.arange(prompts), np.repeat(np.arange(prompts), 2)
+    blocks = max(1, prompts // (foreign + 1))
+    unread = read[0] * blocks // prompts != (read[1] * blocks // prompts)[:, None]
+    values = []
+    for _ in range(500):
+        xs = rng.permutation(len(PROMPTS))[:prompts]
+        of_M = xs[read[1]]
+        thoughts_M = (rng.random((2 * prompts, 1)) > said[of_M].cumsum(axis=1)).sum(axis=1)
+        taken_M = (rng.random((2 * prompts, 1)) > acts[of_M, thoughts_M].cumsum(axis=1)).sum(axis=1)
+        chances = np.where(unread[:, :, None], np.nan, acts[xs[None], thoughts_M[:, None]])
+        other_MA = np.eye(ACTIONS)[taken_M.reshape(-1, 2)[:, ::-1].ravel()]
+        agreed_NA = (other_MA[::2] + other_MA[1::2]) / 2
+        labels = (RIGHT_XA[xs], RIGHT_XA[of_M]), (agreed_NA, other_MA)
+        values.append([part for label in labels for part in split(tensor(chances, read[1], *label))])
+    errors = np.std(values, axis=0, ddof=1) / np.sqrt(len(values))
+    assert (np.abs(np.mean(values, axis=0) - truths) < 4 * errors + 1e-12).all()
+
+
+def test_with_all_pairs_the_split_is_the_definition() -> None:
+    said, acts = population(*POLICIES["believed only if it fits"][:2])
+    whole = tensor_of(said, acts, RIGHT_XA)[:7, :7, :7]
+    n = range(7)
+
+    def mean(entries) -> float:
+        return float(np.mean(list(entries)))
+
+    chance = mean(whole[k, j, m] for k, j, m in itertools.permutations(n, 3))
+    thought = mean(whole[k, j, k] for k, j in itertools.permutations(n, 2)) - chance
+    prompt = mean(whole[k, k, m] for k, m in itertools.permutations(n, 2)) - chance
+    own = mean(whole[k, k, k] for k in n)
+    assert split(whole) == pytest.approx([own, chance, thought, prompt, own - chance - thought - prompt], abs=1e-12)
+
+
+def test_each_interval_deletes_a_prompt_as_task_as_prompt_and_as_thought() -> None:
+    rng = np.random.default_rng(3)
+    said, acts = population(*POLICIES["half of the prompts worked out"][:2])
+    found = {each.name: each for each in rightness(*batch(rng, said, acts, 6, 2), right)}
+    thought = found["right_by_thought"]
+    assert thought.low < thought.value < thought.high
+    assert (found["right"].low, found["right"].high) != (None, None)
+    parts = [found[f"right_by_{part}"].value for part in ("chance", "thought", "prompt", "both")]
+    assert found["right"].value == pytest.approx(sum(parts), abs=1e-12)
+
+
+def test_a_missing_reading_says_why() -> None:
+    rng = np.random.default_rng(0)
+    said, acts = population(*POLICIES["short and right"][:2])
+    whys = {each.name: each.why for each in rightness(*batch(rng, said, acts, 6, 1), nothing_right)}
+    assert whys["right"] == "no right actions are known"
+    assert whys["agreed_by_thought"] == "no prompt has two replies with an executed action"
+    few = {each.name: each for each in rightness(*batch(rng, said, acts, 2, 2), right)}
+    assert few["right"].why == "needs at least 3 prompts, found 2"
+    three = {each.name: each for each in rightness(*batch(rng, said, acts, 3, 2), right)}
+    assert three["right_by_thought"].why == "no interval: without one of the prompts there is nothing to compare"
+    assert three["right_by_thought"].value == pytest.approx(0.67, abs=0.4)
+    free = rightness(Exchange(free="free text: 6 of 6"), np.zeros((0, 0, 0)), right)
+    assert [(each.name, each.why) for each in free] == [(name, "free text: 6 of 6") for name in RIGHTNESS_NAMES]
+
+
+def test_a_prompt_without_known_right_actions_is_still_read_as_a_foreign_one() -> None:
+    rng = np.random.default_rng(1)
+    said, acts = population(*POLICIES["short and right"][:2])
+    asked, logs = batch(rng, said, acts, 8, 2)
+    first = asked.tasks_N[0]
+    found = {each.name: each for each in rightness(asked, logs, lambda task: None if task == first else right(task))}
+    assert found["right"].n == 7 * 2
+    assert found["right_by_thought"].value == pytest.approx(0.67, abs=0.2)
+
+
+def test_probability_of_no_action_behind_foreign_thoughts_is_told() -> None:
+    rng = np.random.default_rng(2)
+    said, acts = population(*POLICIES["short and right"][:2])
+    asked, logs = batch(rng, said, acts, 6, 2)
+    foreign = np.array([[own != column for column in range(6)] for own in asked.own_M])
+    lost = {each.name: each for each in rightness(asked, logs + np.log(0.7) * foreign[:, :, None], right)}
+    assert lost["foreign_lost"].value == pytest.approx(0.3)
+    kept = {each.name: each for each in rightness(asked, logs, right)}
+    # Not divided by what is left: probability of no action is not right.
+    assert lost["right_by_chance"].value == pytest.approx(0.7 * kept["right_by_chance"].value)
+
+
+def test_no_label_can_save_mutual_information() -> None:
+    """I(X;Z) = I(Y;Z) + I(X;Z|Y), and the part of Y lacks no more of its ceiling than the whole lacks of its own. So a
+    thought that is retrieved has the full part of every label, whether or not it is right."""
+    rng = np.random.default_rng(0)
+    for _ in range(200):
+        prompts, labels = rng.integers(2, 12), rng.integers(1, 5)
+        y_N = rng.integers(labels, size=prompts)
+        w_N = rng.dirichlet(np.ones(prompts))
+        scores_MN = rng.normal(scale=rng.choice([0.1, 3.0, 30.0]), size=(20, prompts))
+        own_M = rng.integers(prompts, size=20)
+        mixture_M = np.logaddexp.reduce(scores_MN + np.log(w_N), axis=1)
+        share_Y = np.bincount(y_N, w_N, labels)
+        same_MN = y_N[None, :] == y_N[own_M][:, None]
+        of_label_M = np.logaddexp.reduce(np.where(same_MN, scores_MN + np.log(w_N), -np.inf), axis=1)
+        of_label_M -= np.log(share_Y[y_N[own_M]])
+        task_M, rest_M = of_label_M - mixture_M, scores_MN[range(20), own_M] - of_label_M
+        mi_M = scores_MN[range(20), own_M] - mixture_M
+        assert task_M + rest_M == pytest.approx(mi_M, abs=1e-9)
+        lacking_M = -np.log(share_Y[y_N[own_M]]) - task_M
+        assert (lacking_M <= -np.log(w_N[own_M]) - mi_M + 1e-9).all()
+
+
+def test_the_bound_holds_for_the_mutual_information_that_is_reported() -> None:
+    rng = np.random.default_rng(1)
+    y_N, own_M = np.arange(8) % 3, np.arange(16) % 8
+    scores_MN = rng.normal(scale=4, size=(16, 8))
+    mi, ceiling = (
+        each.value
+        for name in ("mi", "mi_ceiling")
+        for each in information(CrossScores(scores_MN, [3] * 16, own_M.tolist()), "first_turn", rng).metrics
+        if each.name == f"information/first_turn/{name}"
+    )
+    mixture_M = np.logaddexp.reduce(scores_MN, axis=1) - np.log(8)
+    counts_Y = np.bincount(y_N)
+    same_MN = y_N[None, :] == y_N[own_M][:, None]
+    of_label_M = np.logaddexp.reduce(np.where(same_MN, scores_MN, -np.inf), axis=1) - np.log(counts_Y[y_N[own_M]])
+    task, entropy = (of_label_M - mixture_M).mean(), -np.log(counts_Y[y_N[own_M]] / 8).mean()
+    assert entropy - task <= ceiling - mi + 1e-9
