@@ -323,9 +323,8 @@ class HeedfulCallback(Bridge):
         if self._pipeline is None or self._log is None:
             self._tell_end(why)
         else:
-            log = replace(self._log, files=replace(self._log.files, files=tuple(self._prints.held)))
-            self._pipeline.record.files = self._prints.listed
-            found = self._pipeline.noticed.found(log, self._settings, self._faults, 0)
+            self._pipeline.record.files = files = self._prints.listed
+            found = self._pipeline.noticed.found(self._log, self._settings, self._faults, 0, len(files))
             self._pipeline.end(why, [*found], self._faults)
             for sink in self._sinks:
                 sink.close()
