@@ -12,11 +12,11 @@ from heedful.auditing.recognised import RecognisedLog
 from heedful.auditing.steps import LoggedStep, steps_of
 from heedful.storage import RunFolder, read_metrics
 from heedful.types import Metric
-from heedful.watching.sinks import Measured, Pending
+from heedful.watching.sinks import Measured, Pending, Sink
 
 
 @dataclass
-class Witness:
+class Witness(Sink):
     """Remembers what an audit says while it goes on."""
 
     steps: list[int] = field(default_factory=list)
@@ -26,9 +26,6 @@ class Witness:
     pendings: list[Pending] = field(default_factory=list)
     read: int = 0
     ended: str | None = None
-
-    def begin(self, folder: Path) -> None:
-        pass
 
     def step(self, measured: Measured) -> None:
         self.steps += [] if measured.replayed else [measured.number]

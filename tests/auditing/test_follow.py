@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import time
+from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 
@@ -88,7 +89,7 @@ def test_a_poll_of_a_long_log_at_rest_looks_at_its_end_alone(
     monkeypatch.setattr(follow_module, "_signature", lambda path: (looks.append(1), signature(path))[1])
     monkeypatch.setattr(follow_module, "names_of_files", lambda source: (listings.append(1), names(source))[1])
     counts: list[tuple[int, int]] = []
-    settings = follow_module.replace(SETTINGS, join=300)
+    settings = replace(SETTINGS, join=300)
     acts = [lambda: counts.append((len(looks), len(listings)))] * 20
     follow(tmp_path / "log", settings, out=tmp_path / "out", clock=player.play(*acts).clock, ends=Ends(idle=60.0))
     for (before, listed), (after, listed_again) in pairwise(counts[1:]):
