@@ -178,6 +178,7 @@ class HeedfulMixin(_Trainer):
             observer.diagnostician.unknown = watcher.unknown_to_verl(self.config, self.heedful, sampled.played)
             self._begin_record()
         observer.diagnostician.unreadable = self._why_unreadable(sampled)
+        observer.diagnostician.right = watcher.rightness_in(sampled, self.heedful.play.trust)
         return observer.observe(sampled.members_PG, self.global_steps - 1, [sampled.stale_share()])
 
     def _why_unreadable(self, sampled: Sampled) -> str:

@@ -2,18 +2,24 @@
 
 from __future__ import annotations
 
+import json
 import math
 import random
+from dataclasses import replace
 
 import numpy as np
 import pytest
 
+from heedful.boundary import to_json
+from heedful.envs.toys.echo import Echo
 from heedful.filters import TopP
 from heedful.integrations.watching.completions import BatchReader, Completion, values_of
 from heedful.models.chat.replies import ReplyParser, Tags
 from heedful.types import Ending, Group, Prompt, Reply, Span, Task, Trajectory, Turn
 from heedful_verl.batch.rows import MISSING, Row, mini_batch_counts, parts_of, sampled_of
-from heedful_verl.play.episodes import FIELD, outputs_of, write_episode
+from heedful_verl.batch.watcher import rightness_in
+from heedful_verl.play.episodes import ENVIRONMENT, FIELD, outputs_of, write_episode
+from heedful_verl.play.playing import PlayedEnvironment
 
 END = 0
 
@@ -158,6 +164,19 @@ def test_an_episode_of_heedfuls_agent_loop_is_read_back_with_its_components() ->
     assert sampled.played
     assert values_of(sampled.members_PG, [group], "goal") == [[0.5]]
     assert values_of(sampled.members_PG, [group], "acc") == [[1.0]]
+
+
+def test_the_environment_of_an_episode_tells_its_right_first_actions() -> None:
+    env = Echo()
+    task = env.task(3)
+    played_by = json.dumps(to_json(PlayedEnvironment(env=env))["env"])
+    episode = replace(played(), task=task)
+    (output,) = outputs_of(episode)
+    ours = row("a_0_0", prompt_ids=output.prompt_ids, response_ids=output.response_ids)
+    ours = replace(ours, extra={FIELD: write_episode(episode), ENVIRONMENT: played_by})
+    right = rightness_in(sampled_of([ours], 1, None, 0), ())
+    assert right(task) == env.right_actions(task)
+    assert right(env.task(4)) is None
 
 
 def played() -> Trajectory:

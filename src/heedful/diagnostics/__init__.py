@@ -8,6 +8,7 @@ from heedful.exports import lazily
 
 if TYPE_CHECKING:
     from heedful.diagnostics.actions.grounding import grounding
+    from heedful.diagnostics.actions.rightness import Rightness
     from heedful.diagnostics.actions.strategies import input_to_action, strategy_metrics
     from heedful.diagnostics.behaviour_metrics import behaviour
     from heedful.diagnostics.cross_scores.thoughts import ThoughtTags
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
     from heedful.diagnostics.text import text_metrics
 
 __all__ = [
+    "Rightness",
     "ThoughtTags",
     "behaviour",
     "gradient_metrics",
@@ -36,6 +38,7 @@ __all__ = [
 __getattr__ = lazily(
     __name__,
     {
+        "Rightness": "heedful.diagnostics.actions.rightness",
         "ThoughtTags": "heedful.diagnostics.cross_scores.thoughts",
         "behaviour": "heedful.diagnostics.behaviour_metrics",
         "gradient_metrics": "heedful.diagnostics.gradient.metrics",

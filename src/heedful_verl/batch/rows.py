@@ -7,7 +7,7 @@ keeps them in any order. A session without rows is a member that was never score
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from numbers import Real
@@ -18,7 +18,7 @@ import numpy as np
 from heedful.boundary import listed
 from heedful.integrations.watching import Completion, success_of
 from heedful.types import Ending, Metric, Task, Trajectory
-from heedful_verl.play.episodes import FIELD, read_episode
+from heedful_verl.play.episodes import ENVIRONMENT, FIELD, read_episode
 
 SCORE = "score"
 """The name of verl's reward as a component."""
@@ -59,6 +59,8 @@ class Sampled:
     images: bool = False
     played: bool = False
     """Every episode was played in an environment of heedful."""
+    environments: Mapping[str, str] = field(default_factory=dict)
+    """Task -> the environment that played it, as JSON."""
     measures: frozenset[str] = frozenset()
     """The names that a filter or `outcome` can use, beside the reward and components."""
 
@@ -89,6 +91,11 @@ def sampled_of(rows: Sequence[Row], group_size: int, outcome: str | None, versio
         sum(any(_is_stale(row, version) for row in group) for group in groups),
         any(row.images for row in rows),
         played=all(FIELD in parts[max(parts)].extra for sessions in by_uid.values() for parts in sessions.values()),
+        environments={
+            episode.task.id: row.extra[ENVIRONMENT]
+            for row, episode in _played(by_uid.values(), members_PG)
+            if ENVIRONMENT in row.extra
+        },
         measures=frozenset(name for row in rows for name in _numbers(row)),
     )
 
@@ -116,6 +123,17 @@ def mini_batch_counts(real: Sequence[bool], ranks: int, rows: int) -> list[int]:
     for number, is_real in zip(places, real, strict=True):
         counts[number] = counts.get(number, 0) + is_real
     return [counts[number] for number in places]
+
+
+def _played(
+    groups: Iterable[Mapping[int, Mapping[int, Row]]], members_PG: Sequence[Sequence[Completion]]
+) -> Iterator[tuple[Row, Trajectory]]:
+    """The last row of each episode of heedful, and the episode."""
+    for sessions, members in zip(groups, members_PG, strict=True):
+        for number, parts in sessions.items():
+            row, episode = parts[max(parts)], members[number].played
+            if FIELD in row.extra and episode is not None:
+                yield row, episode
 
 
 def _member(parts: Mapping[int, Row] | None, outcome: str | None) -> Completion:

@@ -8,14 +8,18 @@ from pathlib import Path
 from typing import Any
 
 from heedful.boundary import listed, to_json
+from heedful.diagnostics import Rightness
+from heedful.envs.common import rightness_of
 from heedful.filters import KeepAll
 from heedful.integrations import watching
 from heedful.integrations.watching import Observer, Record, unknown_metrics
 from heedful.measuring import TokenScorer
 from heedful.protocols import Filter
+from heedful.types import Task
 from heedful_verl import compatibility
 from heedful_verl.batch.limits import COUNTED, plain, why_unreadable
 from heedful_verl.batch.rows import SCORE, Sampled
+from heedful_verl.play.playing import environment_of
 from heedful_verl.settings import HeedfulConfig
 
 UNKNOWN_SUCCESS = (
@@ -56,6 +60,16 @@ def unknown_to_verl(config: Any, heedful: HeedfulConfig, played: bool) -> dict[s
         why = f"verl takes constant groups out before heedful sees them ({section})"
         missing |= dict.fromkeys(("signal/mixed", "signal/solved", "signal/blind", "signal/failed"), why)
     return missing
+
+
+def rightness_in(batch: Sampled, trust: tuple[str, ...]) -> Rightness:
+    """How right the first actions of a batch's tasks are, by the environments that played them."""
+
+    def right(task: Task) -> Mapping[str, float] | None:
+        played = batch.environments.get(task.id)
+        return None if played is None else rightness_of(environment_of(played, trust))(task)
+
+    return right
 
 
 def chosen_filter(heedful: HeedfulConfig, algorithm: Mapping[str, Any]) -> tuple[Filter, str]:

@@ -23,7 +23,7 @@ from heedful.models import Renderer, Tags, named_stop_ids, tools_of
 from heedful.protocols import Environment
 from heedful.types import Task
 from heedful_verl.batch.limits import plain
-from heedful_verl.play.episodes import FIELD, outputs_of, write_episode
+from heedful_verl.play.episodes import ENVIRONMENT, FIELD, outputs_of, write_episode
 from heedful_verl.play.playing import (
     Aborted,
     Limits,
@@ -125,7 +125,8 @@ class HeedfulAgentLoop(AgentLoopBase):
             for row in rows
         ]
         outputs[-1].reward_score = reward
-        outputs[-1].extra_fields |= {"reward_extra_info": measures, FIELD: write_episode(played.trajectory)}
+        episode = {FIELD: write_episode(played.trajectory), ENVIRONMENT: given.environment}
+        outputs[-1].extra_fields |= {"reward_extra_info": measures, **episode}
         return outputs
 
 

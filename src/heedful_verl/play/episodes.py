@@ -19,6 +19,9 @@ from heedful.types import Ending, Prompt, Reply, Span, Trajectory, Turn
 FIELD = "heedful"
 """The key of an episode's JSON in verl's `extra_fields`, and of a task in `extra_info`."""
 
+ENVIRONMENT = "heedful_environment"
+"""The key of the environment's JSON in `extra_fields`, beside the episode."""
+
 FORM = 1
 """The form of the JSON. Another number is refused."""
 

@@ -20,7 +20,14 @@ from heedful.envs.common.actions import (
 )
 from heedful.envs.common.answers import ReadAnswer, answer_fault_line, free_text_rules, read_answer
 from heedful.envs.common.base import BaseEnvironment, BaseEpisode, Played, SolvableEnvironment, remarks
-from heedful.envs.common.contract import MOST_ACTIONS, MOST_PER_TURN, own_environment, task_of_seed, turns_of
+from heedful.envs.common.contract import (
+    MOST_ACTIONS,
+    MOST_PER_TURN,
+    own_environment,
+    rightness_of,
+    task_of_seed,
+    turns_of,
+)
 from heedful.envs.common.demonstrations import (
     PLAN_SHOWN,
     choose_plan,
@@ -79,6 +86,7 @@ __all__ = [
     "read_answer",
     "read_reply",
     "remarks",
+    "rightness_of",
     "split_of",
     "task_of",
     "task_of_seed",
