@@ -100,6 +100,9 @@ def test_a_poll_of_a_long_log_at_rest_looks_at_its_end_alone(
 def test_rows_that_an_evaluation_writes_over_measured_ones_leave_the_line(tmp_path: Path, player: Player) -> None:
     log = logs.trl_log(tmp_path / "log", steps=2)
     last = log / "completions" / "completions_00002.parquet"
+    (log / "checkpoint-2").mkdir()
+    history = {"log_history": [{"step": 2, "reward": 0.5}, {"step": 2, "eval_reward": 0.25}]}
+    (log / "checkpoint-2" / "trainer_state.json").write_text(json.dumps(history))
     for folder in ("out", "again"):  # while the watch is there, and while it is not
         logs.write_parquet(last, logs.trl_rows(2))
         act = (lambda: logs.write_parquet(last, logs.trl_rows(2)[:3])) if folder == "out" else None
@@ -115,6 +118,7 @@ def test_rows_that_an_evaluation_writes_over_measured_ones_leave_the_line(tmp_pa
         record = json.loads((tmp_path / folder / "audit.json").read_text())
         assert record["rewritten"] == [2]
         assert any("Steps 2 were rewritten after they were measured" in sentence for sentence in record["found"])
+        assert not any("hold completions of an evaluation" in sentence for sentence in record["found"])
 
 
 def test_a_trainer_that_goes_back_supersedes_the_lines_from_there(tmp_path: Path, player: Player) -> None:

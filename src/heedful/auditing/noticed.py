@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field
 
@@ -79,9 +79,15 @@ class Noticed:
         return f"{some} {log.tags.close}"
 
     def found(
-        self, log: RecognisedLog, settings: AuditSettings, faults: Faults, interleaved: int, files: int
+        self,
+        log: RecognisedLog,
+        settings: AuditSettings,
+        faults: Faults,
+        interleaved: int,
+        files: int,
+        kept: Collection[int] = (),
     ) -> Iterator[str]:
-        """`files`: how many files were read."""
+        """`files`: how many files were read. `kept`: steps that were measured before other rows were written over."""
         yield (
             f"{log.format}: {counted(files, 'file')}, {counted(self.steps, 'step')}, "
             f"{counted(self.episodes, 'episode')} in {counted(self.groups, 'group')}."
@@ -107,7 +113,7 @@ class Noticed:
                 "one for each answer."
             )
         yield from (f"{counted(count, 'row')} {what} left out." for what, count in faults.aside.items() if count)
-        yield from _evaluated(log, self.sizes)
+        yield from _evaluated(log, [step for step in self.sizes if step not in kept])
 
     def assumed(self, log: RecognisedLog) -> Iterator[str]:
         if self.single and self.episodes:

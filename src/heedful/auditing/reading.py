@@ -85,7 +85,8 @@ class Reading:
         log, noticed, settings = self.pipeline.log, self.pipeline.noticed, self.pipeline.settings
         if not noticed.steps:
             return [*self.history.found()]
-        rows = noticed.found(log, settings, self.faults, self.stream.interleaved, len(self.file_steps))
+        kept, files = self.pipeline.record.rewritten, len(self.file_steps)
+        rows = noticed.found(log, settings, self.faults, self.stream.interleaved, files, kept)
         return [*rows, *self.history.found()]
 
     def run(self) -> None:
