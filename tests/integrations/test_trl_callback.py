@@ -108,6 +108,7 @@ def test_the_folder_says_how_the_run_is_and_the_terminal_stays_quiet(whole: Path
     assert (whole / "heedful-watch" / "report.html").is_file()
     record = json.loads((whole / "heedful-watch" / "audit.json").read_text())
     assert record["name"] == whole.name
+    assert record["scalars"][0]["keys"]["trainer/validation"] == "eval_reward"
     assert record["found"] == ["Reward columns: score.", "TRL completions: 4 files, 4 steps, 16 episodes in 8 groups."]
     with pytest.raises(ValueError, match=r"found others under completions_00002.parquet"):
         audit(whole / "completions", out=whole / "heedful-watch", show=False)  # the rows of an evaluation are there

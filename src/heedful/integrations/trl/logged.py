@@ -323,7 +323,9 @@ class HeedfulCallback(Bridge):
         if self._pipeline is None or self._log is None:
             self._tell_end(why)
         else:
-            self._pipeline.record.files = files = self._prints.listed
+            names, files = self._scalars.names, self._prints.listed
+            read = {"file": "on_log", "kind": "TRL", "keys": names.used, "unknown": sorted(names.unknown)}
+            self._pipeline.record.scalars, self._pipeline.record.files = [read], files
             found = self._pipeline.noticed.found(self._log, self._settings, self._faults, 0, len(files))
             self._pipeline.end(why, [*found], self._faults)
             for sink in self._sinks:
