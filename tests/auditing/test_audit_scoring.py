@@ -170,6 +170,17 @@ def test_thoughts_that_name_their_prompt_carry_information_and_templates_none(
     assert measured[1][f"{scope}/gap_per_token"].value > 5 * abs(measured[2][f"{scope}/gap_per_token"].value)
     assert measured[2][f"{scope}/mi"].value == pytest.approx(0.0, abs=0.2)
     assert measured[1]["length/reasoning_tokens"].value == 3.0
+    # A log that has grown goes on with the state of the model's measurements, and begins again without it.
+    whole = (tmp_path / "out" / "metrics.jsonl").read_bytes()
+    for out in (tmp_path / "grown", tmp_path / "lost"):
+        for part in (rows[:16], rows):
+            logs.write_lines(path, part)
+            again = Witness()
+            measure_log(open_log(path, settings), settings, out, [again])
+            if out.name == "lost" and part != rows:
+                (out / "audit-states.json").unlink()
+        assert again.steps == ([2] if out.name == "grown" else [1, 2])
+        assert (out / "metrics.jsonl").read_bytes() == whole
 
 
 def test_the_budget_draws_from_foreign_logs_and_takes_the_first_of_our_own() -> None:
