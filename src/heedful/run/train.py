@@ -42,6 +42,7 @@ from heedful.training.ranks.parallel import ProcessRank
 from heedful.types import Metric
 
 if TYPE_CHECKING:
+    from heedful.protocols import Tracker
     from heedful.run.loop import Outcome
     from heedful.training.ranks.world import World
 
@@ -297,7 +298,7 @@ def _train(config: TrainConfig, folder: RunFolder, world: World, told: _Reportin
     if not folder.environment.exists():
         found_here = describe_environment(str(world.device), config.threads, world.size)
         write_whole(folder.environment, json.dumps(found_here, indent=2) + "\n")
-    trackers = [*open_trackers(config.trackers, folder.path, to_json(config)), told]
+    trackers: list[Tracker] = [*open_trackers(config.trackers, folder.path, to_json(config)), told]
     asked = config
     try:
         with GrowthBar(console) as bar:
