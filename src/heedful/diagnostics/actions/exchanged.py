@@ -127,12 +127,12 @@ def exchange(groups: Sequence[Group], rows: int = 32, columns: int = 16, foreign
     spellings: dict[Ids, int] = {}
     if not free:
         spellings = {ids: actions.setdefault(one.action, len(actions)) for one, ids in clear}
-    found = replace(_chosen(clear, spellings, rows, columns), free=free, foreign=foreign)
+    chosen = replace(_chosen(clear, spellings, rows, columns), free=free, foreign=foreign)
     if free:
-        return found
+        return chosen
     counts = Counter((one.prompt, one.action) for one, _ in clear)
-    counts_NA = tuple(tuple(counts[prompt, action] for action in actions) for prompt in found.prompts_N)
-    return replace(found, names_A=tuple(actions), counts_NA=counts_NA)
+    counts_NA = tuple(tuple(counts[prompt, action] for action in actions) for prompt in chosen.prompts_N)
+    return replace(chosen, names_A=tuple(actions), counts_NA=counts_NA)
 
 
 def spell(after_M: Sequence[Ids], actions_M: Sequence[str], least_M: Sequence[int]) -> list[Ids | None]:
