@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 import threading
 import time
 from pathlib import Path
@@ -101,3 +103,14 @@ def test_what_cannot_be_done_is_refused_before_the_watch(
     assert watch(*words.split()) == 2
     assert sentence in capsys.readouterr().err
     assert not (log.parent / "watch").exists()
+
+
+def test_the_end_of_the_trainer_is_the_end_of_the_watch_and_no_alarm(
+    log: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    log.write_text("".join(map(line, range(3))))
+    with subprocess.Popen([sys.executable, "-c", ""]) as trainer:
+        assert watch("--poll", "0.02", "--settle", "0.1", "--ends", f"pid:{trainer.pid}") == 0
+    said = capsys.readouterr().out
+    assert f"Process {trainer.pid} has ended." in said
+    assert "Alarm" not in said

@@ -123,7 +123,7 @@ def main(argv: list[str]) -> int:
             settle=words.settle,
             ends=ends,
             once=words.once,
-            pid=ends.pid or (int(signalled) if signalled else None),
+            pid=int(signalled) if signalled and ends.pid is None else None,
             take_over=words.take_over,
         )
     outcome = Outcome.of(folder)

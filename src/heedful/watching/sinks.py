@@ -122,8 +122,8 @@ class AlarmHistory:
             return ()
         known = STALLED in self.standing
         self.standing.add(STALLED)
-        evidence, advice = pending.stalled.removesuffix("."), "Look whether the trainer still runs."
-        alarm = Alarm(STALLED, max(0, self.step), evidence, advice, "warning")
+        step, evidence = max(0, self.step), pending.stalled.removesuffix(".")
+        alarm = Alarm(STALLED, step, evidence, f"Likely cause: {likely({STALLED: step})[0].sentence()}", "warning")
         self.first.setdefault(STALLED, alarm)
         return () if known else (alarm,)
 
