@@ -46,6 +46,7 @@ def test_a_generated_run_reads_back_in_every_layout(kind: str, way: int, tmp_pat
             assert told[at] == pytest.approx([drawn.rewards_PG.mean(), drawn.right_PG.mean(), PROMPTS])
         found = history.steps[at + layout.origin]
         same = (found.keys() & drawn.values.keys()) - OTHERWISE.get(kind, set())
+        assert "trainer/mismatch" in found
         assert {"trainer/reward", "trainer/grad_norm", "trainer/entropy"} <= same
         assert {name: found[name] for name in same} == pytest.approx(
             {name: drawn.values[name] for name in same}, rel=1e-3, nan_ok=True
