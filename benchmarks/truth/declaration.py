@@ -164,7 +164,13 @@ ESTIMATORS = (
         "I(X;A) over all prompts, by construction",
     ),
     *(
-        _row(f"`{name}`", f"grounding[@<scorer>][/<environment>]/{name}", f"grounding/{name}", _SUMMED)
+        _row(
+            f"`{name}`",
+            f"grounding[@<scorer>][/<environment>]/{name}"
+            + (f" eval/<split>/<kind>/{name}" if name.startswith("right") else ""),
+            f"grounding/{name}",
+            _SUMMED,
+        )
         for name in (
             "reasoning_to_action",
             "thought_influence",

@@ -29,6 +29,11 @@ def test_a_run_is_evaluated_to_the_very_numbers_it_measured_itself(
     shown = capsys.readouterr().out
     for label in ("sampled, temperature 1", "pass@2", "greedy", "random player", "best fixed sequence: "):
         assert label in shown
+    right = found["metrics"]["eval/val/sampled/right"]
+    parts = [found["metrics"][f"eval/val/sampled/right_by_{part}"] for part in ("chance", "thought", "prompt", "both")]
+    assert right["value"] == pytest.approx(sum(part["value"] for part in parts))
+    assert f"sampled thoughts: Of a probability of {right['value']:.2f} of a right first action" in shown
+    assert found["metrics"]["eval/val/greedy/right"]["why"].startswith("all first actions are the same")
     for label in ("replies executable", "thoughts closed", "turns per episode"):
         assert label in shown
 

@@ -11,6 +11,7 @@ from typing import Annotated
 
 from heedful.boundary import CommandLine, Positional, Shown, to_json
 from heedful.console import SafeConsole
+from heedful.diagnostics.actions.rightness import carriers
 from heedful.diagnostics.catalogue import legend_of
 from heedful.run.evaluation.evaluate import evaluate_subject, settings_of
 from heedful.run.evaluation.held_out import any_scored, write_numbers
@@ -84,6 +85,10 @@ def main(argv: list[str]) -> int:
     evaluated = evaluate_subject(subject, settings, console)
     console.print(f"{settings.env.name}, {settings.tasks} tasks of {settings.split}", style="bold")
     console.print(success_table(evaluated.metrics, settings.samples, settings.sampling.temperature))
+    by_name = {metric.name: metric for metric in evaluated.metrics}
+    for kind in ("sampled", "greedy"):
+        if (told := carriers(by_name, f"eval/{settings.split}/{kind}/")) is not None:
+            console.print(f"{kind} thoughts: {told[0]}.", soft_wrap=True)
     legend = legend_of(evaluated.metrics)
     if legend:
         console.print(legend, soft_wrap=True)

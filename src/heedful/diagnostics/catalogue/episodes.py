@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from heedful.diagnostics.catalogue.entry import Doubt, Entry, alike, under
 
+_RIGHT = "as `grounding/right`"
+
 # fmt: off
 EVALUATION = under(
     "",
@@ -33,6 +35,17 @@ EVALUATION = under(
         "Written by `heedful eval --json`.", missing="no turn was played"),
     Entry("eval/<split>/sampled/turns", "turns", "Mean number of turns of an evaluated trajectory.",
         "Written by `heedful eval --json`.", missing="no episode", doubt=alike(76)),
+    Entry("eval/<split>/<kind>/right", "0 to 1", "The probability of a right first action on evaluated tasks.",
+        "`grounding/right` of `sampled` and of `greedy` thoughts, of at most 32 tasks. Its parts, too. Written by "
+        "`heedful eval --json`.", missing=_RIGHT),
+    Entry("eval/<split>/<kind>/right_by_chance", "0 to 1",
+        "The part of `right` without the own prompt and without the own thought.", missing=_RIGHT),
+    Entry("eval/<split>/<kind>/right_by_thought", "-1 to 1", "The part of `right` that the thought carries alone.",
+        "Where greedy success falls and sampled thoughts keep their part, read greedy ones.", missing=_RIGHT),
+    Entry("eval/<split>/<kind>/right_by_prompt", "-1 to 1",
+        "The part of `right` that comes from the prompt past the thought.", missing=_RIGHT),
+    Entry("eval/<split>/<kind>/right_by_both", "-1 to 1",
+        "The part of `right` that needs the own prompt and the own thought together.", missing=_RIGHT),
     Entry("gain/<kind>", "", "Evaluated success after training minus before, paired by task.",
         "Written to `verdict.json` for `sampled` and `greedy`.",
         missing="not evaluated before and after; no rollouts of evaluations kept", cadence="once",

@@ -17,6 +17,7 @@ from rich.console import Console
 from heedful import envs
 from heedful.boundary import Choice, Count, Natural, Wait, Workers, settings, trusting
 from heedful.console import SafeConsole
+from heedful.envs.common.contract import rightness_of
 from heedful.envs.common.tagged import in_tags
 from heedful.envs.common.tasks import evaluation_tasks
 from heedful.models.chat.replies import Tags
@@ -25,6 +26,7 @@ from heedful.protocols import Environment
 from heedful.rollout import COLLECTORS, Collector, Context, isolated
 from heedful.run.evaluation.held_out import (
     broken_sentence,
+    carried_metrics,
     evaluation_metrics,
     evaluation_seed,
     measure_baselines,
@@ -194,10 +196,17 @@ def evaluate_subject(subject: Subject, settings: EvaluateSettings, console: Cons
             played.append(groups)
         with _stage(console, "random player, and search of the best fixed sequence on training tasks"):
             baselines = measure_baselines(env, settings.split, settings.tasks, settings.search_tasks)
-    sampled, greedy = played
-    metrics = tuple(evaluation_metrics(f"eval/{settings.split}", sampled, greedy, baselines))
+        sampled, greedy = played
+        metrics = evaluation_metrics(f"eval/{settings.split}", sampled, greedy, baselines)
+        with _stage(console, "what right first actions come from: thoughts exchanged between tasks"):
+            from heedful.scorers.hf import HFScorer
+
+            scorer, temperature = HFScorer(loaded.model), settings.sampling.temperature
+            for kind, groups in (("sampled", sampled), ("greedy", greedy)):
+                prefix = f"eval/{settings.split}/{kind}"
+                metrics += carried_metrics(prefix, groups, scorer, temperature, rightness_of(env))
     broken = (broken_sentence(sampled, "sampled"), broken_sentence(greedy, "greedy"))
-    return Evaluated(metrics, baselines.sequence, tuple(filter(None, broken)))
+    return Evaluated(tuple(metrics), baselines.sequence, tuple(filter(None, broken)))
 
 
 def _stage(console: Console, name: str) -> AbstractContextManager[object]:
