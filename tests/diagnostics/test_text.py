@@ -150,6 +150,13 @@ def test_phrases_are_compared_with_equally_many_thoughts_on_both_sides():
     assert found.value == pytest.approx((2 * 2 / 3) / 2)
 
 
+def test_phrases_are_counted_in_the_order_of_the_text_so_that_two_audits_round_alike():
+    assert [*text._phrases(" ".join(WORDS + WORDS[:4]))] == [
+        *zip(WORDS, WORDS[1:], WORDS[2:], strict=False),
+        *zip(WORDS[-2:], [WORDS[-1], WORDS[0]], WORDS[:2], strict=True),
+    ]
+
+
 def drawn_template_share(thoughts_by_prompt, rng, draws):
     """The definition, drawn: the mean share found among as many thoughts of other prompts and of the own one."""
     across = within = 0.0

@@ -5,7 +5,7 @@ Promise: the judge reads only the texts of the thoughts. The same thoughts and t
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import KeysView, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -128,10 +128,10 @@ def _template_share(thoughts_by_prompt: Sequence[Sequence[str]]) -> Metric:
     return Metric(TEMPLATE_SHARE, across / within, len(telling), *interval, clusters=effective_clusters(deleted_N))
 
 
-def _phrases(text: str) -> set[tuple[str, ...]]:
-    """Distinct runs of three words (`words_of`)."""
+def _phrases(text: str) -> KeysView[tuple[str, ...]]:
+    """Distinct runs of three words (`words_of`) in their order: in a set's order means differ by rounding."""
     words = words_of(text)
-    return {tuple(words[start : start + GRAM]) for start in range(len(words) - GRAM + 1)}
+    return dict.fromkeys(tuple(words[start : start + GRAM]) for start in range(len(words) - GRAM + 1)).keys()
 
 
 def _shares_found(held_NC: Integers, counts_N: Integers, own: int, log_factorials: Floats) -> Floats:
