@@ -8,8 +8,8 @@ import pytest
 
 from fake_server import ModelBrain, fake_server
 from heedful import cli
-from heedful.auditing.scalars import History
 from heedful.auditing.scalars.aliases import ALIASES
+from heedful.auditing.scalars.history import scalar_metrics
 from heedful.diagnostics.alarms import AlarmConfig, Alarms, replay
 from heedful.diagnostics.alarms.logged_rules import logged_rules
 from heedful.diagnostics.catalogue import CATALOGUE, entry_of
@@ -141,11 +141,9 @@ def by_the_alarms_of_a_longer_run(run: Path) -> set[str]:
 
 
 def by_the_scalars_of_a_trainer(run: Path) -> set[str]:
-    history, alarms = History(), Alarms(rules=logged_rules(AlarmConfig()))
-    names: set[str] = set()
+    alarms, names = Alarms(rules=logged_rules(AlarmConfig())), set[str]()
     for step in range(30):
-        history.steps[step] = dict.fromkeys(ALIASES, 0.5)
-        metrics = [*history.metrics(step), Metric("text/judge_accuracy_8way", 0.5, 64, 0.4, 0.6)]
+        metrics = [*scalar_metrics(dict.fromkeys(ALIASES, 0.5)), Metric("text/judge_accuracy_8way", 0.5, 64, 0.4, 0.6)]
         names |= {metric.name for metric in (*metrics, *alarms.observe(step, metrics).metrics)}
     return names
 
