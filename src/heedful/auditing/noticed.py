@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field
+from typing import Any
 
 from heedful.auditing.logs.records import Faults
 from heedful.auditing.recognised import RecognisedLog, counted
@@ -139,7 +140,7 @@ def _evaluated(log: RecognisedLog, steps: Iterable[int]) -> Iterator[str]:
         return
     folder = log.files.files[0].parent.parent
     states = [folder / "trainer_state.json", *folder.glob("checkpoint-*/trainer_state.json")]
-    history: dict[int, dict[str, object]] = {}
+    history: dict[int, dict[str, Any]] = {}
     for state in states:
         with suppress(OSError, ValueError, TypeError, KeyError, AttributeError):
             for entry in read_json(state)["log_history"]:
@@ -147,8 +148,9 @@ def _evaluated(log: RecognisedLog, steps: Iterable[int]) -> Iterator[str]:
     evaluated = [step for step in steps if any(name.startswith("eval_") for name in history.get(step, ()))]
     if evaluated:
         rewards = {step: history[step]["reward"] for step in evaluated if "reward" in history[step]}
-        means = f" (mean reward of training there: {listed(f'{at}: {mean}' for at, mean in rewards.items())})"
+        means = f" (mean reward of training there: {listed(f'{at}: {mean:.4g}' for at, mean in rewards.items())})"
         yield (
             f"Steps {listed(map(str, evaluated))} hold completions of an evaluation, which TRL wrote over those of "
-            f"training: their readings are not those of training{means if rewards else ''}."
+            f"training: their readings are not those of training{means if rewards else ''}. Name {folder} after the "
+            "log: with its scalars these rows are set aside."
         )
