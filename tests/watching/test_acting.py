@@ -67,7 +67,7 @@ def test_a_collapse_that_was_told_before_stops_nothing(tmp_path: Path) -> None:
 
 
 def test_a_stop_file_without_a_folder_is_refused_before_the_watch(tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match="in a folder that exists, found no folder"):
+    with pytest.raises(ValueError, match="--on-collapse stop-file:PATH in a folder that exists, found no"):
         stop_by_file(tmp_path / "none" / "STOP")
 
 
@@ -77,7 +77,7 @@ def test_the_named_process_gets_sigterm_and_one_that_has_ended_nothing() -> None
         assert stop("Alarm.") == f"Sent SIGTERM to process {process.pid}."
         assert process.wait() == -signal.SIGTERM
         assert stop("Alarm.") == f"Process {process.pid} has ended already, so no signal was sent."
-    with pytest.raises(ValueError, match=f"found no process {process.pid}"):
+    with pytest.raises(ValueError, match=f"--on-collapse signal:N .*, found no process {process.pid}"):
         stop_by_signal(process.pid)
 
 
@@ -86,5 +86,5 @@ def test_a_process_of_another_user_is_refused(monkeypatch: pytest.MonkeyPatch) -
         raise PermissionError
 
     monkeypatch.setattr(os, "kill", refuse)
-    with pytest.raises(ValueError, match=f"found that {os.getpid()} is another user's"):
+    with pytest.raises(ValueError, match=f"--on-collapse signal:N .*, found another user's: {os.getpid()}"):
         stop_by_signal(os.getpid())

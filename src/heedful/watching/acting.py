@@ -67,7 +67,7 @@ class StopOnCollapse(Sink):
 def stop_by_file(path: Path) -> Callable[[str], str]:
     """Stop by a file for which the trainer looks. Raises ValueError where it cannot be written."""
     if not path.parent.is_dir():
-        raise ValueError(f"Expected --stop-file in a folder that exists, found no folder {path.parent}.")
+        raise ValueError(f"Expected --on-collapse stop-file:PATH in a folder that exists, found no {path.parent}.")
 
     def stop(alarm: str) -> str:
         write_whole(path, f"{alarm}\n")
@@ -101,9 +101,10 @@ def _own_process(process: int) -> str:
         own = not place.exists() or place.stat().st_uid == os.getuid()
         started = (place / "stat").read_text().rpartition(")")[2].split()[19] if place.exists() else ""
     except (ProcessLookupError, FileNotFoundError):
-        raise ValueError(f"Expected --pid to name a process of this machine, found no process {process}.") from None
+        wanted = "Expected --on-collapse signal:N with a process of this machine"
+        raise ValueError(f"{wanted}, found no process {process}.") from None
     except PermissionError:
         own = False
     if not own:
-        raise ValueError(f"Expected --pid to name a process of yours, found that {process} is another user's.")
+        raise ValueError(f"Expected --on-collapse signal:N with a process of yours, found another user's: {process}.")
     return started
