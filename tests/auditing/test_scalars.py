@@ -123,7 +123,7 @@ def test_a_pattern_that_fits_two_keys_is_told_and_not_read(tmp_path: Path) -> No
     assert "--map validation=KEY" in history.sentences[0]
     chosen = History.of([log], {"trainer/validation": "val-core/b/acc/mean@1"})
     assert chosen.steps[1]["trainer/validation"] == 0.9
-    with pytest.raises(ValueError, match="found trainer/reward=nothing"):
+    with pytest.raises(ValueError, match="found reward=nothing"):
         History.of([log], {"trainer/reward": "nothing"})
 
 
@@ -169,6 +169,9 @@ def test_unknown_keys_are_named_with_the_way_out(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match=r"found Value, Wall time\. Say which is which: --map reward=KEY"):
         History.of([log], {})
     assert History.of([log], {"trainer/reward": "Value"}).steps == {1: {"trainer/reward": 0.5}}
+    watched = History.growing([log], {"trainer/reward": "Value", "trainer/kl": "KL"})
+    watched.update(ended=True)
+    assert [*watched.found()][1:] == ["No file of scalars holds KL, which --map names for kl."]
 
 
 def test_a_folder_stands_for_its_event_files(tmp_path: Path) -> None:

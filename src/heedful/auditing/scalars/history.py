@@ -156,7 +156,7 @@ class History:
                     "file that the trainer's logger writes."
                 )
         keys = {key for file in history.files for key in file.keys}
-        missing = [f"{name}={key}" for name, key in given.items() if key not in keys]
+        missing = [f"{name.partition('/')[2]}={key}" for name, key in given.items() if key not in keys]
         if missing:
             raise ValueError(
                 f"Expected --map to name a key of the scalars ({listed(sorted(keys))}), found {listed(missing)}."
@@ -242,6 +242,9 @@ class History:
             names = listed([name.partition("/")[2] for name in read["keys"]], most=20) or "nothing that is known"
             yield f"{read['file']} ({read['kind']}): {names}; keys not read: {len(read['unknown'])} (audit.json)."
         yield from self.sentences
+        for name, key in self.given.items():
+            if not any(key in file.keys for file in self.files):
+                yield f"No file of scalars holds {key}, which --map names for {name.partition('/')[2]}."
         if self.evaluated:
             yield (
                 f"Steps {listed(self.evaluated)} hold completions of an evaluation, which the trainer wrote over those "
