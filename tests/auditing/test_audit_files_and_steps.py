@@ -83,7 +83,9 @@ def _folder_with(folder: Path, name: str) -> Path:
 
 def test_an_empty_folder_is_refused_and_a_damaged_file_beside_good_ones_is_not(tmp_path: Path) -> None:
     (tmp_path / "readme.txt").write_text("hello")
-    assert "Expected logs (.jsonl, .ndjson, .json, .parquet)" in refusal(tmp_path)
+    (tmp_path / "heedful-watch").mkdir()
+    told = f"Expected logs (.jsonl, .ndjson, .json, .parquet) in {tmp_path}, found readme.txt. Name the file"
+    assert told in refusal(tmp_path)
     logs.verl_log(tmp_path)
     (tmp_path / "11.jsonl").touch()
     found = find_files(tmp_path)

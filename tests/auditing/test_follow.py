@@ -22,6 +22,7 @@ from heedful.auditing import measure_log, open_log
 from heedful.auditing.follow import Ends, follow
 from heedful.auditing.scalars.files import GrowingFile, ScalarRow, scalar_files, scalar_kind, scalar_rows
 from heedful.stopping import StoppedBySignal
+from heedful.watching.status import Status
 
 SCALARS = Path(__file__).parent / "fixtures" / "scalars"
 
@@ -199,9 +200,11 @@ def test_a_watch_waits_for_its_log_and_ends_at_a_step(tmp_path: Path, player: Pl
         (log / "checkpoint-3" / "trainer_state.json").write_text(json.dumps({"log_history": history}))
 
     acts = [None, lambda: logs.trl_log(log, steps=3), checkpoint]
-    folder = follow(log, SETTINGS, scalars=[log], clock=player.play(*acts).clock, ends=Ends(step=3), sinks=[player])
+    sinks = [player, Status(log)]
+    folder = follow(log, SETTINGS, scalars=[log], clock=player.play(*acts).clock, ends=Ends(step=3), sinks=sinks)
     assert folder == log / "heedful-watch"
     assert any("Waiting for the log. So far: Expected logs" in note for note in player.notes)
+    assert json.loads((folder / "status.json").read_text())["notes"][0].startswith("TRL completions in ")
     assert by_step(folder)[3]["trainer/reward"].value == 0.25
     assert player.ended == "The log has come to step 3."
     assert metrics(log, "heedful-watch") == audited(tmp_path, [log])

@@ -77,9 +77,10 @@ def test_without_a_terminal_there_is_a_line_in_five_seconds(plain: Terminal, clo
     for step in range(4):
         plain.step(of(step, reward=0.5))
         clock.now += 2
+    plain.step(of(4, validation=0.5))
     plain.pending(Pending(0.0))
     plain.end("")
-    assert text(plain).splitlines() == ["step 0: reward 0.500", "step 3: reward 0.500"]
+    assert text(plain).splitlines() == ["step 0: reward 0.500", "step 3: reward 0.500", "step 4: -"]
 
 
 def test_a_step_that_is_measured_again_replaces_its_row_and_takes_its_alarms_back(live: Terminal) -> None:

@@ -213,11 +213,12 @@ class Watch:
             self.log = log = self._opened()
             if self.reading is None:
                 judge = stack.enter_context(judging(log, self.settings))
-                self.note(f"{log.format} in {self.source}. Writing to {folder}.")
             record = resume(folder, AuditRecord.of(log, self.settings))
             record.save(folder)
-            for sink in self.sinks if self.reading is None else ():
-                sink.begin(folder)  # the folder is ours: a sink may put files of its own there
+            if self.reading is None:
+                for sink in self.sinks:
+                    sink.begin(folder)  # the folder is ours: a sink may put files of its own there
+                self.note(f"{log.format} in {self.source}. Writing to {folder}.")
             pipeline = Pipeline(log, self.settings, folder, record, self.sinks, judge, told)
             self.reading = Reading(pipeline, history, self)
             self.started, self.current, self.strange, self.rows = {}, None, {}, Counter()

@@ -81,6 +81,7 @@ class Status(Sink):
 
     def begin(self, folder: Path) -> None:
         self._folder = RunFolder(folder)
+        self._notes.clear()  # what was told while the log was waited for is over
 
     def note(self, sentence: str) -> None:
         self._notes.append(sentence)

@@ -71,7 +71,7 @@ class Terminal(Sink):
             episodes = sum(len(group.trajectories) for group in step.groups)
             said = [f"{episodes} episodes of {len(step.groups)} groups", *said]
             said += [f"{min(1, step.read / self._size):.0%} of the log read"] if self._size else []
-        self._line = "" if measured.replayed else f"step {measured.number}: {', '.join(said)}"
+        self._line = "" if measured.replayed else f"step {measured.number}: {', '.join(said) or '-'}"
         self._show(self._alarms.add(measured))
 
     def pending(self, pending: Pending) -> None:

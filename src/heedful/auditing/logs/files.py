@@ -80,7 +80,8 @@ def find_files(source: Path) -> LogFiles:
         pickles = [entry for entry in entries if entry.suffix.lower() in _PICKLES]
         if pickles:
             refuse_unreadable(pickles[0])
-        held = ", ".join(entry.name for entry in sorted(folder.iterdir(), key=natural)[:5]) or "nothing"
+        others = [entry.name for entry in sorted(folder.iterdir(), key=natural) if entry.name != OWN_FOLDER]
+        held = ", ".join(others[:5]) or "nothing"
         raise ValueError(
             f"Expected logs ({', '.join(SUFFIXES)}) in {folder}, found {held}. Name the file, or the folder that holds "
             "the files of one log."
