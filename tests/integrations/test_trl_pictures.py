@@ -123,10 +123,11 @@ def test_the_learner_reads_every_picture_of_an_episode_as_the_scorer_does(
     learned: list[Any] = []
     # With a second pass over a batch TRL computes the log-probabilities of the weights that sampled, too.
     trainer = playing(family, tmp_path, shows, num_iterations=2, temperature=0.7, max_steps=2)
-    observed, found, loss = trainer._observed, trainer._get_per_token_logps_and_entropies, trainer.compute_loss
+    batches, found, loss = trainer._batches, trainer._get_per_token_logps_and_entropies, trainer.compute_loss
+    observed = batches.observe
 
-    def observe(completions: Any) -> Any:
-        own.update(own_logprobs(trainer, seen := observed(completions)))
+    def observe(*batch: Any) -> Any:
+        own.update(own_logprobs(trainer, seen := observed(*batch)))
         return seen
 
     def learn(model: Any, inputs: Any, *args: Any, **kwargs: Any) -> Any:
@@ -137,7 +138,7 @@ def test_the_learner_reads_every_picture_of_an_episode_as_the_scorer_does(
         learned.append((inputs, read[-1][0].detach()))
         return value
 
-    trainer._observed, trainer.compute_loss = observe, learn
+    batches.observe, trainer.compute_loss = observe, learn
     trainer.train()
     assert len(learned) == 8
     rows = 0
@@ -160,8 +161,8 @@ def test_the_learner_reads_every_picture_of_an_episode_as_the_scorer_does(
 def test_the_engine_sees_what_the_learner_sees(family: str, tmp_path: Path) -> None:
     trainer = playing(family, tmp_path, SOME, heedful=UNWATCHED, top_k=1)
     played: list[Any] = []
-    observed = trainer._observed
-    trainer._observed = lambda completions: played.extend(completions) or observed(completions)
+    observed = trainer._batches.observe
+    trainer._batches.observe = lambda completions, *more: played.extend(completions) or observed(completions, *more)
     trainer.train()
     vision = vision_of(trainer.model)
     assert vision is not None
@@ -192,9 +193,9 @@ def test_dropped_episodes_leave_with_their_pictures(tmp_path: Path) -> None:
     trainer = playing("qwen2_vl", tmp_path, heedful=changed, max_steps=1)
     filtered = trainer._filtered
 
-    def drop(batch: Any, verdicts: Any) -> Any:
+    def drop(draws: Any, verdicts: Any) -> Any:
         verdicts = [replace(one, weight=float(place == 1)) for place, one in enumerate(verdicts)]
-        batches.extend((batch, filtered(batch, verdicts)))
+        batches.extend((draws[0].batch, filtered(draws, verdicts)))
         return batches[-1]
 
     trainer._filtered = drop

@@ -103,9 +103,9 @@ def test_each_tokens_log_probability_is_the_one_that_trl_trains_on(family: str, 
         num_iterations=2,
         temperature=0.7,
     )
-    filtered, observed = trainer._filtered, trainer._observed
-    trainer._filtered = lambda batch, verdicts: batches.append(batch) or filtered(batch, verdicts)
-    trainer._observed = lambda completions: groups.append(seen := observed(completions)) or seen
+    filtered, observed = trainer._filtered, trainer._batches.observe
+    trainer._filtered = lambda draws, verdicts: batches.append(draws[0].batch) or filtered(draws, verdicts)
+    trainer._batches.observe = lambda *batch: groups.append(seen := observed(*batch)) or seen
     trainer.train()
     vision, scorer = vision_of(trainer.model), trainer.observer.diagnostician.scorer
     assert vision is not None
