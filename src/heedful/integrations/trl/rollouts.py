@@ -291,16 +291,18 @@ class _Engine:
             del fields["num_images"]
             kinds = [kinds_of(trainer, torch.tensor(context)) for context in contexts]
             fields |= {name: [each[name].tolist() for each in kinds] for name in kinds[0]}
-        with _at_most(trainer, self._most):
+        with _at_most(trainer, self._most, self._sight):
             ids, logprobs = trainer._generate_single_turn(contexts, None, fields, 1)
         return ids, logprobs
 
 
 @contextmanager
-def _at_most(trainer: Any, tokens: int) -> Iterator[None]:
-    """Limit the trainer's engine to `tokens` tokens per call."""
+def _at_most(trainer: Any, tokens: int, sight: PausedSight | None) -> Iterator[None]:
+    """Limit the trainer's engine to `tokens` tokens per call, and to no placeholder of a picture."""
     owner, name, limited = trainer, "generation_config", copy.deepcopy(trainer.generation_config)
     limited.max_new_tokens = tokens
+    if sight is not None and limited.suppress_tokens is None:  # TRL sets it from 1.16 on
+        limited.suppress_tokens = [sight.placeholder]
     if trainer.use_vllm:
         owner, name, limited = trainer.vllm_generation, "max_completion_length", tokens
     before = getattr(owner, name)
