@@ -97,6 +97,9 @@ def test_before_the_first_step_a_run_that_stands_still_has_a_status(run: Run) ->
     run.sinks[0].pending(Pending(900.0, stalled="No line for 15 min."))
     assert (status(run)["step"], status(run)["health"]) == (None, "stalled")
     assert status(run)["causes"][0]["name"] == "ended"
+    page = (run.folder / "STATUS.md").read_text()
+    assert "No step is closed yet, last line 15m00s before" in page
+    assert "| first |" not in page
 
 
 def test_a_status_that_does_not_change_is_written_twice_a_minute(run: Run, clock: Clock) -> None:

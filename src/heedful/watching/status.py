@@ -177,7 +177,8 @@ def _markdown(tree: dict[str, Any]) -> Iterator[str]:
     pace = f", a step every {duration(tree['interval'], 1)}" if tree["interval"] else ""
     yield f"# {tree['run']}: {tree['health']}"
     yield ""
-    yield f"Step {tree['step']}, last line {duration(tree['age'])} before {time.ctime(tree['time'])}{pace}."
+    reached = "No step is closed yet" if tree["step"] is None else f"Step {tree['step']}"
+    yield f"{reached}, last line {duration(tree['age'])} before {time.ctime(tree['time'])}{pace}."
     yield from ("", tree["stalled"]) if tree["stalled"] else ()
     yield from ("", f"Ended: {tree['ended']}") if tree["ended"] else ()
     yield ""
@@ -191,7 +192,7 @@ def _markdown(tree: dict[str, Any]) -> Iterator[str]:
         yield from ("", f"Best validation: {best['value']:.3f} at step {best['step']}.")
     if tree["checkpoint"]:
         yield from ("", f"Last checkpoint before the first alarm: `{tree['checkpoint']}`.")
-    yield from ("", "| | first | last |", "|---|---|---|")
+    yield from ("", "| | first | last |", "|---|---|---|") if tree["figures"] else ()
     for figure in tree["figures"].values():
         first, last = ("-" if value is None else f"{value:.3f}" for value in (figure["first"], figure["last"]))
         yield f"| {figure['words']} | {first} | {last} |"
