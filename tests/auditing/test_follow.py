@@ -192,6 +192,12 @@ def test_a_signal_ends_a_watch_with_its_page(tmp_path: Path, player: Player) -> 
     assert player.ended == "A signal ended the watch."
 
 
+@pytest.mark.parametrize(("name", "kind"), [("dumps", "folder"), ("metrics.jsonl", "file")])
+def test_what_is_to_be_watched_has_to_be_there_and_may_be_empty(name: str, kind: str, tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match=rf"at \S+{name}, found nothing there\. Make an empty {kind}"):
+        follow(tmp_path / name, SETTINGS)
+
+
 def test_a_watch_waits_for_its_log_and_ends_at_a_step(tmp_path: Path, player: Player) -> None:
     log, history = tmp_path / "log", [{"step": step, "reward": 0.25, "loss": 0.1} for step in (1, 2, 3)]
 

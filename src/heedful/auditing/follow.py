@@ -121,7 +121,10 @@ def follow(
     """
     folder = out or _own_folder(source)
     if not source.exists():
-        raise ValueError(f"Expected a log or a folder that gets one at {source}, found nothing there. Make the folder.")
+        raise ValueError(
+            f"Expected a log, or a place that gets one, at {source}, found nothing there. Make an empty "
+            f"{'file' if source.suffix else 'folder'}: the trainer fills it."
+        )
     with ExitStack() as stack:
         request = stack.enter_context(finish_the_step_first())
         watch = Watch(source, settings, tuple(scalars), sinks, poll, settle or 3 * poll, ends, pid, clock, request)
