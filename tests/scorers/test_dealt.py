@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 import threading
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -13,7 +14,11 @@ pytest.importorskip("torch")
 pytest.importorskip("transformers")
 
 import numpy as np
+import torch
+import torch.distributed as dist
+from torch.distributed.fsdp import fully_shard
 
+from heedful.models.forward.spread import in_step
 from heedful.protocols import WindowExceeded
 from heedful.scorers.dealt import DealtScorer, deal
 from heedful.scorers.hf import HFScorer
@@ -95,6 +100,23 @@ def test_an_error_of_any_rank_is_raised_on_the_first_and_the_others_go_on() -> N
         return scorer.cross_score([(1, 2), (2, 3)], [(4, 5)], [0], 1.0)
 
     assert np.isfinite(together(2, ask).scores_MN).all()
+
+
+def test_a_rank_that_only_keeps_step_draws_no_dropout(tmp_path: Path) -> None:
+    """What a rank draws next must not depend on how much the others read."""
+    dist.init_process_group("gloo", store=dist.FileStore(str(tmp_path / "store"), 1), rank=0, world_size=1)
+    try:
+        model: Any = llama(50, attention_dropout=0.5).train()
+        for layer in model.get_decoder().layers:
+            fully_shard(layer)
+        fully_shard(model)
+        before = torch.get_rng_state()
+        with in_step(model, model.get_decoder()):
+            model.get_decoder()(input_ids=torch.zeros(1, 2, dtype=torch.int64))
+        assert torch.equal(torch.get_rng_state(), before)
+        assert all(module.training for module in model.modules())
+    finally:
+        dist.destroy_process_group()
 
 
 def _flat(tokens_MNT: Sequence[Any] | None) -> list[float]:

@@ -18,6 +18,8 @@ from torch.distributed.fsdp import FSDPModule
 from torch.distributed.fsdp import FullyShardedDataParallel as FSDP1
 from torch.distributed.tensor import DTensor
 
+from heedful.models.forward.exactness import evaluating
+
 Kind = Literal["", "FSDP2", "FSDP", "ZeRO-3"]
 _READER = -1
 """The number of a module that DeepSpeed does not know. It keeps the weights of a module in use whole."""
@@ -34,23 +36,24 @@ def spread_as(model: nn.Module) -> Kind:
 
 @contextmanager
 def in_step(root: nn.Module, body: nn.Module) -> Iterator[None]:
-    """A context in which each rank may read the model any number of times, without gradients. All ranks must enter it.
+    """A context in which each rank may read the model any number of times, without gradients and dropout. All ranks must
+    enter it.
 
     `root`: the module that was wrapped. `body`: the module in it that gives the states, called once in each pass.
     No rank leaves before all are done.
     """
-    device = next(body.parameters()).device
-    ids_1T = torch.zeros(1, 2, dtype=torch.int64, device=device)
 
     def still_reading(mine: bool) -> bool:
-        count = torch.tensor(int(mine), device=device)
+        count = torch.tensor(int(mine), device=ids_1T.device)
         dist.all_reduce(count)
         return bool(count)
 
     def told(*_: Any) -> None:
         still_reading(True)
 
-    with torch.no_grad(), _open(root, ids_1T):
+    with evaluating(cast(Any, root)), torch.no_grad(), _open(root):
+        device = next(body.parameters()).device  # of whole weights: shards may lie on the CPU
+        ids_1T = torch.zeros(1, 2, dtype=torch.int64, device=device)
         hook = body.register_forward_pre_hook(told)
         try:
             yield
@@ -61,11 +64,12 @@ def in_step(root: nn.Module, body: nn.Module) -> Iterator[None]:
 
 
 @contextmanager
-def _open(root: nn.Module, ids_1T: torch.Tensor) -> Iterator[None]:
+def _open(root: nn.Module) -> Iterator[None]:
     """The weights outside of the layers are whole."""
     kind = spread_as(root)
     if kind == "FSDP2":
         whole = cast(FSDPModule, root)
+        ids_1T = torch.zeros(1, 2, dtype=torch.int64, device=next(root.parameters()).device)
         root(input_ids=ids_1T, use_cache=False)  # FSDP2 learns in its first pass which module is the root
         inner = (module for module in root.modules() if isinstance(module, FSDPModule) and module is not root)
         of_layers = {id(one) for module in inner for one in module.parameters()}
