@@ -56,6 +56,11 @@ def test_gradients_and_weights_are_those_of_one_process(
     assert moved == [step != 2 or name == "refilled" for step in range(len(trl_worker.STEPS)) for _ in range(updates)]
 
 
+def test_a_refilled_update_is_no_larger_than_a_batch_on_any_process(two: tuple[Path, list[Found]]) -> None:
+    """Also where most of the accepted rows were sampled by one of them."""
+    assert [found["refilled"]["most_rows"] for found in two[1]] == [trl_worker.ROWS // 2 // 2] * 2
+
+
 @pytest.mark.parametrize("name", list(trl_worker.RUNS))
 def test_the_record_is_that_of_one_process(name: str, two: tuple[Path, list[Found]], one: tuple[Path, Found]) -> None:
     mine, its = lines(two[0] / name), lines(one[0] / name)

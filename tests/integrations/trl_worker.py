@@ -97,8 +97,14 @@ def run(model: Path, folder: Path, name: str, resume: str | None = None) -> dict
     )
     if name == "sharded" and world > 1:
         shard(trainer, world)
+    rows, loss = list[int](), trainer.compute_loss
+    trainer.compute_loss = lambda model, batch, *rest, **named: (
+        rows.append(len(batch["prompt_ids"])),
+        loss(model, batch, *rest, **named),
+    )[1]
     trainer.train(resume_from_checkpoint=resume)
-    return {"weights": weights_of(trainer), "gradients": noted.steps, "history": trainer.state.log_history}
+    history = trainer.state.log_history
+    return {"weights": weights_of(trainer), "gradients": noted.steps, "history": history, "most_rows": max(rows)}
 
 
 def shard(trainer: Any, world: int) -> None:

@@ -271,21 +271,32 @@ class HeedfulGRPOTrainer(GRPOTrainer):
             batch[removal.KEPT] = batch["completion_mask"].new_ones(len(batch["completion_mask"]), dtype=torch.bool)
             return self._scaled(batch, 1.0, len(kept_P), len(kept_P))
         kept_B = [kept for kept in kept_P for _ in range(self.num_generations)]
-        processes = self.accelerator.num_processes
+        processes, own = self.accelerator.num_processes, self.accelerator.process_index
         of_process = self._rows_of_processes(draws)
         by_process = [[kept_B[row] for row in rows] for rows in of_process]
-        rows = removal.rows_needed([sum(kept) for kept in by_process], self.args.steps_per_generation)
-        mine = by_process[self.accelerator.process_index]
         advantages = self._advantages(torch.cat([draw.rewards_BF for draw in draws]), kept_B)
         if advantages is not None:
-            its = advantages[of_process[self.accelerator.process_index]]
-            batch["advantages"] = its.to(batch["advantages"])
-        smaller = removal.remove(batch, mine, rows, trim=self.pad_to_multiple_of is None)
+            batch["advantages"] = advantages[of_process[own]].to(batch["advantages"])
+        if len(draws) > 1 and processes > 1:  # what one process sampled may be more than its share of an update
+            batch, by_process = self._dealt(batch, by_process[own])
+        rows = removal.rows_needed([sum(kept) for kept in by_process], self.args.steps_per_generation)
+        smaller = removal.remove(batch, by_process[own], rows, trim=self.pad_to_multiple_of is None)
         smaller["num_items_in_batch"] = self.accelerator.gather(removal.trained_tokens(smaller)).sum()
         held = len(smaller["advantages"]) * processes
         factor = removal.row_factor(self.loss_type, held, sum(kept_B))
         smaller["advantages"] = smaller["advantages"] * factor
         return self._scaled(smaller, factor, sum(kept_P), len(kept_P))
+
+    def _dealt(self, batch: dict[str, Any], kept: Sequence[bool]) -> tuple[dict[str, Any], list[list[bool]]]:
+        """The kept rows of all processes with some idle ones, and for each process which of them it is to keep."""
+        processes, device = self.accelerator.num_processes, batch["completion_mask"].device
+        sent = removal.remove(batch, kept, max(sum(kept), self.args.steps_per_generation), trim=False)
+        on_cpu = {name: value.cpu() if isinstance(value, Tensor) else value for name, value in sent.items()}
+        whole = removal.merged(gather_object([on_cpu]))
+        dealt = [[False] * len(whole[removal.KEPT]) for _ in range(processes)]
+        for place, row in enumerate(whole[removal.KEPT].nonzero()[:, 0].tolist()):
+            dealt[place % processes][row] = True
+        return {name: value.to(device) if isinstance(value, Tensor) else value for name, value in whole.items()}, dealt
 
     def _rows_of_processes(self, draws: Sequence[_Draw]) -> list[list[int]]:
         """For each process, the numbers of its rows among those of all: a process holds a part of each draw."""
