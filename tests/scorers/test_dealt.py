@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 import threading
 from collections.abc import Sequence
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -98,6 +99,20 @@ def test_an_error_of_any_rank_is_raised_on_the_first_and_the_others_go_on() -> N
         with pytest.raises(WindowExceeded):
             scorer.cross_score([(1,) * 2000, (2, 3)], [(4, 5)], [0], 1.0)
         return scorer.cross_score([(1, 2), (2, 3)], [(4, 5)], [0], 1.0)
+
+    assert np.isfinite(together(2, ask).scores_MN).all()
+
+
+def test_the_ranks_are_still_in_step_after_a_ctrl_c() -> None:
+    def ask(scorer: DealtScorer) -> Any:
+        scorer.reading_model = interrupted
+        with pytest.raises(KeyboardInterrupt):
+            scorer.cross_score([(1, 2), (2, 3)], [(4, 5)], [0], 1.0)
+        scorer.reading_model = nullcontext
+        return scorer.cross_score([(1, 2), (2, 3)], [(4, 5)], [0], 1.0)
+
+    def interrupted() -> Any:
+        raise KeyboardInterrupt
 
     assert np.isfinite(together(2, ask).scores_MN).all()
 

@@ -128,14 +128,14 @@ class DealtScorer:
 
     def _all(self, asked: _Asked) -> list[tuple[Part, CrossScores]]:
         """The parts of all ranks. On rank 0 the first error of a rank is raised."""
-        found: list[tuple[Part, CrossScores]] | Exception
+        found: list[tuple[Part, CrossScores]] | BaseException
         try:
             with self.reading_model():
                 found = self._share(asked)
-        except Exception as error:  # the other ranks wait for an answer
+        except BaseException as error:  # also Ctrl-C: the other ranks wait for an answer
             found = error
         gathered = self.ranks.gather(found)
-        failed = next((one for one in gathered if isinstance(one, Exception)), None)
+        failed = next((one for one in gathered if isinstance(one, BaseException)), None)
         if failed is not None and self.ranks.rank == 0:
             raise failed
         return [] if failed is not None else [part for share in gathered for part in share]

@@ -36,10 +36,10 @@ def spread_as(model: nn.Module) -> Kind:
 
 @contextmanager
 def in_step(root: nn.Module, body: nn.Module) -> Iterator[None]:
-    """A context in which each rank may read the model any number of times, without gradients and dropout. All ranks must
-    enter it.
+    """A context in which each rank may read the model any number of times. All ranks must enter it.
 
-    `root`: the module that was wrapped. `body`: the module in it that gives the states, called once in each pass.
+    There are no gradients and no dropout. `root`: the module that was wrapped. `body`: the module in it that gives the
+    states, called once in each pass.
     No rank leaves before all are done.
     """
 
