@@ -13,6 +13,7 @@ import pytest
 pytest.importorskip("trl", reason="TRL is not installed (pip install 'heedful[trl]')")
 
 import torch
+from accelerate.utils import DistributedType
 from tiny_trl import (
     MEASURED,
     Script,
@@ -31,8 +32,9 @@ from transformers import GenerationConfig
 from benchmarks.families.models import built
 from heedful.filters import DropConstant
 from heedful.integrations.trl import HeedfulConfig
-from heedful.integrations.trl.observer import why_unreadable
+from heedful.integrations.trl.observer import observer_of, why_unreadable
 from heedful.measuring.diagnostician import DiagnosticsConfig
+from heedful.scorers.dealt import DealtScorer
 from heedful.storage import RunFolder
 
 pytestmark = pytest.mark.filterwarnings("ignore::FutureWarning")
@@ -60,6 +62,17 @@ def test_a_recurrent_model_is_measured_and_the_record_names_the_way(
     assert json.loads((tmp_path / "heedful" / "config.json").read_text())["scorer"].startswith(method)
     _, metrics = recorded(tmp_path)
     assert metrics.metrics["information/first_turn/mi"].value is not None
+
+
+def test_one_process_that_holds_shards_reads_them_as_several_do(
+    tiny_model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """ZeRO-3 on one GPU, for the sake of its offloading: weights are empty outside of `in_step`."""
+    trainer = trainer_of(
+        tiny_model, arguments(tmp_path, num_generations=4), Script(written([[0, 1]])), heedful=MEASURED
+    )
+    monkeypatch.setattr(type(trainer.accelerator), "distributed_type", DistributedType.DEEPSPEED)
+    assert isinstance(observer_of(trainer, MEASURED, MEASURED.filter).diagnostician.scorer, DealtScorer)
 
 
 def test_measuring_changes_nothing_of_the_training(tiny_model: Path, tmp_path: Path) -> None:

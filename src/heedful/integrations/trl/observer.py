@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from accelerate.utils import gather_object
+from accelerate.utils import DistributedType, gather_object
 
 from heedful.boundary import to_json
 from heedful.integrations.trl.pictures import PausedSight, bare_model, sees, sight_of
@@ -54,7 +54,8 @@ def observer_of(trainer: Any, config: HeedfulConfig, chooses: Filter) -> Observe
         try:
             scorer = own = HFScorer(bare_model(trainer), max_tokens=config.diagnostics.max_tokens)
             sight = sight_of(trainer) if sees(trainer) else None
-            if sight is None and trainer.accelerator.num_processes > 1:  # rank 0 alone has the pictures of all
+            # One process may hold shards, too. Rank 0 alone has the pictures of all.
+            if sight is None and trainer.accelerator.distributed_type != DistributedType.NO:
                 scorer = DealtScorer(own, Processes(trainer.accelerator), lambda: _reading(trainer))
         except ValueError as error:  # this architecture cannot be scored exactly, so all other metrics are measured
             why, scorer = str(error), None
