@@ -30,7 +30,7 @@ from heedful.integrations.watching.completions import Completion, in_groups
 from heedful.integrations.watching.observer import Observer, Seen
 from heedful.protocols import Filter
 from heedful.rollout.refill import Collection, RefillEnding, refill_size
-from heedful.seeds import stream
+from heedful.seeds import derive
 from heedful.types import Verdict
 
 
@@ -218,12 +218,16 @@ class HeedfulGRPOTrainer(GRPOTrainer):
             groups += 1
         start = broadcast_object_list([self._batches.refilled])[0]
         self._batches.refilled = start + groups
-        places: list[int] = []
-        for number in range(start, start + groups):
-            order = list(range(len(data)))
-            seed = self.args.seed if self.heedful.seed is None else self.heedful.seed
-            stream(seed, "refill", number // len(data)).shuffle(order)
-            places += [order[number % len(data)]] * size
+        seed = self.args.seed if self.heedful.seed is None else self.heedful.seed
+        first, last = start // len(data), (start + groups - 1) // len(data)
+        order = torch.cat(
+            [
+                torch.randperm(len(data), generator=torch.Generator().manual_seed(derive(seed, "refill", time)))
+                for time in range(first, last + 1)
+            ]
+        )
+        drawn = order[start - first * len(data) :][:groups].tolist()
+        places = [place for place in drawn for _ in range(size)]
         rows = len(places) // processes
         mine = places[self.accelerator.process_index * rows :][:rows]
         self._refilling = True
