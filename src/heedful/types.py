@@ -11,7 +11,7 @@ So `rewards_PG`, `logprobs_BT`, `scores_MN`.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 from typing import NamedTuple
@@ -382,3 +382,12 @@ class CrossScores:
     tasks_M: Sequence[str] | None = None
     """The task of each thought, where several prompts may be contexts of one task: intervals are taken over tasks.
     `None`: every prompt is independent of the others."""
+
+
+Rightness = Callable[[Task], Mapping[str, float] | None]
+"""First action -> how right it is in [0, 1] at the start of a task; actions without a value are wrong. `None`: not
+known."""
+
+
+def nothing_right(_: Task) -> None:
+    """The rightness of an environment that names no right actions."""

@@ -178,9 +178,9 @@ def test_the_progress_of_a_seed_is_read_off_the_end_of_its_measurements(tmp_path
     row.refresh()
     assert row.cells() == ("0/4", "-", "-", "-", "-")
     tracker = JsonlTracker(path)
-    gap = Metric("information/first_turn/gap_per_token", 0.75, 8, 0.5, 1.0)
+    thought = Metric("grounding/right_by_thought", 0.75, 8, 0.5, 1.0)
     evaluated = Metric("eval/val/sampled/success", 0.125, 16, 0.0, 0.25)
-    tracker.write(0, [evaluated, Metric("success/rate", 0.25), Metric("filter/kept_ratio", 1.0), gap])
+    tracker.write(0, [evaluated, Metric("success/rate", 0.25), Metric("filter/kept_ratio", 1.0), thought])
     tracker.write(1, [Metric("success/rate", None, why="nothing scored"), Metric("filter/kept_ratio", 0.5)])
     tracker.close()
     with path.open("ab") as stream:

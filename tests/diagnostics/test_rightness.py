@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 from heedful.diagnostics.actions.exchanged import Exchange
-from heedful.diagnostics.actions.rightness import RIGHTNESS_NAMES, nothing_right, rightness, split, tensor
+from heedful.diagnostics.actions.rightness import RIGHTNESS_NAMES, rightness, split, tensor
 from heedful.diagnostics.cross_scores.information import information
-from heedful.types import CrossScores, Task
+from heedful.types import CrossScores, Task, nothing_right
 
 ACTIONS, FACTS = 4, 8
 PROMPTS = list(itertools.product(range(ACTIONS), range(FACTS)))

@@ -159,6 +159,7 @@ def test_a_setting_of_heedful_that_verl_does_not_know_is_answered_with_those_tha
     hydra = "Could not override 'heedful.outcom'.\nTo append to your config use +heedful.outcom=acc"
     assert doctor.refusal(hydra) == (
         "Expected overrides that verl's configuration takes, found: Could not override 'heedful.outcom'. The section "
-        "heedful has filter, loss_scale, outcome, tags, diagnostics, on_collapse, record, logs, max_pairs, seed, play."
+        "heedful has filter, loss_scale, outcome, tags, diagnostics, on_collapse, record, webhook, logs, max_pairs, "
+        "seed, play."
     )
     assert doctor.refusal("Could not override 'trainer.node'.").endswith("override 'trainer.node'.")

@@ -21,9 +21,9 @@ from heedful.auditing.settings import AuditSettings
 from heedful.auditing.steps import StartOver
 from heedful.boundary import listed, trusting
 from heedful.console import SafeConsole
-from heedful.diagnostics.actions.rightness import nothing_right
 from heedful.report.record import stored_sentences
 from heedful.storage import RunFolder, StepMetrics, advising, held, read_metrics
+from heedful.types import nothing_right
 from heedful.watching.sinks import Sink
 from heedful.watching.terminal import Terminal
 

@@ -21,7 +21,6 @@ import numpy as np
 from heedful.auditing.settings import AuditSettings
 from heedful.diagnostics.actions.exchanged import Exchange
 from heedful.diagnostics.actions.grounding import grounding
-from heedful.diagnostics.actions.rightness import Rightness, nothing_right
 from heedful.diagnostics.cross_scores.picture_ids import shows_pictures
 from heedful.diagnostics.cross_scores.thoughts import Thoughts, ThoughtTags, first_turn_thoughts
 from heedful.measuring.budget import IMAGE, LATER_IMAGE
@@ -33,7 +32,7 @@ from heedful.measuring.thought_scores import FirstTurns, ThoughtScores
 from heedful.protocols import WindowExceeded
 from heedful.storage import check_model
 from heedful.storage.rollouts import pictures_of
-from heedful.types import CrossScores, Group, Metric, Prompt, Reply, Span, Trajectory, Turn
+from heedful.types import CrossScores, Group, Metric, Prompt, Reply, Rightness, Span, Trajectory, Turn, nothing_right
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase

@@ -24,12 +24,12 @@ from heedful.boundary import (
     settings,
 )
 from heedful.boundary.jsontext import read_json
-from heedful.diagnostics.actions.rightness import Rightness, nothing_right
 from heedful.diagnostics.cross_scores.thoughts import ThoughtTags
 from heedful.envs import ENVIRONMENTS
 from heedful.envs.common.contract import rightness_of
 from heedful.protocols import Environment
 from heedful.storage import is_run
+from heedful.types import Rightness, nothing_right
 
 _CHECKPOINT = re.compile(r"step_(\d+)")
 _TRL_CHECKPOINT = re.compile(r"checkpoint-(\d+)")

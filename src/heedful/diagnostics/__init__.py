@@ -8,7 +8,6 @@ from heedful.exports import lazily
 
 if TYPE_CHECKING:
     from heedful.diagnostics.actions.grounding import grounding
-    from heedful.diagnostics.actions.rightness import Rightness
     from heedful.diagnostics.actions.strategies import input_to_action, strategy_metrics
     from heedful.diagnostics.behaviour_metrics import behaviour
     from heedful.diagnostics.cross_scores.thoughts import ThoughtTags
@@ -19,7 +18,6 @@ if TYPE_CHECKING:
     from heedful.diagnostics.text import text_metrics
 
 __all__ = [
-    "Rightness",
     "ThoughtTags",
     "behaviour",
     "gradient_metrics",
@@ -38,7 +36,6 @@ __all__ = [
 __getattr__ = lazily(
     __name__,
     {
-        "Rightness": "heedful.diagnostics.actions.rightness",
         "ThoughtTags": "heedful.diagnostics.cross_scores.thoughts",
         "behaviour": "heedful.diagnostics.behaviour_metrics",
         "gradient_metrics": "heedful.diagnostics.gradient.metrics",

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from heedful.diagnostics.actions.rightness import Rightness, nothing_right
 from heedful.diagnostics.actions.strategies import input_to_action
 from heedful.diagnostics.alarms.early_check import EarlyCheck, cheap_rows, check_gap
 from heedful.diagnostics.alarms.watch import Alarm, Alarms, StepAlarms
@@ -31,7 +30,7 @@ from heedful.measuring.thought_scores import FirstTurns, ThoughtScores
 from heedful.protocols import WindowExceeded
 from heedful.seeds import derive
 from heedful.storage import TokenValues, write_scores
-from heedful.types import CrossScores, Group, Metric, Verdict
+from heedful.types import CrossScores, Group, Metric, Rightness, Verdict, nothing_right
 
 if TYPE_CHECKING:
     from heedful.scorers.judge import Judge

@@ -15,14 +15,13 @@ import numpy.typing as npt
 
 from heedful.diagnostics.actions.exchanged import Exchange, exchange
 from heedful.diagnostics.actions.grounding import grounding
-from heedful.diagnostics.actions.rightness import Rightness, nothing_right
 from heedful.diagnostics.cross_scores.image_metrics import image_share
 from heedful.diagnostics.cross_scores.pictures import Exchanged, Pictured
 from heedful.diagnostics.cross_scores.score_matrix import take_rows
 from heedful.diagnostics.cross_scores.thoughts import Ids, SwappedObservations, Thoughts
 from heedful.measuring.scope_reader import ScoredThoughts
 from heedful.protocols import Scorer, WindowExceeded
-from heedful.types import CrossScores, Group, Metric
+from heedful.types import CrossScores, Group, Metric, Rightness, nothing_right
 
 
 class TokenScorer(Scorer, Protocol):

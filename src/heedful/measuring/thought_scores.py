@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Literal
 import numpy as np
 
 from heedful.diagnostics.actions.exchanged import exchange
-from heedful.diagnostics.actions.rightness import Rightness, nothing_right
 from heedful.diagnostics.cross_scores.picture_ids import one_text, shows_pictures
 from heedful.diagnostics.cross_scores.pictures import Exchanged, first_turn_pictures, later_pictures
 from heedful.diagnostics.cross_scores.pointwise import pointwise_information
@@ -44,7 +43,7 @@ from heedful.measuring.swapped import (
 from heedful.protocols import PlansReading
 from heedful.seeds import stream
 from heedful.storage import TokenValues
-from heedful.types import CrossScores, Group, Metric
+from heedful.types import CrossScores, Group, Metric, Rightness, nothing_right
 
 if TYPE_CHECKING:
     from heedful.scorers.judge import Judge

@@ -8,14 +8,13 @@ from pathlib import Path
 from typing import Any
 
 from heedful.boundary import listed, to_json
-from heedful.diagnostics import Rightness
 from heedful.envs.common import rightness_of
 from heedful.filters import KeepAll
 from heedful.integrations import watching
 from heedful.integrations.watching import Observer, Record, unknown_metrics
 from heedful.measuring import TokenScorer
 from heedful.protocols import Filter
-from heedful.types import Task
+from heedful.types import Rightness, Task
 from heedful_verl import compatibility
 from heedful_verl.batch.limits import COUNTED, plain, why_unreadable
 from heedful_verl.batch.rows import SCORE, Sampled

@@ -15,11 +15,11 @@ import numpy as np
 import numpy.typing as npt
 
 from heedful.diagnostics.actions.exchanged import Exchange
-from heedful.diagnostics.actions.rightness import RIGHTNESS_NAMES, Rightness, nothing_right, rightness
+from heedful.diagnostics.actions.rightness import RIGHTNESS_NAMES, rightness
 from heedful.diagnostics.cross_scores.information import SATURATED
 from heedful.diagnostics.cross_scores.jackknife import Estimate, metric_from
 from heedful.diagnostics.cross_scores.mixture import FEW_PROMPTS
-from heedful.types import Metric
+from heedful.types import Metric, Rightness, nothing_right
 
 Floats = npt.NDArray[np.float64]
 

@@ -15,7 +15,7 @@ decomposition of a mediated effect (VanderWeele 2013), with the thought as the m
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 
 import numpy as np
 import numpy.typing as npt
@@ -23,13 +23,9 @@ import numpy.typing as npt
 from heedful.diagnostics.actions.exchanged import Exchange
 from heedful.diagnostics.catalogue import mark_of
 from heedful.diagnostics.cross_scores.jackknife import Estimate, metric_from, rate_from
-from heedful.types import Metric, Task
+from heedful.types import Metric, Rightness
 
 Floats = npt.NDArray[np.float64]
-
-Rightness = Callable[[Task], Mapping[str, float] | None]
-"""First action -> how right it is in [0, 1] at the start of a task; actions without a value are wrong. `None`: not
-known."""
 
 PARTS = ("", "_by_chance", "_by_thought", "_by_prompt", "_by_both")
 RIGHTNESS_NAMES = (*(f"right{part}" for part in PARTS), *(f"agreed{part}" for part in PARTS), "foreign_lost")
@@ -38,10 +34,6 @@ RIGHTNESS_NAMES = (*(f"right{part}" for part in PARTS), *(f"agreed{part}" for pa
 FEWEST_PROMPTS = 3
 NO_RIGHT = "no right actions are known"
 NO_OTHERS = "no prompt has two replies with an executed action"
-
-
-def nothing_right(_: Task) -> None:
-    """The rightness of an environment that names no right actions."""
 
 
 def carriers(readings: Mapping[str, Metric], head: str = "grounding/") -> tuple[str, Metric] | None:

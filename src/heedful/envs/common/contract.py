@@ -17,11 +17,17 @@ from typing import Any, TypeVar
 
 from heedful.boundary.limits import LARGEST_REWARD
 from heedful.boundary.trust import import_advice, import_named, trust_typed
-from heedful.diagnostics.actions.rightness import Rightness, nothing_right
 from heedful.envs.transport.images import IMAGES_WANTED, MOST_IMAGES, image_fault
 from heedful.guarded import Answered, Raised, guarded_call
-from heedful.protocols import AnswersBlindly, AnswersFreely, Demonstrates, Environment, Episode, KnowsRight
-from heedful.types import Ending, Observation, Step, Task
+from heedful.protocols import (
+    AnswersBlindly,
+    AnswersFreely,
+    Demonstrates,
+    Environment,
+    Episode,
+    KnowsRight,
+)
+from heedful.types import Ending, Observation, Rightness, Step, Task, nothing_right
 
 Answer = TypeVar("Answer")
 

@@ -13,7 +13,6 @@ from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
 from typing import Any
 
-from heedful.diagnostics.actions.rightness import nothing_right
 from heedful.diagnostics.alarms.watch import Alarm
 from heedful.diagnostics.cross_scores.thoughts import ThoughtTags
 from heedful.diagnostics.statistics.group_statistics import is_constant, scored
@@ -28,7 +27,7 @@ from heedful.models.chat.replies import ReplyParser
 from heedful.protocols import Environment, Filter
 from heedful.seeds import stream
 from heedful.storage.trackers import JsonlTracker
-from heedful.types import Group, Metric, Verdict
+from heedful.types import Group, Metric, Verdict, nothing_right
 from heedful.watching.sinks import Measured, Sink
 from heedful.watching.status import Status
 from heedful.watching.webhook import Webhook, webhook_url

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from heedful.boundary import cut
-from heedful.diagnostics.actions.rightness import PARTS, Rightness
+from heedful.diagnostics.actions.rightness import PARTS
 from heedful.diagnostics.behaviour_metrics import behaviour, rate
 from heedful.diagnostics.statistics.intervals import effective_clusters, mean_interval, wilson
 from heedful.envs.common.contract import turns_of
@@ -31,7 +31,7 @@ from heedful.rollout.baselines import (
 from heedful.seeds import derive
 from heedful.storage import refuse_typed, write_whole
 from heedful.storage.measurements import FIELDS
-from heedful.types import Group, Metric, Task
+from heedful.types import Group, Metric, Rightness, Task
 
 _LOCK_STEP = LockStep()
 
