@@ -103,7 +103,7 @@ def test_the_same_comes_as_json_without_the_key(
     assert [lack["flag"] for lack in tree["server"]["lacks"]] == ["VLLM_SERVER_DEV_MODE=1"]
     assert tree["server"]["ways_out"]["folder"] == "needs VLLM_SERVER_DEV_MODE=1"
     assert tree["faults"] == []
-    assert {"train", "text"} <= {extra["name"] for extra in tree["machine"]["extras"]}
+    assert {"train", "parquet"} <= {extra["name"] for extra in tree["machine"]["extras"]}
 
 
 @pytest.mark.parametrize("flags", [["--server", "nonsense"], ["--model-name", "x"], ["--steps", "3"]])
