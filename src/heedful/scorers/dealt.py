@@ -70,12 +70,6 @@ class DealtScorer:
     def name(self) -> str:
         return self.scorer.name
 
-    @property
-    def way(self) -> str:
-        """How the model is read, found by all ranks. Only inside `asking()`."""
-        self._probe()
-        return self.scorer.way
-
     @contextmanager
     def asking(self) -> Iterator[None]:
         """On rank 0: a context in which the other ranks answer. They leave `answer` at its end."""
@@ -99,11 +93,10 @@ class DealtScorer:
     ) -> CrossScores:
         """As `HFScorer.cross_score`, on rank 0, inside `asking()`."""
         pairs = read_pairs(prompts_N, thoughts_M)
-        asked = _Asked(pairs.prompts, pairs.distinct, temperature, keep)
-        self.ranks.gather(asked)
+        parts = self._ask(_Asked(pairs.prompts, pairs.distinct, temperature, keep))
         sums = ScoreSums(pairs.lengths, len(pairs.prompts), self.scorer.head_tokens, keep_tokens=keep == "tokens")
         noise, method = 0.0, ""
-        for part, scored in self._all(asked):
+        for part, scored in parts:
             cells = np.ix_(part.rows, part.columns)
             for sums_MN, found_MN in zip(sums.sums_SMN, (scored.scores_MN, *scored.heads.values()), strict=True):
                 sums_MN[cells] = found_MN
@@ -111,20 +104,20 @@ class DealtScorer:
                 for row, tokens_NT in zip(part.rows, scored.tokens or (), strict=True):
                     sums.tokens_MNT[row][part.columns] = tokens_NT
             noise, method = max(noise, scored.noise), method or scored.method
-        self._probed = True
         return sums.scores(pairs, own_M, noise, method)
 
     def reading(self, prompts_N: Sequence[Sequence[int]], thoughts_M: Sequence[Sequence[int]]) -> int:
         """The tokens that one process would read, padding included, so that a budget does not depend on the ranks."""
-        self._probe()
+        if not self._probed:  # the probes read the model, so all ranks make them
+            self._ask(_Asked([], [], 1.0, "sums"))
         return self.scorer.reading(prompts_N, thoughts_M)
 
-    def _probe(self) -> None:
-        if not self._probed:
-            asked = _Asked([], [], 1.0, "sums")
-            self.ranks.gather(asked)
-            self._all(asked)
-            self._probed = True
+    def _ask(self, asked: _Asked) -> list[tuple[Part, CrossScores]]:
+        """What all ranks find, asked for by rank 0."""
+        self.ranks.gather(asked)
+        parts = self._all(asked)
+        self._probed = True
+        return parts
 
     def _all(self, asked: _Asked) -> list[tuple[Part, CrossScores]]:
         """The parts of all ranks. On rank 0 the first error of a rank is raised."""
@@ -156,8 +149,8 @@ class DealtScorer:
 def deal(prompts: Sequence[Ids], thoughts: Sequence[Ids], ranks: int) -> list[list[Part]]:
     """What each rank scores, so that all read about as much and each pair of thought and prompt is scored once.
 
-    The longest prompts are dealt to and fro. Thoughts under the prompts that are left over are cut in their sorted
-    order, so that shared beginnings stay on one rank.
+    Prompts are dealt from the longest on, in turns that alternate in direction. Thoughts under the prompts that are
+    left over are cut in their sorted order, so that shared beginnings stay on one rank.
     """
     longest = sorted(range(len(prompts)), key=lambda column: -len(prompts[column]))
     whole = len(prompts) - len(prompts) % ranks

@@ -38,9 +38,8 @@ def spread_as(model: nn.Module) -> Kind:
 def in_step(root: nn.Module, body: nn.Module) -> Iterator[None]:
     """A context in which each rank may read the model any number of times. All ranks must enter it.
 
-    There are no gradients and no dropout. `root`: the module that was wrapped. `body`: the module in it that gives the
-    states, called once in each pass.
-    No rank leaves before all are done.
+    The model computes neither gradients nor dropout. `root`: the module that was wrapped. `body`: the module in it that
+    gives the states, called once in each pass. A rank leaves when all are done.
     """
 
     def still_reading(mine: bool) -> bool:
