@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from heedful.rollout.workers import isolated
-from heedful.serving.server import EnvironmentServer, Limits, Pages
+from heedful.serving.server import EnvironmentServer
 from heedful.serving.service import Service
 from heedful.serving.sessions import Sessions
 from patience import PATIENCE
@@ -28,20 +28,18 @@ def serving(
     most: int = 100,
     idle: float = 600.0,
     token: str = "",
-    limits: Limits | None = None,
+    largest: int = 2**22,
     told: list[str] | None = None,
     workers: int = 0,
     timeout: float = PATIENCE,
     names: Sequence[str] = (),
     port: int = 0,
-    pages: Pages | None = None,
 ) -> Iterator[EnvironmentServer]:
     """A server in a thread of this process, by default on a free port."""
     with isolated(env, workers, timeout) as played:
         sessions = Sessions(played.episode, most, idle)
         tell = [].append if told is None else told.append
-        service, kept = Service(env, sessions), limits or Limits()
-        server = EnvironmentServer(("127.0.0.1", port), service, sessions, token, kept, tell, names, pages)
+        server = EnvironmentServer(("127.0.0.1", port), Service(env, sessions), sessions, token, largest, tell, names)
         thread = threading.Thread(target=server.serve_forever, daemon=True)
         thread.start()
         try:

@@ -31,7 +31,7 @@ from heedful.rollout.baselines import has_blind_player, has_random_player
 from heedful.rollout.player import Player
 from heedful.run.config import TrainConfig
 from heedful.run.evaluation.held_out import measure_baselines
-from heedful.serving.server import EnvironmentServer, Limits
+from heedful.serving.server import EnvironmentServer
 from heedful.types import Conversation, Ending, Group, Reply
 from patience import PATIENCE
 from perilous import Perilous
@@ -212,13 +212,7 @@ def test_sessions_that_nobody_plays_any_more_are_closed() -> None:
         assert server.sessions.open <= 2
 
 
-def test_connections_are_kept_and_closed_ones_made_anew() -> None:
-    with serving(Perilous(turns=50), limits=Limits(connections=1)) as server:
-        env = remote(server, wait=1.0)
-        episode = Player(env.episode(), env.task(0), 0, 50)
-        for _ in range(20):
-            episode.advance(said("on"))  # a second connection would be refused
-        assert episode.ending is None
+def test_a_connection_that_the_server_has_closed_is_made_anew() -> None:
     with serving(Perilous(turns=50)) as server:
         env = remote(server)
         episode = Player(env.episode(), env.task(0), 0, 50)
@@ -239,8 +233,8 @@ def test_a_full_server_refuses_an_episode_in_a_sentence() -> None:
 
 
 def test_a_reply_too_long_for_the_server_is_told_so_and_the_connection_goes_on() -> None:
-    with serving(Perilous(), limits=Limits(largest_request=2**20, connections=1)) as server:
-        env = remote(server, wait=PATIENCE)
+    with serving(Perilous(), largest=2**20) as server:
+        env = remote(server)
         episode = Player(env.episode(), env.task(0), 0, 5)
         episode.advance(said("x" * 2**23))
         assert "(413): Expected a request of at most 1,048,576 bytes" in episode.trajectory(1.0, 0).error

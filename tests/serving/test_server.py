@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import random
 import signal
 import socket
@@ -14,16 +13,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from heedful import cli
 from heedful.envs.common.actions import format_reply
 from heedful.envs.frozen_lake.environment import FrozenLake
 from heedful.envs.toys.echo import Echo
 from heedful.envs.transport.wire import generator_tree, observation_tree, read_step, read_task, step_tree, task_tree
-from heedful.serving.server import EnvironmentServer, Limits, check_address, is_named
-from heedful.serving.service import Service
+from heedful.serving.server import EnvironmentServer, check_address, is_named
 from heedful.serving.sessions import Refusal, Sessions
 from heedful.types import Ending
 from patience import PATIENCE, comes
@@ -135,23 +131,12 @@ def test_a_server_closes_idle_sessions_by_itself_and_says_so() -> None:
 
 BAD: list[tuple[int, str, str, Any, str]] = [
     (404, "GET", "/", None, "There is nothing at GET /; known are GET /health"),
-    (404, "GET", "/sessions", None, "There is nothing at GET /sessions"),
     (404, "POST", "/sessions/nobody/step", {"response": "x"}, "There is no session 'nobody'"),
     (400, "POST", "/sessions", b"{", "Expected the body as JSON"),
-    (400, "POST", "/sessions", b"\xff\xfe", "Expected the body as JSON"),
-    (400, "POST", "/sessions", [1], "Expected a JSON object as the body"),
-    (400, "POST", "/sessions", {}, 'Expected "seed" as a whole number.'),
-    (400, "POST", "/sessions", {"seed": True}, 'Expected "seed" as a whole number.'),
+    (400, "POST", "/sessions", [1], "as docs/isolation.md has it"),
+    (400, "POST", "/sessions", {}, "as docs/isolation.md has it, found no 'seed'."),
     (500, "POST", "/sessions", {"seed": 10**30}, "a whole number of 64 bits was expected"),
     (400, "POST", "/sessions", {"task": {"id": 1}}, "Expected a task, found {'id': 1} (no 'seed')."),
-    (400, "POST", "/demonstrate", {"task": {}, "rng": []}, "Expected a task, found {} (no 'id')."),
-    (
-        400,
-        "POST",
-        "/right-actions",
-        {"task": task_tree(ENV.task(0)), "before": ["Up"]},
-        'Expected "before" as a list of turns, each a list',
-    ),
     (404, "POST", "/random-answer", {"task": {"id": "", "seed": 0, "split": "", "tags": []}}, "has no `random_answer`"),
 ]
 
@@ -167,11 +152,11 @@ def test_what_is_not_understood_is_refused_in_a_sentence(
 
 
 def test_a_request_of_any_other_form_is_refused_and_the_server_goes_on() -> None:
-    with serving(ENV, limits=Limits(largest_request=2000)) as server:
+    with serving(ENV, largest=2000) as server:
         ask = Asker(server)
         status, refused = ask("POST", "/sessions", {"seed": 0, "padding": "x" * 3000})
         assert (status, "at most 2,000 bytes, found one of 3," in refused["error"]) == (413, True)
-        assert "larger --largest-reply" in refused["error"]
+        assert "larger --largest-request" in refused["error"]
         assert ask("POST", "/sessions", {"seed": 0}, {"Content-Type": "text/plain"})[0] == 415
         assert ask("PUT", "/sessions", {"seed": 0})[0] == 404
         assert ask("GET", "/health")[0] == 200
@@ -324,7 +309,7 @@ def test_a_generator_goes_there_and_comes_back_as_if_drawn_from_here() -> None:
 
 @pytest.mark.parametrize("end", [signal.SIGINT, signal.SIGTERM], ids=lambda end: str(end.name))
 def test_the_command_serves_until_it_is_told_to_stop(end: signal.Signals) -> None:
-    with server_process("echo", "--port", "0", "--env-workers", "1", "--log-every", "3") as (process, url):
+    with server_process("echo", "--port", "0", "--env-workers", "1") as (process, url):
         host, _, port = url.removeprefix("http://").partition(":")
         for _ in range(4):
             with socket.create_connection((host, int(port)), timeout=PATIENCE) as connection:
@@ -333,7 +318,6 @@ def test_the_command_serves_until_it_is_told_to_stop(end: signal.Signals) -> Non
         process.send_signal(end)
         _, log = process.communicate(timeout=PATIENCE)
         assert process.returncode == 0
-        assert log.count("3 requests, the last 3 of ") == 1
         assert log.count("stopping") == 1
         assert "4 requests in all; 0 episodes begun" in log
 
@@ -349,7 +333,6 @@ def test_the_command_explains_itself_and_refuses_in_sentences(
         (["echo", "--sessions", "0"], "--sessions: expected a whole number of at least 1"),
         (["echo", "--env-timeout", "-1"], "--env-timeout: expected a number of at least 0"),
         (["echo", "--idle", "0"], "--idle: expected a number above 0"),
-        (["echo", "--request-seconds", "1e18"], "--request-seconds: expected a number above 0 and at most"),
         (["echo", "--env-timeout", "1e18"], "and at most 1,000,000, found 1e+18"),
         (["echo", "--port", "70000"], "--port: expected a whole number of at least 0 and at most 65,535"),
         (["echo", "--token-file", str(tmp_path / "token")], "as ASCII characters without spaces"),
@@ -385,39 +368,3 @@ def test_a_web_page_under_another_name_is_refused_and_a_token_answers_to_every_n
         assert (status, "--host-name NAME" in tree["error"]) == (421, True)
         headers = {"Authorization": "Bearer secret", "Host": "gpu7.example.org"}
         assert Asker(other)("GET", "/environment", headers=headers)[0] == 200
-
-
-def test_a_request_that_drips_is_ended_at_its_deadline() -> None:
-    with serving(ENV, limits=Limits(request_seconds=0.3)) as server:
-        with socket.create_connection(server.server_address, timeout=PATIENCE) as connection:
-            connection.sendall(b"POST /tasks HTTP/1.1\r\nHost: localhost\r\nContent-Length: 9999\r\n\r\n{")
-            assert b"408" in connection.makefile("rb").readline()
-        assert Asker(server)("GET", "/health")[0] == 200
-
-
-trees = st.recursive(
-    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=20),
-    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(max_size=8), inner, max_size=4),
-    max_leaves=12,
-)
-
-
-@settings(max_examples=40, deadline=None)
-@given(
-    path=st.sampled_from(["tasks", "sessions", "sessions/x/step", "demonstrate", "random-answer", "blind-answers"]),
-    names=st.dictionaries(
-        st.sampled_from(
-            [
-                *("seed", "seeds", "member", "key", "task", "tasks", "rng", "close", "digest", "turn", "response"),
-                "imperfect",
-            ]
-        ),
-        trees,
-    ),
-)
-def test_no_tree_breaks_the_service(path: str, names: dict[str, Any]) -> None:
-    service = Service(ENV, Sessions(ENV.episode, 1000, 600.0))
-    with contextlib.suppress(Refusal):
-        status, tree = service.answer("POST", f"/{path}", names)
-        assert status in (200, 201)
-        assert isinstance(tree, dict)

@@ -4,16 +4,12 @@ Every request gets an answer, errors as a sentence. A faulty client cannot distu
 """
 
 from heedful.boundary.http import read_token
-from heedful.serving.server import ROOT, EnvironmentServer, Html, Limits, Pages, check_address
+from heedful.serving.server import EnvironmentServer, check_address
 from heedful.serving.service import Service
 from heedful.serving.sessions import Refusal, Sessions
 
 __all__ = [
-    "ROOT",
     "EnvironmentServer",
-    "Html",
-    "Limits",
-    "Pages",
     "Refusal",
     "Service",
     "Sessions",

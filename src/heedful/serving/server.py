@@ -1,16 +1,14 @@
 """The HTTP server of a `Service` or another one, on starlette and uvicorn: tokens, limits and shutdown.
 
-The size of a request, the time for its arrival, connections, sessions and idle time are limited. If there is a token,
-every request except the health check needs it. Without a token the server listens on this machine only, and a request
-must name it as its host. There is no TLS: put a reverse proxy or an SSH tunnel in front.
+The size of a request, connections, sessions and idle time are limited. If there is a token, every request except the
+health check needs it. Without a token the server listens on this machine only, and a request must name it as its host.
+There is no TLS: put a reverse proxy or an SSH tunnel in front.
 
 Environments are blocking code, so each request is answered in a thread.
 """
 
 from __future__ import annotations
 
-import asyncio
-import base64
 import contextlib
 import hmac
 import ipaddress
@@ -19,10 +17,8 @@ import signal
 import socket
 import threading
 import time
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Protocol
-from urllib.parse import parse_qsl
 
 from heedful.boundary.jsontext import parse_json
 from heedful.envs.transport.wire import LARGEST_FRAME, Tree, encode
@@ -33,33 +29,11 @@ if TYPE_CHECKING:
     from starlette.requests import Request
     from starlette.responses import Response
 
-ROOT = "page"
-"""The first word of the address of every page."""
+CONNECTIONS = 512
+"""Most connections that are open, and requests that are answered, at the same time."""
 
-_PAGE_HEADERS = {
-    "Content-Security-Policy": "default-src 'none'; style-src 'unsafe-inline'; form-action 'self'; base-uri 'none'; "
-    "frame-ancestors 'none'",
-    "X-Content-Type-Options": "nosniff",
-    "Referrer-Policy": "same-origin",
-    "Cache-Control": "no-store",
-}
-"""Of every page: no script, nothing from elsewhere, no frame of another site."""
-
-
-@dataclass(frozen=True, slots=True)
-class Limits:
-    """Limits of a server."""
-
-    largest_request: int = 2**22
-    """Maximum size in bytes. A character of a reply can take six bytes."""
-    connections: int = 512
-    """Maximum number of open connections, and of requests that are answered at the same time."""
-    log_every: int = 10_000
-    """Requests between two lines of log."""
-    request_seconds: float = 30.0
-    """Seconds in which the body of a request must have arrived whole."""
-    request_flag: str = "--largest-reply"
-    """What sets `largest_request`, for the sentence of a refusal."""
+LOG_EVERY = 10_000
+"""Requests between two lines of log."""
 
 
 class Answers(Protocol):
@@ -67,27 +41,6 @@ class Answers(Protocol):
 
     def answer(self, method: str, path: str, body: Tree) -> tuple[int, Tree]:
         """HTTP status and answer. `body`: the request's JSON, or `{}` if there is none. Raises Refusal."""
-        ...
-
-
-@dataclass(frozen=True, slots=True)
-class Html:
-    """An answer for a browser: a page, or the address to go on to."""
-
-    status: int
-    body: str = ""
-    location: str = ""
-
-
-class Pages(Protocol):
-    """Pages for a browser, at and below `/page`."""
-
-    def answer(self, method: str, path: str, form: Mapping[str, str]) -> Html:
-        """The answer to one request. `form`: the fields that were sent. Raises Refusal."""
-        ...
-
-    def refused(self, sentence: str) -> str:
-        """The page that says why there is none."""
         ...
 
 
@@ -122,8 +75,8 @@ def is_named(host: str, names: Collection[str]) -> bool:
 class EnvironmentServer:
     """An HTTP server that listens from its creation and answers in `serve_forever`. `tell` receives the log lines.
 
-    `sessions`: the episodes that the service holds, if it holds any. `names`: host names by which clients may call a
-    server without a token, besides those of this machine. `pages`: for browsers, if there are any.
+    `sessions`: the episodes that the service holds, if it holds any. `largest`: bytes of the longest request. `names`:
+    host names by which clients may call a server without a token, besides those of this machine.
     """
 
     def __init__(
@@ -132,10 +85,9 @@ class EnvironmentServer:
         service: Answers,
         sessions: Sessions | None,
         token: str,
-        limits: Limits,
+        largest: int,
         tell: Callable[[str], None],
         names: Sequence[str] = (),
-        pages: Pages | None = None,
     ) -> None:
         check_address(address[0], token)
         try:
@@ -144,8 +96,8 @@ class EnvironmentServer:
             raise ModuleNotFoundError(
                 'A server needs starlette and uvicorn, which are not installed: pip install "heedful[serve]".'
             ) from error
-        self.service, self.sessions, self.pages = service, sessions, pages
-        self.token, self.limits, self.names = token, limits, (address[0], *names)
+        self.service, self.sessions, self.token, self.largest = service, sessions, token, largest
+        self.names = (address[0], *names)
         self.requests = self._refused = 0
         self._seconds = 0.0
         self._tell = tell
@@ -168,7 +120,7 @@ class EnvironmentServer:
             log_config=None,
             access_log=False,
             server_header=False,
-            limit_concurrency=limits.connections + 1,
+            limit_concurrency=CONNECTIONS + 1,
             timeout_keep_alive=300,
             timeout_graceful_shutdown=1,
             callback_notify=self._sweep,
@@ -233,114 +185,71 @@ class EnvironmentServer:
 
         if scope["type"] != "http":
             return
-        request, begun = Request(scope, receive), time.perf_counter()
+        begun = time.perf_counter()
         try:
-            if self.pages is not None and request.url.path.split("/")[1:2] == [ROOT]:
-                response = await self._page(request, self.pages)
-            else:
-                response = await self._tree(request)
+            response = await self._answered(Request(scope, receive))
         except ClientDisconnect:
             return
         await response(scope, receive, send)
         self.requests += 1
         self._refused += response.status_code >= 400
         self._seconds += time.perf_counter() - begun
-        if self.requests % self.limits.log_every == 0:
-            mean, self._seconds = 1000 * self._seconds / self.limits.log_every, 0.0
-            told = f"{self.requests:,} requests, the last {self.limits.log_every:,} of {mean:.2f} ms each"
+        if self.requests % LOG_EVERY == 0:
+            mean, self._seconds = 1000 * self._seconds / LOG_EVERY, 0.0
+            told = f"{self.requests:,} requests, the last {LOG_EVERY:,} of {mean:.2f} ms each"
             self._tell(f"{told}; {self.standing()}")
 
-    async def _tree(self, request: Request) -> Response:
+    async def _answered(self, request: Request) -> Response:
+        from anyio import to_thread
         from starlette.responses import Response
 
         try:
-            if request.url.path != "/health":
-                wanted = "Expected the server's token as `Authorization: Bearer TOKEN`: set HEEDFUL_ENV_TOKEN."
-                self._check_token(request, f"Bearer {self.token}".encode(), wanted)
-            self._check_host(request)
+            self._check_origin(request)
             body = await self._body(request)
-            # This also excludes web pages: a browser asks for permission before it sends this type to another site.
-            kind = request.headers.get("content-type", "")
-            if body and kind.partition(";")[0].strip().lower() != "application/json":
-                raise Refusal(415, f"Expected application/json as Content-Type, found {kind}.")
             try:
                 tree = parse_json(body) if body else {}
             except ValueError as error:
                 raise Refusal(400, f"Expected the body as JSON, found {error}.") from error
-            status, answer = await self._in_thread(self.service.answer, request.method, request.url.path, tree)
+            to_thread.current_default_thread_limiter().total_tokens = CONNECTIONS
+            status, answer = await to_thread.run_sync(
+                self.service.answer, request.method, request.url.path, tree, abandon_on_cancel=True
+            )
         except Refusal as refusal:
             status, answer = refusal.status, {"error": str(refusal)}
         headers = {"Retry-After": "1"} if status in (429, 503) else None
         return Response(encode(answer), status, headers, "application/json")
 
-    async def _page(self, request: Request, pages: Pages) -> Response:
-        """Answer a browser. The token is the password that it asks for, under any name."""
-        from starlette.responses import Response
-
-        try:
-            wanted = "Expected the server's token as the password, under any name."
-            self._check_token(request, f":{self.token}".encode(), wanted)
-            self._check_host(request)
-            origin, host = request.headers.get("origin"), request.headers.get("host")
-            if request.method == "POST" and origin is not None and origin.partition("://")[2] != host:
-                raise Refusal(403, "Expected a form of this server's own pages.")
-            form = dict(parse_qsl((await self._body(request)).decode("utf-8", "replace"), keep_blank_values=True))
-            html = await self._in_thread(pages.answer, request.method, request.url.path, form)
-        except Refusal as refusal:
-            html = Html(refusal.status, pages.refused(str(refusal)))
-        headers = dict(_PAGE_HEADERS)
-        if html.location:
-            headers["Location"] = html.location
-        if html.status == 401:
-            headers["WWW-Authenticate"] = 'Basic realm="heedful"'
-        return Response(html.body.encode("utf-8", "replace"), html.status, headers, "text/html; charset=utf-8")
-
-    async def _in_thread(self, call: Callable[..., Any], *arguments: Any) -> Any:
-        """The value of a blocking call. One that hangs does not keep the server from ending."""
-        from anyio import to_thread
-
-        limiter = to_thread.current_default_thread_limiter()
-        limiter.total_tokens = self.limits.connections
-        return await to_thread.run_sync(call, *arguments, abandon_on_cancel=True)
-
-    async def _body(self, request: Request) -> bytes:
-        """The body of a request. Raises Refusal. Too large a one is read and dropped, so that the client reads why."""
-        body, count, most = bytearray(), 0, self.limits.largest_request
-        try:
-            async with asyncio.timeout(self.limits.request_seconds):
-                async for part in request.stream():
-                    count += len(part)
-                    body += part if count <= most else b""
-                    if count > LARGEST_FRAME:
-                        break
-        except TimeoutError:
-            seconds = self.limits.request_seconds
-            raise Refusal(408, f"The request did not arrive within {seconds:g} s.") from None
-        if count > most:
-            raise Refusal(
-                413,
-                f"Expected a request of at most {most:,} bytes, found one of {count:,} or more: start the server with "
-                f"a larger {self.limits.request_flag}, or shorten what is sent.",
-            )
-        return bytes(body)
-
-    def _check_token(self, request: Request, wanted: bytes, sentence: str) -> None:
-        """Refuse a request without the token. A browser sends `Basic`, base64 and a name before the password."""
-        given = request.headers.get("authorization", "").encode("utf-8", "replace")
-        if wanted.startswith(b":"):
-            kind, _, coded = given.partition(b" ")
-            with contextlib.suppress(ValueError):
-                given = b":" + base64.b64decode(coded, validate=True).partition(b":")[2]
-            given = given if kind.lower() == b"basic" else b""
-        if self.token and not hmac.compare_digest(given, wanted):
-            raise Refusal(401, sentence)
-
-    def _check_host(self, request: Request) -> None:
-        """Refuse a host name that is not this server's. With a token, a strange web page cannot ask anything."""
-        host = request.headers.get("host")
-        if not self.token and host is not None and not is_named(host, self.names):
+    def _check_origin(self, request: Request) -> None:
+        """Refuse a request without the token. Without one, refuse a web page of another site, which a browser sends."""
+        given, host = request.headers.get("authorization", ""), request.headers.get("host", "")
+        if self.token:
+            wanted = f"Bearer {self.token}".encode()
+            if request.url.path != "/health" and not hmac.compare_digest(given.encode("utf-8", "replace"), wanted):
+                sentence = "Expected the server's token as `Authorization: Bearer TOKEN`: set HEEDFUL_ENV_TOKEN."
+                raise Refusal(401, sentence)
+        elif not is_named(host, self.names):
             raise Refusal(
                 421,
                 f"Expected this machine as the host of the request, found {host[:60]!r}. If clients call the server by "
                 "that name, start it with --host-name NAME, or with a token.",
             )
+        kind = request.headers.get("content-type", "")
+        # A browser asks for permission before it sends this type to another site.
+        if request.method == "POST" and kind.partition(";")[0].strip().lower() != "application/json":
+            raise Refusal(415, f"Expected application/json as Content-Type, found {kind}.")
+
+    async def _body(self, request: Request) -> bytes:
+        """The body of a request. Raises Refusal. Too large a one is read and dropped, so that the client reads why."""
+        body, count = bytearray(), 0
+        async for part in request.stream():
+            count += len(part)
+            body += part if count <= self.largest else b""
+            if count > LARGEST_FRAME:
+                break
+        if count > self.largest:
+            raise Refusal(
+                413,
+                f"Expected a request of at most {self.largest:,} bytes, found one of {count:,} or more: start the "
+                "server with a larger --largest-request, or shorten what is sent.",
+            )
+        return bytes(body)

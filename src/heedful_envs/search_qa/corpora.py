@@ -14,21 +14,15 @@ from __future__ import annotations
 
 import gzip
 import zlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from heedful.boundary import parse_json, read_json
+from heedful.boundary import parse_json
+from heedful.envs.common import Faulty, JsonList
 from heedful_envs.search_qa.passages import Passage
 
 CORPUS_KINDS = (".jsonl", ".jsonl.gz", ".json")
-
-LONGEST_LINE = 64 << 20
-"""Bytes of a row. A small compressed file may hold one of gigabytes."""
-
-
-class NoPassage(ValueError):
-    """A row that is no passage, as a clause."""
 
 
 def read_corpus(path: Path) -> Iterator[Passage]:
@@ -36,7 +30,7 @@ def read_corpus(path: Path) -> Iterator[Passage]:
     for line, row in read_rows(path):
         try:
             yield passage_of(row, str(line))
-        except NoPassage as error:
+        except (Faulty, AttributeError) as error:
             raise ValueError(f"{path}:{line}: expected a passage, found a row {error}.") from None
 
 
@@ -45,21 +39,13 @@ def read_rows(path: Path) -> Iterator[tuple[int, Any]]:
     if not path.name.endswith(CORPUS_KINDS):
         raise ValueError(f"Expected a file of {', '.join(CORPUS_KINDS)}, found {path.name!r}.")
     if path.suffix == ".json":
-        try:
-            rows = read_json(path)
-        except ValueError as error:
-            raise ValueError(f"{path}: expected one JSON list, found {error}. Name lines .jsonl.") from None
-        if not isinstance(rows, list):
-            raise ValueError(f"{path}: expected one JSON list, found {type(rows).__name__}.")
-        yield from enumerate(rows, 1)
+        yield from enumerate(JsonList(path, "search_qa"), 1)
         return
     opened: Any = gzip.open if path.suffix == ".gz" else open
     number = 0
     try:
         with opened(path, "rb") as file:
-            for number, line in enumerate(iter(lambda: file.readline(LONGEST_LINE + 1), b""), 1):
-                if len(line) > LONGEST_LINE:
-                    raise ValueError(f"a line of more than {LONGEST_LINE >> 20} MiB")
+            for number, line in enumerate(file, 1):
                 if line.strip():
                     yield number, parse_json(line)
     except (gzip.BadGzipFile, EOFError, zlib.error) as error:
@@ -69,24 +55,18 @@ def read_rows(path: Path) -> Iterator[tuple[int, Any]]:
 
 
 def passage_of(row: Any, name: str) -> Passage:
-    """The passage of a row. `name`: its id where the row has none. Raises NoPassage."""
-    if isinstance(row, str):
-        row = {"contents": row}
-    if not isinstance(row, Mapping):
-        raise NoPassage(f"that is no object but {type(row).__name__}")
-    id = row.get("id", row.get("_id"))
-    if id is not None and type(id) not in (str, int):
-        raise NoPassage(f"whose id is neither text nor a whole number but {type(id).__name__}")
-    title, text = row.get("title"), row.get("text")
+    """The passage of a row. `name`: its id where the row has none. Raises Faulty."""
+    row = {"contents": row} if isinstance(row, str) else row
+    title, text, id = row.get("title"), row.get("text"), row.get("id", row.get("_id"))
     contents = row.get("contents", row.get("content"))
     if not isinstance(text, str) or not isinstance(title, str | None):
         if not isinstance(contents, str):
             fields = ", ".join(map(str, row)) or "none"
-            raise NoPassage(f"without the text field `contents` or `text` (its fields: {fields})")
+            raise Faulty(f"without the text field `contents` or `text` (its fields: {fields})")
         title, text = _split(contents)
     passage = Passage(name if id is None else str(id), (title or "").strip(), text.strip())
     if not passage.title and not passage.text:
-        raise NoPassage("without any text")
+        raise Faulty("without any text")
     return passage
 
 

@@ -16,9 +16,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from heedful.boundary import in_home
-from heedful.envs.common import JsonLines, JsonList, ParquetRows, Rows, split_of
+from heedful.envs.common import Filed, JsonLines, JsonList, ParquetRows, Rows, split_of
 from heedful.policies.servers import read_key
-from heedful_envs.filed import Filed
 from heedful_envs.search_qa.corpora import CORPUS_KINDS, read_corpus
 from heedful_envs.search_qa.passages import Passage, PassageIndex, Searcher, find_index, index_of, open_index
 from heedful_envs.search_qa.questions import COLUMNS, FiledQuestion, key_of, passage_key, read_question
@@ -49,16 +48,11 @@ class QuestionFile(Filed[FiledQuestion]):
             rows = (JsonList if path.suffix == ".json" else JsonLines)(path, "search_qa")
         keys, groups = array("Q"), _Groups()
 
-        def where(row: int) -> str:
-            return f"{path}:{rows.line(row)}" if isinstance(rows, JsonLines) else f"{path}, row {row + 1}"
-
         def join(question: FiledQuestion) -> None:
             keys.append(key_of(f"question {question.asked}"))
             groups.join(keys[-1], map(passage_key, question.gold_passages))
 
-        super().__init__(
-            "search_qa", str(path), rows, read_question, "a question with its answer", skip_faulty, where, join
-        )
+        super().__init__("search_qa", str(path), rows, read_question, "a question with its answer", skip_faulty, join)
         self._roots = array("Q", map(groups.root, keys))
         counted = Counter(self._roots)
         self._large = {root for root, count in counted.items() if count > 1 and count > LARGEST_SHARE * len(self)}

@@ -22,8 +22,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from heedful.boundary import parse_json
-from heedful.envs.common import harmless
-from heedful_envs.filed import Faulty, text_of
+from heedful.envs.common import Faulty, harmless, text_of
 from heedful_envs.search_qa.passages import Passage
 from heedful_envs.search_qa.scores import normalised
 

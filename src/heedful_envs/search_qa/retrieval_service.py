@@ -13,14 +13,10 @@ from collections.abc import Mapping
 from typing import Any
 
 from heedful.serving import Refusal
-from heedful_envs.search_qa.passages import PassageIndex
+from heedful_envs.search_qa.passages import Passage, PassageIndex
 
-MOST_QUERIES = 512
 MOST_RESULTS = 100
-USUAL_TOPK, USUAL_TOP_K = 3, 5
-
-LARGEST_ANSWER = 32 << 20
-"""Characters of passages in one answer. A short request could ask for all of a large index many times."""
+"""Passages for one query: a short request for all of a large index would fill the memory."""
 
 
 class RetrievalService:
@@ -36,43 +32,28 @@ class RetrievalService:
             return 200, {"status": "ok", "passages": len(self._index)}
         if (method, route) != ("POST", "/retrieve"):
             raise Refusal(404, f"There is nothing at {method} {path[:60]}; known are GET /health, POST /retrieve.")
-        if not isinstance(body, Mapping) or ("queries" in body) == ("query" in body):
-            raise Refusal(400, 'Expected a JSON object with "queries" (Search-R1) or "query" (RAGEN), not both.')
-        return 200, self._many(body) if "queries" in body else self._one(body)
+        try:
+            return 200, self._many(body) if "queries" in body else self._one(body)
+        except (KeyError, TypeError, AttributeError) as error:
+            found = f"no {error}" if isinstance(error, KeyError) else str(error)
+            raise Refusal(400, f"Expected a body as docs/search.md has it, found {found}.") from error
 
     def _many(self, body: Mapping[str, Any]) -> Any:
-        queries, most = body["queries"], _most(body, "topk", USUAL_TOPK)
-        if not isinstance(queries, list) or not all(isinstance(query, str) for query in queries):
-            raise Refusal(400, 'Expected "queries" as a list of texts.')
-        if len(queries) > MOST_QUERIES:
-            raise Refusal(400, f"Expected at most {MOST_QUERIES} queries in one request, found {len(queries)}.")
-        result: list[Any] = []
-        left = LARGEST_ANSWER
-        for query in queries:
-            result.append([])
-            for passage, score in self._index.scored(query, most):
-                left -= len(passage.title) + len(passage.text)
+        result = []
+        for query in body["queries"]:
+            row = []
+            for passage, score in self._scored(query, body.get("topk") or 3):
                 told = {"id": passage.id, "contents": passage.contents, "title": passage.title, "text": passage.text}
-                result[-1].append({"document": told, "score": score} if body.get("return_scores") else told)
-            if left < 0:
-                raise Refusal(
-                    400,
-                    f"Expected queries whose passages have at most {LARGEST_ANSWER:,} characters together, found more "
-                    f"after {len(result)} of {len(queries)} queries. Ask fewer at once, or a smaller topk.",
-                )
+                row.append({"document": told, "score": score} if body.get("return_scores") else told)
+            result.append(row)
         return {"result": result}
 
     def _one(self, body: Mapping[str, Any]) -> Any:
-        query, most = body["query"], _most(body, "top_k", USUAL_TOP_K)
-        if not isinstance(query, str):
-            raise Refusal(400, 'Expected "query" as text.')
-        found = enumerate(self._index.scored(query, most), 1)
+        found = enumerate(self._scored(body["query"], body.get("top_k") or 5), 1)
         results = [{"id": rank, "content": passage.contents, "score": score} for rank, (passage, score) in found]
         return {"results": results, "num_results": len(results)}
 
-
-def _most(body: Mapping[str, Any], name: str, usual: int) -> int:
-    most = usual if body.get(name) is None else body[name]
-    if type(most) is not int or not 1 <= most <= MOST_RESULTS:
-        raise Refusal(400, f'Expected "{name}" as a whole number from 1 to {MOST_RESULTS}.')
-    return most
+    def _scored(self, query: str, most: int) -> list[tuple[Passage, float]]:
+        if most > MOST_RESULTS:
+            raise Refusal(400, f"Expected at most {MOST_RESULTS} passages a query, found {most}.")
+        return self._index.scored(query, most)

@@ -11,7 +11,7 @@ from typing import Annotated
 
 from annotated_types import Interval
 
-from heedful.boundary import CommandLine, Count, Port, Positional, Seconds, complain, in_home, settings, tell
+from heedful.boundary import CommandLine, Port, Positional, complain, in_home, settings, tell
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,14 +38,8 @@ class ServeSearchSettings:
     """Port to listen on. 0 = any free one, which the first line of output names."""
     largest_request: Annotated[int, Interval(ge=1024)] = 2**22
     """Bytes of the longest request."""
-    connections: Count = 512
-    """Most connections open at once."""
-    request_seconds: Seconds = 30.0
-    """Seconds in which a request must have arrived whole."""
     host_name: tuple[str, ...] = ()
     """Names by which clients call a server without a token, besides localhost and the addresses of this machine."""
-    log_every: Count = 10_000
-    """Requests between two lines of log."""
     token_file: str = ""
     """A file whose first line is the token that clients must send. Empty = the variable HEEDFUL_ENV_TOKEN, if set."""
 
@@ -54,17 +48,15 @@ def main(argv: list[str]) -> int:
     """serve an index of passages over HTTP, in two protocols"""
     line = CommandLine(ServeSearchWords, argv, "heedful serve-search")
     chosen = line.settings(ServeSearchSettings, ServeSearchSettings())
-    from heedful.serving import EnvironmentServer, Limits, read_token
+    from heedful.serving import EnvironmentServer, read_token
     from heedful_envs.search_qa.passages import find_index, open_index
     from heedful_envs.search_qa.retrieval_service import RetrievalService
 
     token = read_token(chosen.token_file)
     folder = find_index(in_home(line.words.index))
     index = open_index(folder)
-    most = (chosen.largest_request, chosen.connections, chosen.log_every, chosen.request_seconds)
-    limits = Limits(*most, request_flag="--largest-request")
     address, service = (chosen.host, chosen.port), RetrievalService(index)
-    server = EnvironmentServer(address, service, None, token, limits, _tell, chosen.host_name)
+    server = EnvironmentServer(address, service, None, token, chosen.largest_request, _tell, chosen.host_name)
     asks = ", clients need the token" if token else ""
     tell(f"serving {len(index):,} passages of {folder.name} at {server.url}{asks}; Ctrl-C ends it")
     server.serve_forever()

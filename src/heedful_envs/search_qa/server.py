@@ -17,7 +17,7 @@ from typing import Any, Literal
 
 from heedful.boundary import complain
 from heedful.policies.servers import Call, Client, ForeignAnswer, Limits, ServerUnreachable, parts_of, read_key
-from heedful_envs.search_qa.corpora import NoPassage, passage_of
+from heedful_envs.search_qa.corpora import passage_of
 from heedful_envs.search_qa.passages import Passage
 
 Protocol = Literal["search_r1", "ragen"]
@@ -77,7 +77,5 @@ def passages_in(tree: Any, protocol: Protocol) -> list[Passage]:
         else:
             documents = list(tree["results"])
         return [passage_of(document, str(rank)) for rank, document in enumerate(documents, 1)]
-    except NoPassage as error:
-        raise ForeignAnswer(f"expected {_ANSWERS[protocol]}, found a passage {error}") from None
-    except (TypeError, ValueError, LookupError):
-        raise ForeignAnswer(f"expected {_ANSWERS[protocol]}") from None
+    except (TypeError, ValueError, LookupError, AttributeError) as error:
+        raise ForeignAnswer(f"expected {_ANSWERS[protocol]}, found {error}") from None

@@ -41,7 +41,7 @@ from heedful_envs.shop.solver import FiledSolver, Solver
 from heedful_envs.shop.visit import Done, Visit
 
 if TYPE_CHECKING:
-    from heedful.serving import Pages
+    pass
 
 _LONGEST_ACTION = 1000
 """Characters of an action."""
@@ -184,12 +184,6 @@ class Shop(ToolEnvironment):
 
     def episode(self) -> ShopEpisode:
         return ShopEpisode(self)
-
-    def pages(self, most: int, idle: float) -> Pages:
-        """The shop's pages for a browser, for `heedful serve-env shop --page`."""
-        from heedful_envs.shop.browser_pages import ShopPages
-
-        return ShopPages(self, most, idle)
 
     def random_answer(self, task: Task, rng: random.Random) -> str:
         """A search for the goal's query, or a click on some item, option or button."""

@@ -16,8 +16,8 @@ from typing import Any
 
 import numpy as np
 
+from heedful.envs.common import Faulty
 from heedful_envs.bm25 import write_index
-from heedful_envs.filed import Faulty
 from heedful_envs.row_files import RowWriter, whole_folder
 from heedful_envs.shop.nouns import Way, check_spacy, nouns_of
 from heedful_envs.shop.prepared import FORMULA, SUMMARY, VERSION, goal_of

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-from heedful_envs.filed import Faulty, text_of
+from heedful.envs.common import Faulty, text_of
 from heedful_envs.shop.products import Product
 
 LONGEST_ID = 10

@@ -37,11 +37,8 @@ def test_contents_are_written_as_they_are_read() -> None:
 @pytest.mark.parametrize(
     ("line", "sentence"),
     [
-        ("[1]", "found a row that is no object but list"),
         ('{"id": "1"}', "found a row without the text field `contents` or `text` \\(its fields: id\\)"),
         ('{"id": "1", "contents": "  "}', "found a row without any text"),
-        ('{"id": [], "contents": "x"}', "whose id is neither text nor a whole number but list"),
-        ('{"id": "1", "contents": 3}', "without the text field"),
         ('{"text": "x", "title": 5}', "without the text field"),
         ("{", "expected one JSON object, found text that is not JSON"),
     ],
@@ -77,21 +74,9 @@ def test_a_file_of_another_kind_is_refused(tmp_path: Path) -> None:
         list(read_corpus(tmp_path / "a.txt"))
 
 
-def test_a_line_that_a_small_file_makes_endless_is_refused_before_it_is_read_whole(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("heedful_envs.search_qa.corpora.LONGEST_LINE", 1 << 20)
-    with gzip.open(tmp_path / "a.jsonl.gz", "wb") as file:
-        file.write(b'{"text": "b"}\n' + b" " * (1 << 20) + b"{}\n")
-    passages = read_corpus(tmp_path / "a.jsonl.gz")
-    assert next(passages).text == "b"
-    with pytest.raises(ValueError, match=r"a\.jsonl\.gz:2: .* found a line of more than 1 MiB"):
-        next(passages)
-
-
-@pytest.mark.parametrize("text", ['{"text": "a"}\n{"text": "b"}\n', "{", '{"a": 1}'])
+@pytest.mark.parametrize("text", ['{"text": "a"}\n{"text": "b"}\n', '{"a": 1}'])
 def test_a_list_that_cannot_be_read_is_named_with_its_file(text: str, tmp_path: Path) -> None:
     """Lines under the name of a list, above all."""
     (tmp_path / "corpus.json").write_text(text)
-    with pytest.raises(ValueError, match=r"corpus\.json: expected one JSON list"):
+    with pytest.raises(ValueError, match=r"expected one JSON list of objects in .*corpus\.json"):
         list(read_corpus(tmp_path / "corpus.json"))

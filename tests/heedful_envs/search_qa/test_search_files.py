@@ -122,17 +122,11 @@ def test_equal_questions_are_in_one_split_and_a_large_family_is_trained_on(tmp_p
         ({"prompt": [{"content": "no mark"}], "reward_model": {"ground_truth": {"target": ["x"]}}}, "no `Question:`"),
         ({"question": "Q?", "answer": "x", "paragraphs": [{"title": "T"}]}, "it lacks the column 'paragraph_text'"),
         ({"question": "Q?", "answer": "x", "paragraphs": [7]}, r"its columns have another form \(TypeError"),
-        (
-            {"question": "Q?", "answer": "x", "context": {"title": ["a", "b"], "sentences": [["x"]]}},
-            r"its columns have another form \(ValueError",
-        ),
-        ({"question": "Q?", "answer": "x", "context": {"title": ["T"]}}, "it lacks the column 'sentences'"),
         ({"question": "Q\ud800?", "answer": "x"}, "half of a surrogate pair"),
-        ({"question": "Q?", "golden_answers": ["x", "\udfff"]}, "half of a surrogate pair"),
     ],
 )
 def test_a_row_that_is_no_question_says_why(row: dict[str, Any], fault: str, tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match=rf"q\.jsonl:1: .*{fault}"):
+    with pytest.raises(ValueError, match=rf"q\.jsonl, found none\. line 1: .*{fault}"):
         QuestionFile(lines(tmp_path / "q.jsonl", [row]), False)
 
 
@@ -148,39 +142,21 @@ def test_the_question_of_a_prompt_follows_its_last_mark_and_golds_of_flashrag_ar
 def test_bad_rows_are_named_by_file_and_line_and_can_be_left_out(tmp_path: Path) -> None:
     good = {"question": "Q?", "golden_answers": ["x"]}
     path = lines(tmp_path / "q.jsonl", [good, "", {"question": "Q?", "golden_answers": ["..."]}, good])
-    with pytest.raises(ValueError, match=r"q\.jsonl:3: its right answer '\.\.\.' normalises.*--env.skip-faulty true"):
+    with pytest.raises(ValueError, match=r"line 3: its right answer '\.\.\.' normalises.*--env.skip-faulty true"):
         QuestionFile(path, skip_faulty=False)
     found = QuestionFile(path, skip_faulty=True)
     assert (len(found), found.skipped) == (2, 1)
     with pytest.raises(
-        ValueError, match=r"expected a question with its answer in .*q\.jsonl, found none. .*q\.jsonl:1: its columns"
+        ValueError, match=r"expected a question with its answer in .*q\.jsonl, found none. line 1: its columns"
     ):
         QuestionFile(lines(path, [{"a": 1}]), skip_faulty=True)
 
 
-@pytest.mark.parametrize(
-    "text", ["", "{}", '[{"question": "Q?"', '[{"question": "Q?"} {"question": "R?"}]', "[1]", '[{"a": 1}, ]x']
-)
-def test_a_list_that_is_broken_is_refused(text: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize("text", [b"{}", b'[{"question": "Q?"', b'[{"question": "\xe9", "answer": "x"}]'])
+def test_a_list_that_is_broken_is_refused(text: bytes, tmp_path: Path) -> None:
     path = tmp_path / "q.json"
-    path.write_text(text)
-    with pytest.raises(ValueError, match=r"q\.json"):
-        QuestionFile(path, skip_faulty=False)
-
-
-def test_a_list_of_any_size_is_not_read_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("heedful.envs.common.rows.LARGEST", 1 << 20)
-    path = tmp_path / "q.json"
-    with path.open("wb") as stream:
-        stream.truncate(1 << 40)  # a hole, which takes no room
-    with pytest.raises(ValueError, match=r"at most 1 MiB in .*q\.json.*ends in \.jsonl"):
-        QuestionFile(path, skip_faulty=False)
-
-
-def test_a_list_with_bytes_that_are_no_text_is_refused(tmp_path: Path) -> None:
-    path = tmp_path / "q.json"
-    path.write_bytes(b'[{"question": "Q?", "answer": "x"}, {"question": "\xe9", "answer": "x"}]')
-    with pytest.raises(ValueError, match=r"q\.json, found bytes that are no UTF-8 text"):
+    path.write_bytes(text)
+    with pytest.raises(ValueError, match=r"expected one JSON list of objects in .*q\.json"):
         QuestionFile(path, skip_faulty=False)
 
 

@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 
+from heedful.envs.common import Faulty
 from heedful.types import Ending
-from heedful_envs.filed import Faulty
 from heedful_envs.shop.environment import Shop
 from heedful_envs.shop.nouns import check_spacy, nouns_of
 from heedful_envs.shop.prepare import Sources, find_sources, prepare

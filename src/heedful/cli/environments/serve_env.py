@@ -39,7 +39,6 @@ class ServeWords:
 
       heedful serve-env frozen_lake --env.slip 0.2 --env-workers 2
       heedful play remote --env.url http://127.0.0.1:8765
-      heedful serve-env shop --page
       heedful train remote --env.url http://127.0.0.1:8765 --model Qwen/Qwen2.5-0.5B-Instruct
     """
 
@@ -66,24 +65,12 @@ class ServeSettings:
     own process."""
     env_timeout: Wait = field(default=DEFAULT_TIMEOUT)
     """Seconds for one start or step in such a process. 0 = no limit."""
-    largest_reply: Annotated[int, Interval(ge=1024)] = 2**22
-    """Bytes of the longest request."""
-    connections: Count = 512
-    """Most connections open at once."""
-    request_seconds: Seconds = 30.0
-    """Seconds in which a request must have arrived whole."""
+    largest_request: Annotated[int, Interval(ge=1024)] = 2**22
+    """Bytes of the longest request. A character of a reply can take six bytes."""
     host_name: tuple[str, ...] = ()
     """Names by which clients call a server without a token, besides localhost and the addresses of this machine."""
-    log_every: Count = 10_000
-    """Requests between two lines of log."""
-    page: bool = False
-    """Also show pages to a browser, at /page. For environments that have such pages: shop."""
     token_file: str = ""
     """A file whose first line is the token that clients must send. Empty = the variable HEEDFUL_ENV_TOKEN, if set."""
-
-    def __post_init__(self) -> None:
-        if self.page and not hasattr(self.env, "pages"):
-            raise ValueError("--page is for environments with pages for a browser, such as shop.")
 
 
 def main(argv: list[str]) -> int:
@@ -97,21 +84,17 @@ def main(argv: list[str]) -> int:
 
 def serve(settings: ServeSettings) -> int:
     """Listen until Ctrl-C or one of `STOP_SIGNALS`."""
-    from heedful.serving import ROOT, EnvironmentServer, Limits, Service, Sessions, read_token
+    from heedful.serving import EnvironmentServer, Service, Sessions, read_token
 
     token = read_token(settings.token_file)
-    limits = Limits(settings.largest_reply, settings.connections, settings.log_every, settings.request_seconds)
     where = f"{settings.env_workers} worker processes" if settings.env_workers else "the server's process"
     asks = ", clients need the token" if token else ""
-    pages = settings.env.pages(settings.sessions, settings.idle) if settings.page else None
     with isolated(settings.env, settings.env_workers, settings.env_timeout) as env:
         sessions = Sessions(env.episode, settings.sessions, settings.idle)
         service = Service(settings.env, sessions)
         address, names = (settings.host, settings.port), settings.host_name
-        server = EnvironmentServer(address, service, sessions, token, limits, log_line, names, pages)
+        server = EnvironmentServer(address, service, sessions, token, settings.largest_request, log_line, names)
         tell(f"serving {settings.env.name} at {server.url}, episodes in {where}{asks}; Ctrl-C ends it")
-        if pages is not None:
-            tell(f"pages for a browser: {server.url}/{ROOT}{' (the password is the token)' if token else ''}")
         server.serve_forever()
         log_line(f"{server.requests:,} requests in all; {server.standing()}")
     return 0

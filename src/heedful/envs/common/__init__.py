@@ -36,8 +36,9 @@ from heedful.envs.common.demonstrations import (
     template_thought,
     wording,
 )
+from heedful.envs.common.filed import Faulty, Filed, text_of
 from heedful.envs.common.knobs import Instructions, Turns, check_range
-from heedful.envs.common.rows import JsonLines, JsonList, ParquetRows, Rows, is_writable
+from heedful.envs.common.rows import JsonLines, JsonList, ParquetRows, Rows
 from heedful.envs.common.tagged import in_tags
 from heedful.envs.common.tasks import TaskStream, check_same_start, evaluation_tasks, split_of, task_of
 from heedful.envs.common.tools import ToolEnvironment, in_form, text_tool
@@ -53,6 +54,8 @@ __all__ = [
     "Answered",
     "BaseEnvironment",
     "BaseEpisode",
+    "Faulty",
+    "Filed",
     "Instructions",
     "JsonLines",
     "JsonList",
@@ -80,7 +83,6 @@ __all__ = [
     "harmless",
     "in_form",
     "in_tags",
-    "is_writable",
     "own_environment",
     "played_through",
     "read_answer",
@@ -92,6 +94,7 @@ __all__ = [
     "task_of_seed",
     "template_in",
     "template_thought",
+    "text_of",
     "text_tool",
     "turns_of",
     "wording",

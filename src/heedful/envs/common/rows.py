@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from array import array
 from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
@@ -11,25 +10,12 @@ from pathlib import Path
 from typing import Any, BinaryIO, Protocol
 
 from heedful.boundary.foreign_text import clean
-from heedful.boundary.jsontext import LARGEST, parse_json
-from heedful.boundary.open_files import open_file, read_up_to, require_pyarrow
-
-LONGEST_LINE = 256 << 20
-"""Bytes of a line of a JSON lines file."""
-LEAST_BUDGET = 64 << 20
-"""Bytes that the rows of any parquet file may take."""
-MOST_EXPANSION = 1000
-"""Bytes of rows for each byte of a parquet file: a small one may unpack to very much."""
+from heedful.boundary.jsontext import parse_json, read_json
+from heedful.boundary.open_files import open_file, require_pyarrow
 
 _GROUPS_HELD = 4
 _ROWS_AT_ONCE = 64
 _BUFFER = 1 << 20
-_HALF_A_PAIR = re.compile("[\ud800-\udfff]")
-
-
-def is_writable(text: str) -> bool:
-    """Whether a text can be written as UTF-8. JSON may hold half of a surrogate pair, which can not."""
-    return not _HALF_A_PAIR.search(text)
 
 
 class Rows(Protocol):
@@ -49,12 +35,7 @@ class JsonLines:
         self._path, self._who = path, who
         self._offsets, self._lines, offset = array("Q"), array("Q"), 0
         with open_file(path) as file:
-            for number, line in enumerate(iter(lambda: file.readline(LONGEST_LINE + 1), b""), 1):
-                if len(line) > LONGEST_LINE:
-                    raise ValueError(
-                        f"{who}: expected lines of at most {LONGEST_LINE >> 20} MiB in {path}, found a longer one "
-                        f"(line {number}). Write one row a line, or leave this one out."
-                    )
+            for number, line in enumerate(file, 1):
                 if line.strip():
                     self._offsets.append(offset)
                     self._lines.append(number)
@@ -95,16 +76,9 @@ class JsonList(list[Mapping[str, Any]]):
     """The rows of a file that is one JSON list of objects. They are held in memory."""
 
     def __init__(self, path: Path, who: str) -> None:
-        with open_file(path) as file:
-            text = read_up_to(file, LARGEST + 1)
-        if len(text) > LARGEST:
-            raise ValueError(
-                f"{who}: expected at most {LARGEST >> 20} MiB in {path}, which is one JSON list, found more. Write one "
-                "row a line, in a file that ends in .jsonl."
-            )
         try:
-            rows = parse_json(text)
-            found = "" if isinstance(rows, list) and all(isinstance(row, dict) for row in rows) else f"{text[:40]!r}"
+            rows = read_json(path)
+            found = "" if isinstance(rows, list) else f"{str(rows)[:40]}"
         except ValueError as error:
             found = str(error)
         if found:
@@ -120,7 +94,7 @@ class ParquetRows:
         import pyarrow.parquet
         import pyarrow.types
 
-        self._path, self._who, self._size = path, who, path.stat().st_size
+        self._path, self._who = path, who
         with self._whole():
             self._file = pyarrow.parquet.ParquetFile(open_file(path), buffer_size=_BUFFER)
             # No environment reads a time, and Python holds fewer of them than parquet does.
@@ -144,12 +118,8 @@ class ParquetRows:
             return read[0]
 
     def __iter__(self) -> Iterator[Mapping[str, Any]]:
-        left = max(LEAST_BUDGET, MOST_EXPANSION * self._size)
         with self._whole():
             for batch in self._file.iter_batches(_ROWS_AT_ONCE, columns=self._columns):
-                left -= batch.nbytes
-                if left < 0:
-                    raise OSError(f"rows of more than {MOST_EXPANSION:,} times its {self._size:,} bytes")
                 yield from batch.to_pylist()
 
     @contextmanager

@@ -17,14 +17,14 @@ from __future__ import annotations
 
 import hashlib
 import re
-from array import array
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any
 
 from heedful.boundary.open_files import in_home
-from heedful.envs.common.rows import JsonLines, ParquetRows, Rows, is_writable
+from heedful.envs.common.filed import Faulty, Filed, text_of
+from heedful.envs.common.rows import JsonLines, ParquetRows, Rows
 from heedful.envs.math.answers import BOX, LONGEST_ANSWER, bare, boxed
 from heedful.envs.math.hub_datasets import load_rows
 
@@ -49,8 +49,6 @@ _PROSE = re.compile(
 )
 """Words that a right answer does not hold. A text with one, or with a label, is a heading or a sentence."""
 _CALCULATION = re.compile(r"<<[^<>]*>>")
-_ROWS_NAMED = 5
-_PROBLEMS_HELD = 2048
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,47 +65,16 @@ class FiledProblem:
     """The row's `type`. May be empty."""
 
 
-class ProblemFile:
+class ProblemFile(Filed[FiledProblem]):
     """The problems of a file. Raises ValueError for rows without question or answer, unless they are to be skipped."""
 
     def __init__(self, name: str, rows: Rows, skip_faulty: bool) -> None:
-        self._rows = rows
-        self._good = array("L")
         sources = _Sources()
-        faults: list[str] = []
-        faulty = 0
-        for number, row in enumerate(rows):
-            found = read_row(row)
-            if isinstance(found, FiledProblem):
-                self._good.append(number)
-                sources.note(found)
-                continue
-            faulty += 1
-            if len(faults) < _ROWS_NAMED:
-                place = f"line {rows.line(number)}" if isinstance(rows, JsonLines) else f"row {number + 1}"
-                faults.append(f"{place}: {found}")
-        more = f" and {faulty - len(faults)} more" if faulty > len(faults) else ""
-        if not self._good:
-            raise ValueError(
-                f"math: expected problems in {name}, found none in {faulty} rows: {'; '.join(faults)}{more}."
-            )
-        if faults and not skip_faulty:
-            raise ValueError(
-                f"math: expected a question and an answer in every row of {name}, found {'; '.join(faults)}{more}. "
-                "Mend them, or leave such rows out with --env.skip-faulty true."
-            )
+        super().__init__("math", name, rows, read_row, "a question and an answer", skip_faulty, sources.note)
         self._joined = sources.joined()
-        self._problem = lru_cache(maxsize=_PROBLEMS_HELD)(self._read)
-
-    def __len__(self) -> int:
-        return len(self._good)
 
     def __getitem__(self, number: int) -> FiledProblem:
-        return self._problem(number)
-
-    def _read(self, number: int) -> FiledProblem:
-        found = read_row(self._rows[self._good[number]])
-        assert isinstance(found, FiledProblem)
+        found = super().__getitem__(number)
         joined = self._joined.get(_digest(found.source))
         return found if joined is None else replace(found, source=f"sources joined as {joined}")
 
@@ -142,30 +109,23 @@ def _digest(text: str) -> int:
     return int.from_bytes(hashlib.blake2b(" ".join(text.split()).encode(), digest_size=8).digest(), "big")
 
 
-def read_row(row: Mapping[str, Any]) -> FiledProblem | str:
-    """The problem of a row, or what it lacks."""
+def read_row(row: Mapping[str, Any]) -> FiledProblem:
+    """The problem of a row. Raises Faulty."""
     pair = next((pair for pair in PAIRS if all(name in row for name in pair)), None)
     if pair is None:
         have = ", ".join(sorted(row)) or "none"
-        return f"expected the columns query and response, or question and answer, but there are {have}"
-    texts = [row[name] for name in pair]
-    for name, text in zip(pair, texts, strict=True):
-        if not isinstance(text, str) or not text.strip():
-            nothing = text is None or isinstance(text, str)
-            return f"{name} is empty" if nothing else f"{name} is no text but {text!r:.40}"
-        if not is_writable(text):
-            return f"{name} holds half of a surrogate pair, which is no text"
-    question, written = texts
+        raise Faulty(f"expected the columns query and response, or question and answer, but there are {have}")
+    question, written = (text_of(row[name] or "", name).strip() for name in pair)
+    if not question or not written:
+        raise Faulty(f"{pair[bool(question)]} is empty")
     answer, solution = _answer_of(written)
     if not answer:
-        return f"no answer that can be read in {pair[1]}: mark it as \\boxed{{}}, `The answer is: ` or `#### `"
+        raise Faulty(f"no answer that can be read in {pair[1]}: mark it as \\boxed{{}}, `The answer is: ` or `#### `")
     if len(answer) > LONGEST_ANSWER:
-        return f"the answer in {pair[1]} has {len(answer):,} characters, more than {LONGEST_ANSWER:,}"
-    source, kind = (text if isinstance(text, str) else "" for text in map(row.get, ("original_question", "type")))
-    if not is_writable(source + kind):
-        return "original_question or type holds half of a surrogate pair, which is no text"
-    source = " ".join((source if source.strip() else question).split())
-    return FiledProblem(question.strip(), answer, solution, source, kind)
+        raise Faulty(f"the answer in {pair[1]} has {len(answer):,} characters, more than {LONGEST_ANSWER:,}")
+    source, kind = (text_of(row.get(name) or "", name) for name in ("original_question", "type"))
+    source = " ".join((source.strip() or question).split())
+    return FiledProblem(question, answer, solution, source, kind)
 
 
 def _answer_of(written: str) -> tuple[str, str]:

@@ -9,23 +9,17 @@ from __future__ import annotations
 import random
 import uuid
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import lru_cache, partial
 from typing import Annotated, Any
+
+from annotated_types import Len, MinLen
 
 from heedful.boundary import GetsSecret, NamesSecret, Seconds, Share, Wait, settings
 from heedful.boundary.http import TOKEN_VARIABLE, ServerRefused, ServerUnreachable, read_token
 from heedful.envs.common.contract import shown
 from heedful.envs.common.tasks import SPLITS
-from heedful.envs.remote.answers import (
-    checked_description,
-    field_of,
-    is_object,
-    is_pairs,
-    is_session,
-    is_text,
-    is_texts,
-)
+from heedful.envs.remote.answers import Session, described, field_of
 from heedful.envs.remote.server_calls import ServerCalls, check_url
 from heedful.envs.transport.wire import (
     Tree,
@@ -40,6 +34,8 @@ from heedful.envs.transport.wire import (
 from heedful.types import Observation, Step, Task
 
 _UNKNOWN_SESSION = 404
+_PAIRS = Annotated[list[tuple[str, str]], MinLen(1)]
+_ONE = Annotated[list[Any], Len(1, 1)]
 
 
 class ServerLost(ConnectionError):
@@ -80,7 +76,7 @@ class Remote:
 
         Raises ServerUnreachable or ServerRefused, with a sentence, where nothing can be learned of it.
         """
-        return _host(self).description
+        return vars(_host(self).description)
 
     @property
     def summary(self) -> str:
@@ -120,18 +116,18 @@ class _Host:
         self.calls = calls
         self.abandoned: deque[str] = deque()
         """Sessions that are no longer played. The next request that opens one closes them."""
-        self.description = checked_description(calls.call("GET", "/environment"), calls.url)
+        self.description = described(calls.call("GET", "/environment"), calls.url)
 
-    def field(self, answer: Tree, name: str, fits: Callable[[Any], bool], wanted: str) -> Any:
-        return field_of(answer, name, self.calls.url, fits, wanted)
+    def field(self, answer: Tree, name: str, kind: Any) -> Any:
+        return field_of(answer, name, self.calls.url, kind)
 
     def random_answer(self, task: Task, rng: random.Random) -> str:
-        answer: str = self.field(self.drawing("/random-answer", task, rng, {}), "answer", is_text, "text")
+        answer: str = self.field(self.drawing("/random-answer", task, rng, {}), "answer", str)
         return answer
 
     def blind_answers(self, tasks: Sequence[Task]) -> list[str]:
         answer = self.calls.call("POST", "/blind-answers", {"tasks": list(map(task_tree, tasks))}, waits=True)
-        texts: list[str] = self.field(answer, "answers", is_texts, "a list of texts")
+        texts: list[str] = self.field(answer, "answers", list[str])
         return texts
 
     def right_actions(self, task: Task, before: Sequence[Sequence[str]] = ()) -> Any:
@@ -142,8 +138,7 @@ class _Host:
         """The answer to a request that draws from `rng`, which moves on as if it had been drawn from here."""
         body = {"task": task_tree(task), "rng": generator_tree(rng), **more}
         answer = self.calls.call("POST", path, body, waits=True)
-        state = self.field(answer, "rng", lambda value: True, "the state of a generator")
-        rng.setstate(read_generator(state).getstate())
+        rng.setstate(read_generator(self.field(answer, "rng", Any)).getstate())
         return answer
 
 
@@ -164,11 +159,11 @@ class RemoteEpisode:
             "task": task_tree(task),
             "member": member,
             "key": uuid.uuid4().hex,
-            "digest": host.description["digest"],
+            "digest": host.description.digest,
             "close": [host.abandoned.popleft() for _ in range(len(host.abandoned))],
         }
         answer = host.calls.call("POST", "/sessions", body, waits=True)
-        self._session = host.field(answer, "session", is_session, "letters and digits")
+        self._session = host.field(answer, "session", Session)
         return read_observation(answer.get("observation"))
 
     def step(self, response: str) -> Step:
@@ -183,7 +178,7 @@ class RemoteEpisode:
                 self._session = ""
             raise ServerLost(f"{str(error).removesuffix('.')}. It held this episode, which is lost.") from error
         self._turn += 1
-        step = read_step(self._host.field(answer, "step", is_object, "an object"))
+        step = read_step(self._host.field(answer, "step", dict[str, Any]))
         if step.ending is not None:
             self._leave()
         return step
@@ -202,8 +197,8 @@ def _demonstration(remote: Remote, task: Task, rng: random.Random) -> list[tuple
     """The served solver's."""
     faults = {knob: value for knob in ("imperfect", "template") if (value := getattr(remote, knob))}
     host = _host(remote)
-    pairs = host.field(host.drawing("/demonstrate", task, rng, faults), "pairs", is_pairs, "pairs of texts")
-    return [(observation, reply) for observation, reply in pairs]
+    pairs: list[tuple[str, str]] = host.field(host.drawing("/demonstrate", task, rng, faults), "pairs", _PAIRS)
+    return pairs
 
 
 def _host(remote: Remote) -> _Host:
@@ -219,7 +214,7 @@ def _host_at(url: str, timeout: float, wait: float, token_file: str, token: str)
 @lru_cache(maxsize=2**16)
 def _task(host: _Host, seed: int) -> Task:
     answer = host.calls.call("POST", "/tasks", {"seeds": [seed]}, waits=True)
-    (tree,) = host.field(answer, "tasks", lambda value: isinstance(value, list) and len(value) == 1, "a list of one")
+    (tree,) = host.field(answer, "tasks", _ONE)
     task = read_task(tree)
     if task.split not in SPLITS:  # no split would ever have enough of them
         raise WireError(

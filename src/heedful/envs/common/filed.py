@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import re
 from array import array
 from collections.abc import Callable, Iterator, Mapping
 from functools import lru_cache
 from typing import Any, Generic, TypeVar
 
-from heedful.envs.common import Rows, is_writable
+from heedful.envs.common.rows import JsonLines, Rows
 
 Item = TypeVar("Item")
 
 _ROWS_NAMED = 5
-_HELD = 512
+_HELD = 2048
+_HALF_A_PAIR = re.compile("[\ud800-\udfff]")
 
 
 class Faulty(ValueError):
@@ -28,7 +30,6 @@ class Filed(Generic[Item]):
         rows: of the file.
         read: the item of a row. What it raises makes the row faulty.
         what: an item, for people, such as `a question with its answer`.
-        where: the place of a row by its number, for people.
         each: is handed every item when the file is opened.
     """
 
@@ -40,7 +41,6 @@ class Filed(Generic[Item]):
         read: Callable[[Mapping[str, Any]], Item],
         what: str,
         skip_faulty: bool,
-        where: Callable[[int], str] = lambda row: f"row {row + 1}",
         each: Callable[[Item], None] = lambda item: None,
     ) -> None:
         self._rows, self._reader = rows, read
@@ -53,7 +53,8 @@ class Filed(Generic[Item]):
             except Faulty as error:
                 self.skipped += 1
                 if len(faults) < _ROWS_NAMED:
-                    faults.append(f"{where(number)}: {error}")
+                    place = f"line {rows.line(number)}" if isinstance(rows, JsonLines) else f"row {number + 1}"
+                    faults.append(f"{place}: {error}")
             else:
                 self._good.append(number)
                 each(item)
@@ -83,9 +84,7 @@ class Filed(Generic[Item]):
             raise
         except KeyError as error:
             raise Faulty(f"it lacks the column {error}") from None
-        except (RecursionError, MemoryError):
-            raise Faulty("it is nested too deeply") from None
-        except (TypeError, AttributeError, IndexError, ValueError, SyntaxError) as error:
+        except (TypeError, AttributeError, IndexError, ValueError, SyntaxError, RecursionError) as error:
             raise Faulty(f"its columns have another form ({type(error).__name__}: {error})") from None
 
 
@@ -93,6 +92,6 @@ def text_of(value: Any, what: str = "a value") -> str:
     """A text that can be written as UTF-8. Raises Faulty for anything else. `what` was expected."""
     if not isinstance(value, str):
         raise Faulty(f"{what} was expected as text, and there is {type(value).__name__}")
-    if not is_writable(value):
-        raise Faulty("it holds half of a surrogate pair, which is no text")
+    if _HALF_A_PAIR.search(value):
+        raise Faulty(f"{what} holds half of a surrogate pair, which is no text")
     return value
