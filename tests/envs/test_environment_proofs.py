@@ -20,7 +20,6 @@ from heedful.envs.countdown.environment import Countdown
 from heedful.envs.frozen_lake.environment import FrozenLake
 from heedful.envs.math.environment import MathProblems
 from heedful.envs.sokoban.environment import Sokoban
-from heedful.envs.sudoku.environment import Sudoku
 from heedful.envs.toys.bandit import Bandit
 from heedful.envs.toys.chain import Chain
 from heedful.envs.toys.echo import Echo
@@ -45,9 +44,6 @@ ENVIRONMENTS: list[Any] = [
     Countdown(),
     Countdown(turns=3, use="some", least_numbers=4, most_numbers=5, largest=25, lowest_target=1),
     preset("countdown").env,
-    Sudoku(instructions="brief"),
-    Sudoku(size=6, least_empties=8, most_empties=20, turns=5, tell="wrong"),
-    Sudoku(size=9, least_empties=20, most_empties=45, turns=8, placements_per_turn=6),
 ]
 ENDINGS = {Ending.SOLVED, Ending.FAILED, Ending.OUT_OF_TURNS}
 

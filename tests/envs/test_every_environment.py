@@ -20,7 +20,6 @@ from heedful.envs.countdown.environment import Countdown
 from heedful.envs.frozen_lake.environment import FrozenLake
 from heedful.envs.math.environment import MathProblems
 from heedful.envs.sokoban.environment import Sokoban
-from heedful.envs.sudoku.environment import Sudoku
 from heedful.envs.toys.bandit import Bandit
 from heedful.envs.toys.chain import Chain
 from heedful.envs.toys.echo import Echo
@@ -50,8 +49,6 @@ ENVIRONMENTS: list[Any] = [
     Countdown(),
     Countdown(turns=3, use="some", least_numbers=4, most_numbers=5, largest=25, instructions="brief", show_reward=True),
     preset("countdown").env,
-    Sudoku(),
-    Sudoku(size=6, least_empties=8, most_empties=20, turns=5, instructions="brief", tell="wrong"),
     SearchQA(),
     SearchQA(instructions="brief", neighbours=True, show_reward=True, results=1, turns=2),
     SearchQA(instructions="brief", people_passages=True, names="words", distractors=5),
@@ -60,7 +57,7 @@ ENVIRONMENTS: list[Any] = [
 ]
 BY_CLASS: list[Any] = [
     *(FrozenLake(), Echo(), Bandit(), Chain(), Sokoban()),
-    *(MathProblems(), Countdown(), Sudoku(), SearchQA(), Shop()),
+    *(MathProblems(), Countdown(), SearchQA(), Shop()),
 ]
 
 PAGE = (Path(__file__).parents[2] / "docs" / "built_in.md").read_text(encoding="utf-8")
@@ -254,7 +251,7 @@ def test_blind_answers_are_different_and_few_and_the_search_fills_every_turn_wit
 @each(BY_CLASS)
 def test_imperfect_demonstrations_fail_more_often_and_state_what_they_do(env: Any) -> None:
     # Of answers in free text, what fits into a single turn, if anything does.
-    fewer = {"sudoku": {"turns": 1, "most_empties": 4}, "shop": {}}.get(env.name, {"turns": 1})
+    fewer = {"shop": {}}.get(env.name, {"turns": 1})
     noisy = dataclasses.replace(env, imperfect=1.0, **(fewer if is_free(env) else {}))
     solved = 0
     for seed in range(60):

@@ -21,7 +21,6 @@ ENVIRONMENTS = Registry(
         "math": "heedful.envs.math.environment:MathProblems",
         "remote": "heedful.envs.remote.environment:Remote",
         "sokoban": "heedful.envs.sokoban.environment:Sokoban",
-        "sudoku": "heedful.envs.sudoku.environment:Sudoku",
     },
     "environment",
 )

@@ -130,18 +130,6 @@ def countdown() -> TrainConfig:
     )
 
 
-def sudoku() -> TrainConfig:
-    """Sudoku 4x4 with 3 to 5 empty cells on the built-in seedling."""
-    limits = {"least_empties": 3, "most_empties": 5, "turns": 3, "placements_per_turn": 3}
-    return TrainConfig(
-        env=_env("sudoku", instructions="brief", **limits),
-        seedling=Seedling(init=0.06, steps=300, lr=3e-3, imperfect=0.1),
-        optimizer=OptimizerConfig(lr=5e-5),
-        steps=40,
-        sampling=Sampling(tokens_per_turn=112),
-    )
-
-
 def shop() -> TrainConfig:
     """Drawn shops with slots: six products, one option, on a seedling of 0.2 million parameters."""
     small = {"slots": True, "products": 6, "rivals": 5, "types": 6, "attributes": 10, "colours": 4, "sizes": 0}
@@ -249,7 +237,7 @@ PAPER: Mapping[str, Callable[[], TrainConfig]] = {
 PRESETS: Mapping[str, Callable[[], TrainConfig]] = {
     make.__name__: make
     for make in (
-        *(frozen_lake, sokoban, frozen_lake_image, sokoban_image, bandit, echo, chain, math, countdown, sudoku, shop),
+        *(frozen_lake, sokoban, frozen_lake_image, sokoban_image, bandit, echo, chain, math, countdown, shop),
         *(gymnasium, reasoning_gym),
     )
 }
