@@ -1,12 +1,13 @@
 """`python -m research NAME`, from a checkout: a study of the paper, as `heedful study NAME` runs one of your own.
 
 Without a name the studies are listed. `python -m research correlate FOLDER ...` correlates the readings of finished
-runs with their success.
+runs with their success. `python -m research rightness` runs the registered tests of the split of rightness.
 """
 
 from __future__ import annotations
 
 import sys
+import time
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
@@ -54,10 +55,45 @@ def correlate(argv: list[str]) -> int:
     return 0
 
 
+@dataclass(frozen=True, slots=True)
+class RightnessWords:
+    """Run the registered tests of the split of rightness, or go on with them.
+
+    Rules, predictions and seeds stand in research/rightness/registered.py. Each test ends in one file of results. What
+    a test has measured is stored at once, so the same command goes on after an interruption.
+
+      python -m research rightness
+      python -m research rightness --only 1,2
+    """
+
+    only: Annotated[tuple[int, ...], Shown("N,...")] = ()
+    """Numbers of the tests. Empty: all of them."""
+    out: Annotated[Path, Shown("DIR")] = Path("runs/rightness")
+    """Where test_N.json is written, and what the tests store."""
+    minutes: float = 1e6
+    """No training run begins later than this. What is judged are the seeds whose runs are over."""
+    small: bool = False
+    """Other seeds and tiny sizes, to see that the code works. Their results say nothing."""
+
+
+def rightness(argv: list[str]) -> int:
+    """`python -m research rightness`: the registered tests."""
+    line = CommandLine(RightnessWords, argv, "python -m research rightness")
+    line.end()
+    from research.rightness.judges import run_test
+
+    words = line.words
+    for number in words.only or range(1, 10):
+        tell(run_test(number, words.out, time.time() + 60 * words.minutes, words.small))
+    return 0
+
+
 def run(argv: list[str]) -> int:
     """Do what the arguments say. Returns the exit code."""
     if argv[:1] == ["correlate"]:
         return run_command(lambda: correlate(argv[1:]))
+    if argv[:1] == ["rightness"]:
+        return run_command(lambda: rightness(argv[1:]))
     return run_command(lambda: study.main(argv, STUDIES, "python -m research"), KEPT["study"])
 
 

@@ -9,184 +9,29 @@ from heedful.diagnostics.actions.exchanged import Exchange
 from heedful.diagnostics.actions.rightness import RIGHTNESS_NAMES, rightness, split, tensor
 from heedful.diagnostics.cross_scores.information import information
 from heedful.types import CrossScores, Task, nothing_right
-
-ACTIONS, FACTS = 4, 8
-PROMPTS = list(itertools.product(range(ACTIONS), range(FACTS)))
-"""y, the right action, and u, a fact beside it."""
-SAY = [(None, said) for said in range(ACTIONS)]
-COPY = [(copied, None) for copied in PROMPTS]
-BOTH = [(copied, said) for copied in PROMPTS for said in range(ACTIONS)]
-TEMPLATES = [("template", number) for number in range(4)]
-THOUGHTS = [*SAY, *COPY, *BOTH, *TEMPLATES]
-EVEN = np.full(ACTIONS, 1 / ACTIONS)
-
-
-def one(action: int) -> np.ndarray:
-    return np.eye(ACTIONS)[action % ACTIONS]
-
-
-def thinks(*named) -> np.ndarray:
-    """The share of each thought: with probability .96 one of these, else any."""
-    shares = np.zeros(len(THOUGHTS))
-    for thought in named:
-        shares[THOUGHTS.index(thought)] += 1 / len(named)
-    return 0.96 * shares + 0.04 / len(THOUGHTS)
-
-
-def obey(x, thought):
-    return EVEN if thought[0] == "template" or thought[1] is None else one(thought[1])
-
-
-def read_copy(x, thought):
-    return one(thought[0][0]) if thought in COPY else obey(x, thought)
-
-
-def by_prompt(x, thought):
-    return one(x[0])
-
-
-def relative(x, thought):
-    told = thought[0] != "template" and thought[1] is not None
-    return one(thought[1] + x[1]) if told else EVEN
-
-
-def if_it_fits(x, thought):
-    return one(x[0]) if thought in (*SAY, *BOTH) and thought[1] == x[0] else EVEN
-
-
-def right_copy(x):
-    return thinks((x, x[0]))
-
-
-def wrong_copy(x):
-    return thinks((x, (x[0] + 1) % 4))
-
-
-def noise(x):
-    return thinks(*((x, said) for said in range(4)))
-
-
-def template(x):
-    return thinks(*TEMPLATES)
-
-
-def says(shown):
-    return lambda x: thinks((None, shown(x) % 4))
-
-
-POLICIES = {
-    "worked out, right": (right_copy, obey, 0.898, 0.229097, 0.668903, 0, 0, 0.577932),
-    "worked out, always one too high": (wrong_copy, obey, 0.034, 0.256968, -0.222968, 0, 0, 0.577932),
-    "copied, then random numbers": (noise, obey, 0.25, 0.25, 0, 0, 0, 0),
-    "short and right": (says(lambda x: x[0]), obey, 0.898, 0.229097, 0.668903, 0, 0, 0.577932),
-    "short and always wrong": (says(lambda x: x[0] + 1), obey, 0.034, 0.256968, -0.222968, 0, 0, 0.577932),
-    "copied, answer read from the copy": (
-        lambda x: thinks((x, None)),
-        read_copy,
-        0.898,
-        0.229097,
-        0.668903,
-        0,
-        0,
-        0.577932,
-    ),
-    "copied, answer read from the prompt": (lambda x: thinks((x, None)), by_prompt, 0.925, 0.228226, 0, 0.696774, 0, 0),
-    "copied, random action": (lambda x: thinks((x, None)), lambda x, z: EVEN, 0.25, 0.25, 0, 0, 0, 0),
-    "template, random action": (template, lambda x, z: EVEN, 0.25, 0.25, 0, 0, 0, 0),
-    "template, one action": (template, lambda x, z: one(0), 0.25, 0.25, 0, 0, 0, 0),
-    "template, answer read from the prompt": (template, by_prompt, 0.925, 0.228226, 0, 0.696774, 0, 0),
-    "noise, obeyed": (lambda x: thinks(*SAY), obey, 0.25, 0.25, 0, 0, 0, 0),
-    "irrelevant fact, obeyed": (says(lambda x: x[1]), obey, 0.25, 0.25, 0, 0, 0, 0.577932),
-    "right thought, ignored": (says(lambda x: x[0]), by_prompt, 0.925, 0.228226, 0, 0.696774, 0, 0),
-    "wrong thought, ignored": (says(lambda x: x[0] + 1), by_prompt, 0.925, 0.228226, 0, 0.696774, 0, 0),
-    "relative to the prompt": (
-        says(lambda x: x[0] - x[1]),
-        relative,
-        0.898,
-        0.251394,
-        -0.022297,
-        -0.022297,
-        0.6912,
-        -0.019264,
-    ),
-    "believed only if it fits": (
-        says(lambda x: x[0]),
-        if_it_fits,
-        0.903304,
-        0.240074,
-        0.156077,
-        0.161552,
-        0.3456,
-        0.135955,
-    ),
-    "half worked out, half template": (
-        lambda x: (right_copy(x) + template(x)) / 2,
-        obey,
-        0.574,
-        0.239548,
-        0.334452,
-        0,
-        0,
-        0.144483,
-    ),
-    "half worked out, half noise": (
-        lambda x: (right_copy(x) + noise(x)) / 2,
-        obey,
-        0.574,
-        0.239548,
-        0.334452,
-        0,
-        0,
-        0.144483,
-    ),
-    "half of the prompts worked out": (
-        lambda x: noise(x) if x[1] % 2 else right_copy(x),
-        obey,
-        0.574,
-        0.239548,
-        0.334452,
-        0,
-        0,
-        0.288966,
-    ),
-    "half obeyed, half read from the prompt": (
-        right_copy,
-        lambda x, z: (obey(x, z) + one(x[0])) / 2,
-        0.9115,
-        0.228661,
-        0.334452,
-        0.348387,
-        0,
-        0.294986,
-    ),
-}
-
-
-def population(thinking, acting) -> tuple[np.ndarray, np.ndarray]:
-    """p(z | x), and p(a | x, z): with .9 the named action, else any."""
-    said_XZ = np.array([thinking(x) for x in PROMPTS])
-    acted_XZA = 0.9 * np.array([[acting(x, z) for z in THOUGHTS] for x in PROMPTS]) + 0.1 / ACTIONS
-    return said_XZ, acted_XZA
-
-
-RIGHT_XA = np.array([one(x[0]) for x in PROMPTS])
-
-
-def tensor_of(said_XZ, acted_XZA, label_XA) -> np.ndarray:
-    """C[k, j, l] over all thoughts with their probabilities."""
-    behind = np.einsum("lz,jza->jla", said_XZ, acted_XZA)
-    return np.einsum("ka,jla->kjl", label_XA, behind)
+from research.rightness.enumerated import (
+    ACTIONS,
+    POLICIES,
+    PROMPTS,
+    RIGHT_XA,
+    THOUGHTS,
+    obey,
+    one,
+    population,
+    right_copy,
+    tensor_of,
+)
 
 
 @pytest.mark.parametrize("name", POLICIES)
 def test_every_enumerated_policy_reads_its_exact_values(name) -> None:
-    thinking, acting, right, chance, thought, prompt, both, agreed = POLICIES[name]
-    said, acts = population(thinking, acting)
+    known = POLICIES[name]
+    said, acts = population(known.thinking, known.acting)
     found = split(tensor_of(said, acts, RIGHT_XA))
-    assert found == pytest.approx([right, chance, thought, prompt, both], abs=6e-7)  # as many digits as are stated
+    assert found == pytest.approx(known.parts, abs=6e-7)  # as many digits as are stated
     assert found[0] == pytest.approx(found[1:].sum(), abs=1e-12)
     own_XA = np.einsum("xz,xza->xa", said, acts)
-    assert split(tensor_of(said, acts, own_XA))[2] == pytest.approx(agreed, abs=6e-7)
+    assert split(tensor_of(said, acts, own_XA))[2] == pytest.approx(known.agreed, abs=6e-7)
 
 
 def test_right_always_wrong_and_random_thoughts_have_the_same_information_and_another_rightness() -> None:

@@ -1,0 +1,42 @@
+"""Test 6: seedlings that were shown right answers behind template thoughts, so that they have to read the prompt."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from heedful.run.config import TrainConfig
+from heedful.run.presets import preset
+from heedful.seeds import derive
+from heedful.studies.paired import mean_over
+from research.rightness.figures import Result, figure_of, once
+from research.rightness.readings import RIGHT, drawn, loading, numbers, readings
+
+
+def bypassed(seeds: Sequence[int], folder: Path, small: bool = False) -> Result:
+    """Test 6."""
+    figures, holds = [], []
+    for name in ("echo", "bandit"):
+        config = preset(name)
+        config = replace(
+            config, seedling=replace(config.seedling, template=0.5, steps=40 if small else config.seedling.steps)
+        )
+        batches = [
+            found
+            for seed in seeds
+            for found in once(folder / f"{name}_{seed}.json", lambda seed=seed, config=config: _measured(config, seed))
+        ]
+        for metric in (*RIGHT[:5], "success"):
+            figures.append(figure_of(f"{name}: {metric}", mean_over(metric, [each[metric] for each in batches])))
+        mean = {metric: sum(each[metric] for each in batches) / len(batches) for metric in RIGHT[:5]}
+        right, chance, _, prompt, _ = (mean[metric] for metric in RIGHT[:5])
+        holds.append(prompt >= 0.5 * (right - chance) > 0)
+    return Result(all(holds), figures)
+
+
+def _measured(config: TrainConfig, seed: int) -> list[dict[str, float | None]]:
+    config = replace(config, seedling=replace(config.seedling, seed=seed), threads=1)
+    with loading(config) as loaded:
+        seeds = [derive(seed, "batch", batch) for batch in range(2)]
+        return [numbers(readings(loaded, config, drawn(loaded, config, 32, 2, one), one)) for one in seeds]

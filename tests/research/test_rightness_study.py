@@ -1,0 +1,108 @@
+"""The registered tests of the split of rightness: what they plant, what they compare, and what they store."""
+
+import random
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from heedful.envs.toys.chain import Chain
+from heedful.types import Metric, Task
+from research.catalogue import STUDIES
+from research.rightness.exact import bound
+from research.rightness.figures import Result, figure, once
+from research.rightness.planted import SpoiltChain, r_squared
+from research.rightness.pretrained import blanked
+from research.rightness.readings import BY_THOUGHT
+from research.rightness.registered import TESTS
+from research.rightness.trained import _difference, unhelpful
+
+
+def test_no_registered_seed_is_one_of_an_earlier_study() -> None:
+    used = {seed for study in STUDIES.values() for seed in study().seeds}
+    registered = {seed for test in TESTS.values() for seed in test.seeds}
+    assert list(TESTS) == list(range(1, 10))
+    assert not used & registered
+
+
+def test_a_spoilt_chain_copies_the_row_and_ends_one_too_high_or_anywhere() -> None:
+    task = next(one for seed in range(99) if (one := Chain().task(seed)).split == "train")
+    (link,) = Chain().links(task.seed)
+    numbers = {}
+    for how, spoilt in (("too_high", 0.0), ("too_high", 1.0), ("random", 1.0)):
+        env = SpoiltChain(spoilt=spoilt, how=how)
+        replies = [env.demonstrate(task, random.Random(seed))[0][1] for seed in range(60)]
+        thoughts = [reply.partition("</think>")[0].removeprefix("<think>") for reply in replies]
+        for reply, thought in zip(replies, thoughts, strict=True):
+            assert reply.endswith(f"<answer>{thought[-1]}</answer>")  # the answer is the last number
+            assert thought[0] == str(link.start)
+            assert [thought[at : at + 2] for at in range(1, len(thought), 3)] == list(link.operations)
+        numbers[how, spoilt] = {int(thought[-1]) for thought in thoughts}
+    right = link.states[-1]
+    assert numbers["too_high", 0.0] == {right}
+    assert numbers["too_high", 1.0] == {(right + 1) % 7}
+    assert numbers["random", 1.0] == set(range(7))
+    assert env.right_actions(task) == {str(right): 1.0}
+
+
+def test_r_squared_is_one_on_a_line_and_a_quarter_off_it() -> None:
+    assert r_squared([0, 1, 2], [5, 3, 1]) == pytest.approx(1)
+    assert r_squared([0, 1, 2], [0, 2, 1]) == pytest.approx(0.25)  # correlation 1 / 2
+    assert r_squared([0, 1, 2], [4, 4, 4]) == 0
+
+
+def test_a_blank_prompt_keeps_what_all_prompts_share() -> None:
+    assert blanked([(1, 2, 3, 9), (1, 5, 3, 9), (1, 5, 6, 7, 9)], 0) == [(1, 0, 0, 9), (1, 0, 0, 9), (1, 0, 0, 0, 9)]
+
+
+def test_the_alarm_sees_a_lost_part_of_the_thought_and_no_part_that_was_never_there() -> None:
+    from heedful.diagnostics.alarms import first_raised, replay
+
+    def raised(values: list[float]) -> list[int]:
+        steps = [
+            (3 * at, {BY_THOUGHT: Metric(BY_THOUGHT, value, 64, value - 0.05, value + 0.05, clusters=16.0)})
+            for at, value in enumerate(values)
+        ]
+        return [alarm.step for alarm in first_raised(replay(steps, rules=(unhelpful(),))).values()]
+
+    assert raised([0.6, 0.62, 0.58, 0.6, 0.05, 0.02]) == [15]  # two readings after the fall
+    assert raised([0.6, 0.62, 0.58, 0.6, 0.05]) == []
+    assert raised([0.6, 0.62, 0.58, 0.6, 0.45, 0.45]) == []  # a quarter of its level
+    assert raised([0.08, 0.08, 0.08, 0.08, 0.0, 0.0]) == []  # less than .1
+
+
+def test_the_difference_of_two_areas_is_that_of_pairs_of_runs() -> None:
+    collapsed, healthy = [[0.0, 3.0], [0.1, 1.0]], [[0.6, 2.0], [0.7, 2.5]]
+    # The first metric is lower in all four pairs, the second in two of them.
+    value, low, high = _difference(collapsed, healthy)
+    assert value == pytest.approx(0.5)
+    assert low <= value <= high
+
+
+def test_no_random_label_breaks_the_bound() -> None:
+    assert bound(1, 50).passed
+
+
+def test_what_was_measured_is_not_measured_again(tmp_path: Path) -> None:
+    path = tmp_path / "new" / "one.json"
+    assert once(path, lambda: [1.5]) == [1.5]
+    assert once(path, lambda: pytest.fail("measured again")) == [1.5]
+    Result(None, [figure("runs", 3, note="too few")]).write(tmp_path / "test_9.json", rule="r")
+    stored = once(tmp_path / "test_9.json", lambda: None)
+    assert (stored["passed"], stored["rule"], stored["figures"][0]["value"]) == (None, "r", 3)
+
+
+def test_labels_of_a_log_are_first_actions_of_successful_members_that_are_not_exchanged() -> None:
+    from heedful.types import Ending, Group, Prompt, Reply, Span, Trajectory, Turn
+    from research.rightness.logs import successful
+
+    task = Task("t", 0, "train")
+    reply = Reply(Prompt("", (1,)), (1,), "", (0.0,), (), Span(0, 1), Span(1, 1), True, False)
+
+    def member(number: int, action: str, outcome: float) -> Trajectory:
+        ending = Ending.SOLVED if outcome else Ending.FAILED
+        return Trajectory(task, number, (Turn(reply, {}, (action,), True, "", ""),), ending, outcome)
+
+    members = [member(0, "1", 1.0), member(1, "2", 1.0), member(2, "3", 1.0), member(3, "4", 0.0)]
+    assert successful(Group(task, tuple(members))) == {"3": 1.0}
+    assert successful(Group(task, (*members[:2], replace(members[2], outcome=0.0), members[3]))) is None
