@@ -122,7 +122,7 @@ class Gradients(TrainerCallback):
         self.steps.append(torch.cat([whole_tensor(gradient.detach()).clone().flatten() for gradient in found]))
 
 
-def arguments(folder: Path, **changes: Any) -> GRPOConfig:
+def arguments(folder: Path, made: Any = GRPOConfig, **changes: Any) -> Any:
     """TRL's arguments for a run of one step, in the order of the dataset, that neither saves nor prints."""
     chosen: dict[str, Any] = {
         "output_dir": str(folder),
@@ -142,7 +142,7 @@ def arguments(folder: Path, **changes: Any) -> GRPOConfig:
         "max_completion_length": 16,
         "seed": 3,
     }
-    return GRPOConfig(**(chosen | changes))
+    return made(**(chosen | changes))
 
 
 def trainer_of(

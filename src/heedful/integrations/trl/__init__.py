@@ -5,6 +5,7 @@ TRL's trainer remains the trainer. heedful reads its batches, drops rows before 
     from heedful.integrations.trl import HeedfulCallback          # watches a run by its logs, in one line
     from heedful.integrations.trl import HeedfulGRPOTrainer       # the filter, the diagnostics, the report
     from heedful.integrations.trl import Probe                    # the diagnostics alone, without a subclass
+    from heedful.integrations.trl import AsyncGroups              # the filter in AsyncGRPOTrainer
     from heedful.integrations.trl import to_trl_rollout_func      # heedful's environments as a rollout_func
 """
 
@@ -16,6 +17,7 @@ if find_spec("trl") is None:
         "pip install 'heedful[trl]'."
     )
 
+from heedful.integrations.trl.asynchronous import AsyncGroups
 from heedful.integrations.trl.logged import HeedfulCallback
 from heedful.integrations.trl.probe import Probe
 from heedful.integrations.trl.rollouts import environment_reward, to_trl_rollout_func
@@ -23,6 +25,7 @@ from heedful.integrations.trl.settings import HeedfulConfig
 from heedful.integrations.trl.trainer import HeedfulGRPOTrainer
 
 __all__ = [
+    "AsyncGroups",
     "HeedfulCallback",
     "HeedfulConfig",
     "HeedfulGRPOTrainer",

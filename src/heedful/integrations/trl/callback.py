@@ -75,6 +75,8 @@ class Bridge(TrainerCallback):
             save_state(_checkpoint(args, state), self.state(), self.state_file)
 
     def on_step_end(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: Any) -> None:
+        if self._stops and args.world_size > 1:  # rank 0 alone may know
+            self.collapsed = broadcast_object_list([self.collapsed])[0]
         if self.collapsed and self._stops:
             control.should_training_stop = control.should_save = True
 

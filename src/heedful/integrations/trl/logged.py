@@ -19,7 +19,6 @@ from pathlib import Path
 from typing import Any, Literal
 
 from accelerate.state import AcceleratorState
-from accelerate.utils import broadcast_object_list
 from transformers import TrainerControl, TrainerState, TrainingArguments
 from trl import GRPOConfig
 
@@ -136,7 +135,8 @@ class HeedfulCallback(Bridge):
         if not isinstance(args, GRPOConfig):
             raise ValueError(
                 "HeedfulCallback expected a GRPOTrainer, which writes its completions to files, found one with "
-                f"{type(args).__name__}. Leave it out, and watch the scalars: heedful watch EVENT_FILES."
+                f"{type(args).__name__}. Leave it out. Probe measures inside RLOOTrainer, and AsyncGroups inside "
+                "AsyncGRPOTrainer. For another trainer watch the scalars: heedful watch EVENT_FILES."
             )
         if not args.log_completions:
             args.log_completions, args.num_completions_to_print = True, 0
@@ -212,12 +212,6 @@ class HeedfulCallback(Bridge):
 
     def on_step_begin(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: Any) -> None:
         self._attempt(self._close_step)
-
-    def on_step_end(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: Any) -> None:
-        if self._stops and args.world_size > 1:
-            told = [self.collapsed]
-            self.collapsed = broadcast_object_list(told)[0]
-        super().on_step_end(args, state, control)
 
     def close(self) -> None:
         self._attempt(self._end)

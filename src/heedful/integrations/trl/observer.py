@@ -5,6 +5,7 @@ The weights that it measures are those that sampled the batch, because TRL rewar
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
@@ -33,20 +34,14 @@ UNKNOWN_SUCCESS = (
 
 
 def observer_of(trainer: Any, config: HeedfulConfig, chooses: Filter) -> Observer:
-    """An observer of this trainer (a `trl.GRPOTrainer`), made from the trainer's own settings.
+    """An observer of this trainer (a `trl.GRPOTrainer` or `RLOOTrainer`), made from the trainer's own settings.
 
     Raises ValueError if the configuration names a reward function or a component that the trainer does not have, or
     if the trainer's tokenizer is not that of its folder.
     """
     played = _plays(trainer)
-    _check_names(trainer, config, chooses.on, played)
-    tokenizer = getattr(trainer.processing_class, "tokenizer", trainer.processing_class)
-    source = str(getattr(tokenizer, "name_or_path", ""))
-    advice = (
-        f"Give the trainer processing_class=PreTrainedTokenizerFast.from_pretrained({source!r}). If you changed the "
-        "tokenizer on purpose, save it to a folder and load it from there."
-    )
-    refuse_replaced(tokenizer, source, "TRL", advice)
+    check_names(trainer.reward_func_names, trainer.reward_weights.tolist(), config, chooses.on, played)
+    tokenizer = checked_tokenizer(trainer)
     why = why_unreadable(trainer)
     scorer: HFScorer | DealtScorer | None = None
     sight: PausedSight | None = None
@@ -72,6 +67,18 @@ def observer_of(trainer: Any, config: HeedfulConfig, chooses: Filter) -> Observe
         sight=sight,
         env=trainer.rollout_func.env if played else None,
     )
+
+
+def checked_tokenizer(trainer: Any) -> Any:
+    """The trainer's tokenizer. Raises ValueError if it is not that of its folder."""
+    tokenizer = getattr(trainer.processing_class, "tokenizer", trainer.processing_class)
+    source = str(getattr(tokenizer, "name_or_path", ""))
+    advice = (
+        f"Give the trainer processing_class=PreTrainedTokenizerFast.from_pretrained({source!r}). If you changed the "
+        "tokenizer on purpose, save it to a folder and load it from there."
+    )
+    refuse_replaced(tokenizer, source, "TRL", advice)
+    return tokenizer
 
 
 def why_unreadable(trainer: Any) -> str:
@@ -163,20 +170,23 @@ def described(trainer: Any, config: HeedfulConfig, chooses: Filter) -> dict[str,
 
     arguments = trainer.args.to_dict()
     filter = {"type": type(chooses).__name__, **to_json(chooses)}
-    played, weights = _plays(trainer), trainer.reward_weights.tolist()
+    played = _plays(trainer)
+    # A worker of AsyncGRPOTrainer sums the rewards by itself, without weights.
+    weighted = not played and hasattr(trainer, "reward_weights")
+    weights = dict(zip(trainer.reward_func_names, trainer.reward_weights.tolist(), strict=True)) if weighted else {}
     return {
-        "env": {"type": getattr(getattr(trainer.rollout_func, "env", None), "name", "trl")},
+        "env": {"type": trainer.rollout_func.env.name if played else "trl"},
         "steps": int(trainer.state.max_steps or arguments["max_steps"]),
-        "algorithm": {"type": arguments["loss_type"], "kl": arguments["beta"]},
+        "algorithm": {"type": arguments.get("loss_type", type(trainer).__name__), "kl": arguments.get("beta", 0.0)},
         "filter": filter,
         "loss_scale": config.loss_scale,
         "outcome": config.outcome,
-        "reward_weights": {} if played else dict(zip(trainer.reward_func_names, weights, strict=True)),
+        "reward_weights": weights,
         "unknown": unknown_to_trl(config.outcome is not None, played),
         "tags": to_json(config.tags),
         "diagnostics": to_json(config.diagnostics),
         "seed": trainer.args.seed if config.seed is None else config.seed,
-        "group_size": trainer.num_generations,
+        "group_size": trainer.args.num_generations,
         "trainer": f"trl {trl.__version__}",
         "trl": {name: value for name, value in arguments.items() if isinstance(value, bool | int | float | str)},
     }
@@ -184,11 +194,13 @@ def described(trainer: Any, config: HeedfulConfig, chooses: Filter) -> dict[str,
 
 def _plays(trainer: Any) -> bool:
     """Whether the trainer plays one of heedful's environments."""
-    return isinstance(trainer.rollout_func, EnvironmentRollouts)
+    return isinstance(getattr(trainer, "rollout_func", None), EnvironmentRollouts)  # RLOOTrainer has none
 
 
-def _check_names(trainer: Any, config: HeedfulConfig, on: str, played: bool) -> None:
-    functions, weights = list(trainer.reward_func_names), trainer.reward_weights.tolist()
+def check_names(
+    functions: Sequence[str], weights: Sequence[float], config: HeedfulConfig, on: str, played: bool
+) -> None:
+    """Raise ValueError for a reward function that the settings name and the trainer does not have."""
     named, twice = ", ".join(functions), [name for name in (on, config.outcome) if functions.count(str(name)) > 1]
     for wrong, sentence in (
         (

@@ -1,4 +1,4 @@
-"""A probe for any `GRPOTrainer`: a reward function that reads, measures and logs, and rewards nothing.
+"""A probe for any `GRPOTrainer` or `RLOOTrainer`: a reward function that reads, measures and logs, and rewards nothing.
 
 It uses TRL's public interfaces, except for the trainer's private method that tokenises a prompt. It returns None for
 every row, so it is not part of any reward. It logs through TRL's `log_metric`.
@@ -26,7 +26,7 @@ Reward = Callable[..., Sequence[float | None]]
 
 
 class Probe:
-    """Diagnostics inside any `GRPOTrainer`, without a subclass.
+    """Diagnostics inside any `GRPOTrainer` or `RLOOTrainer`, without a subclass.
 
         probe = Probe()
         trainer = GRPOTrainer(model, [probe.watch(correct), probe], ...)
@@ -94,7 +94,7 @@ class Probe:
         self, prompts: list[Any], completion_ids: list[list[int]], fields: dict[str, Any]
     ) -> list[Completion]:
         trainer = self._trainer
-        if isinstance(trainer.rollout_func, EnvironmentRollouts):
+        if isinstance(getattr(trainer, "rollout_func", None), EnvironmentRollouts):
             prompt_ids = [trajectory.context_ids(0) if trajectory.turns else () for trajectory in fields[FIELD]]
         else:
             prompt_ids, _, _ = trainer._tokenize_prompts(prompts)

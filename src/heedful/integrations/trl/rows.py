@@ -38,6 +38,7 @@ def completions_of(
     Raises ValueError for an infinite reward and for an outcome outside 0 to 1.
     """
     weights = trainer.reward_weights.tolist()
+    several = getattr(trainer, "environment_factories", None)  # RLOOTrainer has none
     functions = list(zip(trainer.reward_func_names, trainer.reward_funcs, weights, strict=True))
     pictures = as_files(images, getattr(trainer.processing_class, "image_processor", None))
     found = []
@@ -56,7 +57,7 @@ def completions_of(
                     str(outcome),
                     "HeedfulConfig.outcome",
                 ),
-                environment=str(example.get("environment", "")) if trainer.environment_factories else "",
+                environment=str(example.get("environment", "")) if several else "",
                 played=played,
                 images=pictures[row][0],
                 unreadable=pictures[row][1],
