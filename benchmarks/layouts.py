@@ -26,12 +26,9 @@ import numpy as np
 import pyarrow
 import pyarrow.parquet
 
-from benchmarks.scalar_series import FORM, LIMIT, VALIDATION, Sampled, Series, sampled
+from benchmarks.scalar_series import FORM, LIMIT, PROMPTS, VALIDATION, Sampled, Series, sampled
 
 Row = dict[str, Any]
-
-PROMPTS, MEMBERS = 12, 4
-"""Half as many episodes as in the in-memory study, at half the cost. Words of fewer than 9 prompts have no interval."""
 
 FLUENT = (
     "Let me think about this step by step and then answer with care.",
@@ -92,7 +89,7 @@ def episodes(series: Series, drawn: Sampled, rng: np.random.Generator) -> list[E
     share = min(1.0, max(0.0, (drawn.since + 1) / 20))
     found = []
     for group, (a, b) in enumerate(numbers_P2.tolist()):
-        for member in range(MEMBERS):
+        for member in range(series.members):
             own = series.words == "own" or rng.random() >= share
             if own:
                 thought = OWN[rng.integers(len(OWN))].format(a=a, b=b, c=a + b)
@@ -144,7 +141,7 @@ TRL = {
 
 def trl(series: Series, seed: int, steps: int) -> Iterator[Written]:
     rng, history = np.random.default_rng([seed, 1]), list[Row]()
-    for step, drawn in enumerate(sampled(series, seed, steps, size=(PROMPTS, MEMBERS)), start=1):
+    for step, drawn in enumerate(sampled(series, seed, steps), start=1):
         held = episodes(series, drawn, rng)
         row = _named(drawn.values, TRL)
         # The absolute difference of two log-probabilities, and not the divergence: k3 is half its square.
@@ -169,7 +166,7 @@ def trl(series: Series, seed: int, steps: int) -> Iterator[Written]:
             rows.append({f"eval_{name}": value for name, value in told.items()} | {"eval_runtime": 1.5})
             yield Written("run.log", _trl_console({**rows[-1], "epoch": step / steps}))
             # TRL keeps the last generation batch, and an evaluation has more rows than one.
-            last = _completions(graded[-PROMPTS * MEMBERS :], step)
+            last = _completions(graded[-len(held) :], step)
             yield Written(f"completions/completions_{step:05d}.parquet", last, append=False)
         history += [{**each, "epoch": step / steps, "step": step} for each in rows]
         if step % max(1, steps // 2) == 0:
@@ -214,7 +211,7 @@ def verl(series: Series, seed: int, steps: int) -> Iterator[Written]:
     rng = np.random.default_rng([seed, 1])
     first = float(rng.binomial(VALIDATION, series.success(0, -1)) / VALIDATION)  # val_before_train
     yield from _verl_scalars(0, {VERL["validation"]: first, "val-aux/num_turns/mean": 2.0})
-    for step, drawn in enumerate(sampled(series, seed, steps, size=(PROMPTS, MEMBERS)), start=1):
+    for step, drawn in enumerate(sampled(series, seed, steps), start=1):
         rows = [_verl_row(each, step) for each in episodes(series, drawn, rng)]
         yield Written(f"rollouts/{step}.jsonl", b"".join(map(_line, rows)))
         if "trainer/validation" in drawn.values:
@@ -246,7 +243,7 @@ def _verl_scalars(step: int, row: Mapping[str, float]) -> Iterator[Written]:
 
 def prime(series: Series, seed: int, steps: int) -> Iterator[Written]:
     rng = np.random.default_rng([seed, 1])
-    for step, drawn in enumerate(sampled(series, seed, steps, size=(PROMPTS, MEMBERS)), start=1):
+    for step, drawn in enumerate(sampled(series, seed, steps), start=1):
         values, held = drawn.values, episodes(series, drawn, rng)
         every = [_prime_row(each, step, f"{step:04d}-{each.group}", "train") for each in held]
         trained = [row for row, each in zip(every, held, strict=True) if each.advantage != 0.0]
@@ -255,8 +252,8 @@ def prime(series: Series, seed: int, steps: int) -> Iterator[Written]:
         metrics: dict[str, float] = {}
         for subset, some in (("all", held), ("effective", [each for each in held if each.advantage != 0.0])):
             metrics |= _prime_matrix(f"train/agg/{subset}", some)
-        solved = np.array([each.reward == 1.0 for each in held]).reshape(PROMPTS, MEMBERS).all(axis=1).mean()
-        failed = np.array([each.reward == 0.0 for each in held]).reshape(PROMPTS, MEMBERS).all(axis=1).mean()
+        solved = np.array([each.reward == 1.0 for each in held]).reshape(PROMPTS, series.members).all(axis=1).mean()
+        failed = np.array([each.reward == 0.0 for each in held]).reshape(PROMPTS, series.members).all(axis=1).mean()
         agent = "train/agg/all/agent"
         metrics |= {"train/agg/all/has_error/mean": 0.0, f"{agent}/has_error/mean": 0.0,
                     f"{agent}/solved_none": float(failed), f"{agent}/solved_all": float(solved),
@@ -353,7 +350,7 @@ PLAIN = {
 def plain(series: Series, seed: int, steps: int) -> Iterator[Written]:
     rng, names = np.random.default_rng([seed, 1]), ["step", *PLAIN.values()]
     yield Written("scalars.csv", (",".join(names) + "\n").encode())
-    for step, drawn in enumerate(sampled(series, seed, steps, size=(PROMPTS, MEMBERS))):
+    for step, drawn in enumerate(sampled(series, seed, steps)):
         rows = [
             {"step": step, "prompt": each.prompt, "completion": each.reply, "reward": each.reward,
              "success": each.right > 0}

@@ -44,7 +44,7 @@ from heedful.diagnostics.alarms.logged_rules import logged_rules
 from heedful.diagnostics.statistics.intervals import wilson
 from heedful.types import Metric
 
-PROMPTS, MEMBERS, VALIDATION, LIMIT, FORM = 12, 8, 256, 768, 0.1
+PROMPTS, VALIDATION, LIMIT, FORM = 12, 256, 768, 0.1
 
 
 @dataclass(frozen=True)
@@ -63,6 +63,8 @@ class Series:
     validation: Callable[[int, int, float], float] = lambda step, since, success: success
     broken: bool = False
     correlation: float = 0.1
+    members: int = 8
+    """Episodes of each prompt."""
     words: Literal["own", "template", "letters", "one"] = "own"
     """What thoughts become from the onset on, over 20 steps: fluent sentences that fit any prompt, random letters, or
     one sentence. `own`: they stay about their prompts."""
@@ -182,11 +184,9 @@ class Sampled(NamedTuple):
         return self.right_PG + FORM * self.formed_PG
 
 
-def sampled(
-    series: Series, seed: int, steps: int = 100, onset: int = 50, size: tuple[int, int] = (PROMPTS, MEMBERS)
-) -> Iterator[Sampled]:
-    """The steps of a run. `size`: prompts, and episodes of each."""
-    rng = np.random.default_rng(seed)
+def sampled(series: Series, seed: int, steps: int = 100, onset: int = 50) -> Iterator[Sampled]:
+    """The steps of a run."""
+    rng, size = np.random.default_rng(seed), (PROMPTS, series.members)
     noise = dict.fromkeys(("entropy", "kl", "norm", "level", "length"), 0.0)
     for step in range(steps):
         since = step - onset
@@ -194,7 +194,7 @@ def sampled(
             fresh = rng.normal() * math.sqrt(1 - series.correlation**2)
             noise[name] = series.correlation * noise[name] + fresh
         mean = float(np.clip(series.success(step, since) * (1 + 0.02 * noise["level"]), 1e-3, 1 - 1e-3))
-        chances_P = rng.beta(1.5 * mean, 1.5 * (1 - mean), size[0])
+        chances_P = rng.beta(1.5 * mean, 1.5 * (1 - mean), PROMPTS)
         right_PG = rng.random(size) < chances_P[:, None]
         formed_PG = rng.random(size) < series.form(step, since)
         cut_PG = rng.random(size) < series.truncated(step, since)
@@ -230,7 +230,7 @@ def rows(series: Series, seed: int, steps: int = 100, onset: int = 50, known: bo
             right_PG = drawn.right_PG
             rate, count = float(right_PG.mean()), right_PG.size
             # Episodes of one prompt are alike: fewer of them count.
-            alike = 1 + (MEMBERS - 1) * 1 / 2.5
+            alike = 1 + (series.members - 1) * 1 / 2.5
             interval = wilson(rate * count / alike, count / alike)
             metrics.append(Metric("success/rate", rate, count, interval.low, interval.high))
             metrics.append(Metric("signal/solved", float(right_PG.all(axis=1).mean()), PROMPTS))

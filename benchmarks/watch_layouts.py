@@ -3,14 +3,20 @@
     python -m benchmarks.watch_layouts --seeds 3    # one line for each run; goes on where it was stopped
     python -m benchmarks.watch_layouts --replay     # some of them once more, watched while they are written
 
-The series are those of `benchmarks.scalar_series` with 12 prompts of 4 episodes, written by `benchmarks.layouts` into a
-folder that is removed afterwards. `heedful audit` reads rollouts and scalars with its defaults, `--every 8` and
-`--validation-tasks 256`. Where rldoctor and rlwatch are installed, they judge the scalars: rldoctor opens the file
-itself, rlwatch gets each line through its own table of names. Neither reads consoles: they get the other file.
+The series are those of `benchmarks.scalar_series`, written by `benchmarks.layouts` into a folder that is removed
+afterwards. `heedful audit` reads rollouts and scalars with its defaults, `--every 8` and `--validation-tasks 256`.
+Where rldoctor and rlwatch are installed, they judge the scalars: rldoctor opens the file itself, rlwatch gets each line
+through its own table of names. Neither reads consoles: they get the other file.
 
-What is expected, as written before the confirming runs (5000 to 5009 were looked at; seeds from 5100 on, in verl from
-6100, in prime-rl from 7100, in plain from 8100; a first round wrote the series of 5100 and a few of 5101 in all four):
-what `scalar_series` expects with rollouts, in every layout, but for
+A step has 12 prompts of 4 episodes, half as many as in memory, at half the cost. The one exception is the collapse of
+entropy. Its alarm needs a fall of success by 4 standard errors, too: in memory it came within 40 steps in 20 of 20 runs
+with 8 episodes, and in 17 of 20 with 4 (seeds 0 to 19). So it has 8 here, as the in-memory study. The same with 4 is
+shown beside it: 75% to 95% are expected in time.
+
+What is expected, as written before the confirming runs (seeds from 9100 on in TRL, from 10100 in verl, from 11100 in
+prime-rl, from 12100 in plain; earlier versions were looked at on seeds below 8200): no alarm in 400 healthy runs, the
+named alarm in time in 95% of the runs of a scenario. Else what `scalar_series` expects with rollouts, in every layout,
+but for
 
 - KL blow-up in prime-rl, which logs no divergence from a reference: nothing is raised;
 - entropy collapse: `low_entropy_collapse` within 40 steps, as thoughts and success are known;
@@ -47,6 +53,13 @@ from heedful.auditing.settings import AuditSettings
 from heedful.diagnostics.statistics.intervals import wilson
 
 WORDS = frozenset({"words_uninformed", "template_collapse", "input_blind"})
+COLLAPSE = replace(
+    SCENARIOS["entropy collapse"],
+    series=replace(SCENARIOS["entropy collapse"].series, words="one"),
+    alarm="low_entropy_collapse",
+    within=40,
+    may=DROPS | WORDS,
+)
 STUDIED: Mapping[str, Scenario] = {
     **SCENARIOS,
     "too hard": replace(SCENARIOS["too hard"], series=replace(SCENARIOS["too hard"].series, form=lambda *_: 1.0)),
@@ -58,20 +71,21 @@ STUDIED: Mapping[str, Scenario] = {
         series=replace(SCENARIOS["entropy rise"].series, words="letters"),
         may=SCENARIOS["entropy rise"].may | WORDS,
     ),
-    "entropy collapse": replace(
-        SCENARIOS["entropy collapse"],
-        series=replace(SCENARIOS["entropy collapse"].series, words="one"),
-        alarm="low_entropy_collapse",
-        within=40,
-        may=DROPS | WORDS,
-    ),
+    "entropy collapse": COLLAPSE,
+    "entropy collapse, 4 episodes": COLLAPSE,
     "template collapse": Scenario(
         replace(HEALTHY, words="template"), "words_uninformed", 25, frozenset({"template_collapse"})
     ),
 }
+EIGHT = frozenset({"entropy collapse"})
+"""Scenarios with 8 episodes of each prompt."""
 REPLAYED = ("gradient not finite", "reward hacking", "template collapse")
 UNKNOWN = {("KL blow-up", "prime-rl")}
 """Scenario and layout whose scalars do not hold what the alarm reads."""
+
+
+def series_of(name: str) -> Series:
+    return replace(STUDIED[name].series, members=8 if name in EIGHT else 4)
 
 
 def audited(layout: Layout, log: Path, scalars: Path, out: Path) -> Audit:
@@ -116,7 +130,7 @@ def measured(name: str, kind: str, seed: int) -> dict[str, Any]:
     layout, began = LAYOUTS[kind], time.process_time()
     with tempfile.TemporaryDirectory() as folder:
         run = Path(folder) / "run"
-        log, scalars = write_run(run, layout, STUDIED[name].series, seed)
+        log, scalars = write_run(run, layout, series_of(name), seed)
         found = raised(audited(layout, log, scalars, Path(folder) / "audit"), layout.origin)
         seconds = round(time.process_time() - began, 1)
         told = rivals(run / layout.scalars[0].format(steps=100))
@@ -158,7 +172,7 @@ def replayed(name: str, kind: str, seed: int) -> dict[str, Any]:
         run = Path(folder) / "run"
         log, scalars = run / layout.log, run / layout.scalars[seed % 2].format(steps=100)
         log.parent.mkdir(parents=True, exist_ok=True)
-        trainer = Trainer(run, torn(layout.written(STUDIED[name].series, seed, 100), rng), rng)
+        trainer = Trainer(run, torn(layout.written(series_of(name), seed, 100), rng), rng)
         while not log.exists():
             trainer.sleep(2.0)
         follow(
@@ -234,7 +248,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--seeds", type=int, default=3, help="runs of each scenario and layout (default: %(default)s)")
     parser.add_argument("--healthy", type=int, default=8, help="runs of each healthy one (default: %(default)s)")
-    parser.add_argument("--first", type=int, default=5100, help="the first seed (default: %(default)s)")
+    parser.add_argument("--first", type=int, default=9100, help="the first seed (default: %(default)s)")
     parser.add_argument("--replay", action="store_true", help="watch some of the scenarios in each layout")
     parser.add_argument("--minutes", type=float, default=float("inf"), help="begin no run after this time")
     parser.add_argument("--out", type=Path, default=Path(__file__).parent / "results" / "watch_layouts.jsonl")

@@ -11,14 +11,14 @@ from statistics import fmean
 import pytest
 from audit_watching import read
 
-from benchmarks.layouts import LAYOUTS, MEMBERS, PROMPTS, write_run
-from benchmarks.scalar_series import HEALTHY, sampled
+from benchmarks.layouts import LAYOUTS, write_run
+from benchmarks.scalar_series import HEALTHY, PROMPTS, sampled
 from heedful.auditing.scalars import History, mapped, scalar_rows
 from heedful.auditing.settings import AuditSettings
 
 LOGS = Path(__file__).parent / "fixtures" / "scalars"
-SERIES = replace(HEALTHY, norm=lambda step, since: math.nan if step == 5 else 0.4)
-DRAWN = list(sampled(SERIES, 7, 6, size=(PROMPTS, MEMBERS)))
+SERIES = replace(HEALTHY, members=4, norm=lambda step, since: math.nan if step == 5 else 0.4)
+DRAWN = list(sampled(SERIES, 7, 6))
 OTHERWISE = {
     # The reward of an evaluation has a part for the format, and the distance of log-probabilities is no divergence.
     "TRL": {"trainer/validation", "trainer/mismatch"},
