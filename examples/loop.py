@@ -13,7 +13,8 @@ import numpy as np
 from heedful.algorithms import Grpo
 from heedful.boundary import to_json
 from heedful.diagnostics import behaviour
-from heedful.diagnostics.cross_scores import ThoughtTags, first_turn_thoughts, information
+from heedful.diagnostics.cross_scores.information import information
+from heedful.diagnostics.cross_scores.thoughts import ThoughtTags, first_turn_thoughts
 from heedful.envs.common import TaskStream
 from heedful.envs.toys.echo import Echo
 from heedful.filters import TopP

@@ -17,7 +17,7 @@ import pytest
 from trainers import SETTINGS, Files, Killed, Trainer, as_lines, watch
 
 from heedful.auditing import measure_log, open_log
-from heedful.auditing import pipeline as pipeline_module
+from heedful.report import page as page_module
 
 
 def as_parquet(rows: list[logs.Row]) -> bytes:
@@ -71,7 +71,7 @@ def audited(root: Path, named: list[Path]) -> bytes:
 
 @pytest.fixture(autouse=True)
 def _no_pages(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(pipeline_module, "write_report", lambda folder: None)
+    monkeypatch.setattr(page_module, "write_report", lambda folder: None)
 
 
 @pytest.mark.parametrize("seed", range(50))

@@ -26,7 +26,6 @@ from typing import TYPE_CHECKING
 
 from heedful.auditing.logs.files import OWN_FOLDER, is_parquet, names_of_files, natural, refuse_unreadable, rows_of
 from heedful.auditing.logs.records import Faults, Location, Row, name_of
-from heedful.auditing.measure import step_metrics
 from heedful.auditing.pipeline import Pipeline
 from heedful.auditing.readers import recognise
 from heedful.auditing.readers.reader import step_of_file
@@ -418,7 +417,11 @@ class Watch:
         if self.shown[0] != reading.position:
             number = max(waiting, default=None)
             held = [] if number is None else reading.stream.waiting[number]
-            read = step_metrics(step_of(number or 0, held, 0), reading.pipeline.log.on) if held else []
+            read = list[Metric]()
+            if held:
+                from heedful.auditing.measure import step_metrics  # scalars alone need none of it
+
+                read = step_metrics(step_of(number or 0, held, 0), reading.pipeline.log.on)
             self.shown = reading.position, number, {metric.name: metric for metric in read}
         for sink in self.sinks:
             sink.pending(Pending(age, interval, stalled, self.shown[1], self.shown[2]))

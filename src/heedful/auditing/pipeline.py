@@ -29,7 +29,6 @@ from heedful.boundary import listed, read_json
 from heedful.diagnostics.alarms.logged_rules import logged_rules
 from heedful.diagnostics.alarms.rules import AlarmConfig
 from heedful.diagnostics.alarms.watch import Alarm, Alarms
-from heedful.report import write_report
 from heedful.storage import RunFolder, StepMetrics, append, metrics_of_line, read_metrics, write_whole
 from heedful.storage.trackers import JsonlTracker
 from heedful.watching.sinks import Measured, Sink
@@ -262,6 +261,8 @@ class Pipeline:
         tree = {"sentences": said, "read": read, "regime": "", "figures": {}}
         write_whole(self.run.verdict, json.dumps(tree, ensure_ascii=False, indent=1) + "\n")
         if lines:
+            from heedful.report import write_report  # a watch begins before there is a page
+
             write_report(self.folder)
         for sink in self.sinks:
             sink.end(why)

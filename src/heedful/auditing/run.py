@@ -23,7 +23,6 @@ from heedful.boundary import listed, trusting
 from heedful.console import SafeConsole
 from heedful.report.record import stored_sentences
 from heedful.storage import RunFolder, StepMetrics, advising, held, read_metrics
-from heedful.types import nothing_right
 from heedful.watching.sinks import Sink
 from heedful.watching.terminal import Terminal
 
@@ -90,7 +89,7 @@ def judging(log: RecognisedLog, settings: AuditSettings) -> AbstractContextManag
         return nullcontext()
     from heedful.auditing.scoring import judge_of
 
-    return judge_of(settings, log.tags, log.seed, nothing_right if log.own is None else log.own.right)
+    return judge_of(settings, log.tags, log.seed, log.own)
 
 
 def conclude(reading: Reading, there: bool = False, why: str = "") -> None:

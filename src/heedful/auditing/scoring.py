@@ -14,22 +14,25 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import numpy as np
 
-from heedful.auditing.settings import AuditSettings
+from heedful.auditing.settings import AuditSettings, OwnRun
+from heedful.boundary import Choice, ConfigurationError, from_json
 from heedful.diagnostics.actions.exchanged import Exchange
 from heedful.diagnostics.actions.grounding import grounding
 from heedful.diagnostics.cross_scores.picture_ids import shows_pictures
 from heedful.diagnostics.cross_scores.thoughts import Thoughts, ThoughtTags, first_turn_thoughts
+from heedful.envs import ENVIRONMENTS
+from heedful.envs.common.contract import rightness_of
 from heedful.measuring.budget import IMAGE, LATER_IMAGE
 from heedful.measuring.diagnostician import Diagnosis, image_metrics
 from heedful.measuring.diagnostics_config import DiagnosticsConfig
 from heedful.measuring.scope_reader import NO_SCORES, ScopeReader, ScoredThoughts
 from heedful.measuring.swapped import grounding_metrics
 from heedful.measuring.thought_scores import FirstTurns, ThoughtScores
-from heedful.protocols import WindowExceeded
+from heedful.protocols import Environment, WindowExceeded
 from heedful.storage import check_model
 from heedful.storage.rollouts import pictures_of
 from heedful.types import CrossScores, Group, Metric, Prompt, Reply, Rightness, Span, Trajectory, Turn, nothing_right
@@ -303,17 +306,39 @@ def _first_turns(groups: Sequence[Group]) -> list[Turn]:
 
 
 @contextmanager
-def judge_of(settings: AuditSettings, tags: ThoughtTags, seed: int, right: Rightness) -> Iterator[ModelJudge]:
-    """The model that the settings name, in this process or on a server. `right`: see `ModelJudge`.
+def judge_of(settings: AuditSettings, tags: ThoughtTags, seed: int, own: OwnRun | None) -> Iterator[ModelJudge]:
+    """The model that the settings name, in this process or on a server. `own`: the run of ours that sampled the log.
 
     Raises ValueError, a sentence, if there is no such model or it cannot be scored exactly, and ServerUnreachable or
     ServerRefused if a server gives no answer.
     """
+    right = nothing_right if own is None else rightness(own)
     if settings.model is not None:
         yield replace(model_judge(settings.model, settings, tags, seed), right=right)
     else:
         with _served_judge(str(settings.server), str(settings.model_name), settings, tags, seed) as judge:
             yield replace(judge, right=right)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Played:
+    env: Annotated[Any, Choice(ENVIRONMENTS, Environment)]
+
+
+def rightness(own: OwnRun) -> Rightness:
+    """How right first actions are, where one of heedful's own environments was played and draws the same tasks.
+
+    Code that a run names itself, as module:Class, is not imported for this.
+    """
+    env = own.config.get("env") or {}
+    if env.get("type") not in ENVIRONMENTS:
+        return nothing_right
+    try:
+        played = from_json(_Played, {"env": env}).env
+    except ConfigurationError:  # of another version of heedful
+        return nothing_right
+    told = rightness_of(played)
+    return lambda task: told(task) if played.task(task.seed).id == task.id else None
 
 
 def model_judge(source: str, settings: AuditSettings, tags: ThoughtTags, seed: int) -> ModelJudge:

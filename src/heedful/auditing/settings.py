@@ -13,23 +13,16 @@ from pathlib import Path
 from typing import Annotated, Any, Literal
 
 from heedful.boundary import (
-    Choice,
-    ConfigurationError,
     Count,
     NamesSecret,
     Temperature,
     Text,
     Threads,
-    from_json,
     settings,
 )
 from heedful.boundary.jsontext import read_json
 from heedful.diagnostics.cross_scores.thoughts import ThoughtTags
-from heedful.envs import ENVIRONMENTS
-from heedful.envs.common.contract import rightness_of
-from heedful.protocols import Environment
 from heedful.storage import is_run
-from heedful.types import Rightness, nothing_right
 
 _CHECKPOINT = re.compile(r"step_(\d+)")
 _TRL_CHECKPOINT = re.compile(r"checkpoint-(\d+)")
@@ -103,11 +96,6 @@ class AuditSettings:
         return self.model is not None or self.server is not None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Played:
-    env: Annotated[Any, Choice(ENVIRONMENTS, Environment)]
-
-
 @dataclass(frozen=True, slots=True)
 class OwnRun:
     """The run of ours that a log belongs to."""
@@ -162,22 +150,6 @@ class OwnRun:
     def unknown(self) -> Mapping[str, str]:
         """What the trainer could not know -> why: the rows hold placeholders there."""
         return self._part("unknown")
-
-    @property
-    def right(self) -> Rightness:
-        """How right first actions are, where one of heedful's own environments was played and draws the same tasks.
-
-        Code that a run names itself, as module:Class, is not imported for this.
-        """
-        env = self._part("env")
-        if env.get("type") not in ENVIRONMENTS:
-            return nothing_right
-        try:
-            played = from_json(_Played, {"env": env}).env
-        except ConfigurationError:  # of another version of heedful
-            return nothing_right
-        told = rightness_of(played)
-        return lambda task: told(task) if played.task(task.seed).id == task.id else None
 
     def _part(self, name: str) -> Mapping[str, Any]:
         return self.config.get(name) or {}

@@ -18,7 +18,6 @@ from typing import Any
 
 from heedful.console import duration
 from heedful.diagnostics.alarms.causes import Cause, likely
-from heedful.report import write_report
 from heedful.report.outcome import SEVERITIES, Outcome
 from heedful.storage import RunFolder, write_whole
 from heedful.watching.sinks import STALLED, Measured, Pending, Sink
@@ -106,7 +105,12 @@ class Status(Sink):
             self._state.run(self._write_status)
         if self._paged and self._step is not None and (at_once or (self._grown and self._page.due())):
             self._grown = False
-            self._page.run(lambda: write_report(self._folder, PAGE))
+            self._page.run(self._write_page)
+
+    def _write_page(self) -> None:
+        from heedful.report import write_report  # a watch begins before there is a page
+
+        write_report(self._folder, PAGE)
 
     def _write_status(self, ended: str = "") -> None:
         outcome = None if self._step is None else Outcome.of(self._folder.path)
