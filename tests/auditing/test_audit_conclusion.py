@@ -84,6 +84,7 @@ def test_with_few_prompts_the_judge_is_compared_with_their_chance() -> None:
     sentences = conclusion([line(0, few, judged, Metric("text/judge_chance", 0.5, 8))])
     assert sentences[0] == "Template collapse: not seen in the words at step 0."
     assert "among all in 0.900 [0.600, 0.990] of cases at step 0, chance 0.500." in sentences[1]
+    assert "The alarm words_uninformed is not judged: needs at least 8 prompts, found 2. `--join N`" in sentences[3]
 
 
 def test_a_judge_without_an_interval_says_why_and_compares_nothing() -> None:

@@ -167,6 +167,24 @@ def test_silence_is_told_by_the_clock_and_in_no_line(tmp_path: Path, player: Pla
     assert player.pendings[0].stalled == f"Process {ended.pid} has ended"
 
 
+def test_a_log_that_was_silent_before_the_watch_stands_still_only_once_it_has_grown(
+    tmp_path: Path, player: Player
+) -> None:
+    log = logs.verl_log(tmp_path / "log", [1])
+    os.utime(log / "1.jsonl", (player.time - 7200, player.time - 7200))
+    acts = [None, None, lambda: logs.verl_log(log, [2])]
+    watch(tmp_path, player.play(*acts), poll=300.0, settle=1.0, ends=Ends(idle=9000.0))
+    assert [(each.age, bool(each.stalled)) for each in player.pendings[:6]] == [
+        (7200.0, False),
+        (7500.0, False),
+        (7800.0, False),
+        (0.0, False),
+        (300.0, False),
+        (600.0, False),
+    ]
+    assert player.pendings[-1].stalled == "Nothing has come for 9000 s"
+
+
 def test_an_open_step_is_told_and_not_written(tmp_path: Path, player: Player) -> None:
     log = logs.write_lines(tmp_path / "log" / "mine.jsonl", [*logs.plain_rows(1), *logs.plain_rows(2)[:3]])
     written: list[list[int]] = []

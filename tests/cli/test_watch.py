@@ -75,6 +75,23 @@ def test_what_grows_raises_an_alarm_at_a_webhook_and_in_a_stop_file(
     assert receiver.url not in said
 
 
+def test_the_first_alarm_that_fails_ends_a_watch_that_would_go_on(
+    log: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    log.write_text("".join(map(line, range(6))))
+
+    def train() -> None:
+        with log.open("a") as stream:
+            stream.write("".join(map(line, range(6, 12))))
+
+    after = threading.Timer(0.5, train)
+    after.start()
+    assert watch("--poll", "0.02", "--fail-on", "collapse") == 3
+    assert "Alarm not_finite was raised at step 8." in capsys.readouterr().out
+    assert watch("--poll", "0.02", "--fail-on", "warning") == 3  # it was raised before this start
+    after.join()
+
+
 def test_readings_and_alarms_go_to_trackers(log: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("tensorboard", reason="the extra `tensorboard` is not installed")
     log.write_text("".join(map(line, range(3))))

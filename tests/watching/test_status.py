@@ -1,6 +1,7 @@
 """The files that a watch keeps up to date: STATUS.md, status.json and the live page."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -9,6 +10,8 @@ from watched import BROKEN, RUNAWAY, Clock, Run
 
 from heedful.diagnostics.alarms.watch import Alarm
 from heedful.report import write_report
+from heedful.storage.trackers import JsonlTracker
+from heedful.types import Metric
 from heedful.watching.sinks import Pending
 from heedful.watching.status import PAGE, Pace, Status, last_checkpoint
 
@@ -91,6 +94,21 @@ def test_both_files_tell_an_alarm_its_cause_and_the_checkpoint_before_it(run: Ru
     assert f"# {tmp_path.name}/completions: warning" in page
     assert "- **kl_runaway** (warning, since step 6): trainer/kl is 4 times as large." in page
     assert str(tmp_path / "checkpoint-5") in page
+    assert [line[:3] for line in page.splitlines() if "Try:" in line] == ["1. ", "2. ", "3. "]
+
+
+def test_a_run_whose_words_cannot_be_judged_says_why(run: Run) -> None:
+    few = Metric("text/judge_accuracy_8way", None, 8, why="needs at least 8 prompts, found 2")
+    tracker = JsonlTracker(run.folder / "metrics.jsonl")
+    tracker.write(0, [few])
+    run.step(1, trainer_reward=0.5)
+    assert status(run)["notes"] == [
+        "The alarm words_uninformed is not judged: needs at least 8 prompts, found 2. `--join N` reads N steps as one."
+    ]
+    tracker.write(2, [replace(few, value=0.5)])
+    tracker.close()
+    run.sinks[0].end("")
+    assert status(run)["notes"] == []
 
 
 def test_before_the_first_step_a_run_that_stands_still_has_a_status(run: Run) -> None:

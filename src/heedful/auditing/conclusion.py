@@ -10,13 +10,13 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from heedful.diagnostics.catalogue import legend_of, mark_of
+from heedful.report.outcome import JOIN, WORDS, words_not_judged
 from heedful.storage import StepMetrics
 from heedful.types import Metric
 
 LEVEL = 0.05
 """Of the permutation test."""
 COLLAPSE = "alarm/template_collapse"
-JOIN = "`--join N` reads N steps as one."
 LOST = (
     "not decided. {}, so thought and answer cannot be told apart: the special token may have been lost in decoding, "
     "and an answer that depends on the prompt hides a thought that does not. Ways out: `--tags OPEN,CLOSE` if thoughts "
@@ -99,7 +99,7 @@ def _scored(lines: Sequence[StepMetrics], at: str, scope: str, what: str) -> Ans
 
 def _worded(lines: Sequence[StepMetrics], what: str) -> Answer | None:
     """By the words of thoughts, without a model."""
-    among_8 = _readings(lines, "text/judge_accuracy_8way")
+    among_8 = _readings(lines, WORDS)
     readings = among_8 or _readings(lines, "text/judge_accuracy")
     if not readings:
         return None
@@ -122,6 +122,8 @@ def _worded(lines: Sequence[StepMetrics], what: str) -> Answer | None:
         sentences.append(
             f"That is not clearly above chance. The words may be templates, or the prompts of a step too few. {JOIN}"
         )
+    if not among_8:
+        sentences += [words_not_judged(line.metrics[WORDS].why) for line in lines if WORDS in line.metrics][-1:]
     return Answer(f"not {'seen in the words' if better else 'excluded'} at step {last}", sentences, [after])
 
 

@@ -72,6 +72,8 @@ class Ends:
     """A process of this host: its end."""
     step: int | None = None
     """A step that the log has come to."""
+    alarms: frozenset[str] = frozenset()
+    """The first of these alarms."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -197,6 +199,8 @@ class Watch:
     """Changes with everything new."""
     grew: float = 0.0
     """When the log grew last."""
+    old: bool = False
+    """It was silent for long when the watch began: a run that has ended looks like that, too."""
     arrivals: deque[tuple[float, int]] = field(default_factory=lambda: deque(maxlen=LOOKED_AT))
     """When new steps came, and the highest of them."""
     shown: tuple[int, int | None, dict[str, Metric]] = (-1, None, {})
@@ -367,7 +371,7 @@ class Watch:
         reading.release()
         grown = self._has_grown()
         self._tell()
-        if not grown and (why := self._ends()):
+        if why := self._failed() or ("" if grown else self._ends()):
             self.over = why
             reading.history.update(ended=True)
             reading.rejoin()
@@ -393,13 +397,14 @@ class Watch:
         state = (len(self.order), [_signature(file) for file in files], scalars)
         if state == self.state:
             return False
+        came = now
         if self.state is None:  # what was there before the watch
             last = [sign[2] / 1e9 for sign in (*state[1], *(each for seen in scalars for each in seen)) if sign]
-            now = min(now, max(last, default=now))
-        self.state, self.grew = state, now
+            came = min(now, max(last, default=now))
+        self.state, self.grew, self.old = state, came, now - came > LEAST_SILENCE
         newest = max([*reading.stream.read, reading.bound, *reading.history.numbers[-1:]]) if reading else -1
         if newest > (self.arrivals[-1][1] if self.arrivals else -1):
-            self.arrivals.append((now, newest))
+            self.arrivals.append((came, newest))
         return True
 
     def _tell(self) -> None:
@@ -410,7 +415,7 @@ class Watch:
         limit = max(LEAST_SILENCE, SILENT_STEPS * (interval or 0))
         stalled = f"Nothing has come for {age:.0f} s, where steps came every {interval:.0f} s" if interval else ""
         stalled = stalled or f"Nothing has come for {age:.0f} s"
-        stalled = stalled if age > limit else ""
+        stalled = stalled if age > limit and not self.old else ""
         if self.pid is not None and not is_alive(self.pid):
             stalled = f"Process {self.pid} has ended"
         waiting = reading.stream.waiting.keys() - reading.stream.early
@@ -426,8 +431,14 @@ class Watch:
         for sink in self.sinks:
             sink.pending(Pending(age, interval, stalled, self.shown[1], self.shown[2]))
 
+    def _failed(self) -> str:
+        """The alarm that ends the watch. Empty: none."""
+        raised = self._reading.pipeline.raised
+        named = sorted((step, name) for name, step in raised.items() if name in self.ends.alarms)
+        return f"Alarm {named[0][1]} was raised at step {named[0][0]}." if named else ""
+
     def _ends(self) -> str:
-        """What ends the watch. Empty: nothing."""
+        """What ends the watch once nothing comes. Empty: nothing."""
         age, ends = self.clock.now() - self.grew, self.ends
         newest = self.arrivals[-1][1] if self.arrivals else -1
         if ends.idle is not None and age >= ends.idle:

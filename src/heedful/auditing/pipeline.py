@@ -28,9 +28,10 @@ from heedful.auditing.steps import LoggedStep, StartOver
 from heedful.boundary import listed, read_json
 from heedful.diagnostics.alarms.logged_rules import logged_rules
 from heedful.diagnostics.alarms.rules import AlarmConfig
-from heedful.diagnostics.alarms.watch import Alarm, Alarms
+from heedful.diagnostics.alarms.watch import Alarm, Alarms, StepAlarms
 from heedful.storage import RunFolder, StepMetrics, append, metrics_of_line, read_metrics, write_whole
 from heedful.storage.trackers import JsonlTracker
+from heedful.types import Metric
 from heedful.watching.sinks import Measured, Sink
 
 if TYPE_CHECKING:
@@ -60,6 +61,8 @@ class Pipeline:
     judge: ModelJudge | None = None
     told: set[tuple[str, int]] = field(default_factory=set)
     """Alarms that the sinks know, by name and step: none is told twice where a line is measured again."""
+    raised: dict[str, int] = field(default_factory=dict)
+    """Alarm -> the step at which it was raised first, by the lines so far."""
     noticed: Noticed = field(default_factory=Noticed)
     alarms: Alarms = field(default_factory=lambda: Alarms(rules=logged_rules(AlarmConfig())))
     lines: int = 0
@@ -161,8 +164,14 @@ class Pipeline:
         raised: tuple[Alarm, ...] = ()
         if not self.noticed.disorder:
             seen = [metric for name, metric in line.metrics.items() if not name.startswith("alarm/")]
-            raised = self.alarms.observe(line.step, seen).raised
+            raised = self._judge(line.step, seen).raised
         self._tell(Measured(line.step, [*line.metrics.values()], raised, step, replayed=True))
+
+    def _judge(self, number: int, metrics: Sequence[Metric]) -> StepAlarms:
+        found = self.alarms.observe(number, metrics)
+        for alarm in found.raised:
+            self.raised.setdefault(alarm.name, alarm.step)
+        return found
 
     def _tell(self, measured: Measured) -> None:
         self.told |= {(alarm.name, alarm.step) for alarm in measured.raised}
@@ -209,7 +218,7 @@ class Pipeline:
             metrics = [*diagnosis.metrics, *metrics]
             self.place += 1
         if not noticed.disorder:  # else what went up seems to fall
-            seen = self.alarms.observe(number, metrics)
+            seen = self._judge(number, metrics)
             metrics, raised = [*metrics, *seen.metrics], [*seen.raised]
         self.run.refuse_moved("--out")
         self.lines += 1

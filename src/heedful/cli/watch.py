@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
@@ -66,7 +66,8 @@ class WatchWords:
     """Write into this run of W&B (ENTITY/PROJECT/ID) beside its trainer, in place of a new run."""
     fail_on: tuple[str, ...] = ("never",)
     """Alarms for which the exit code is 3: their names, or collapse, warning or notice for all that are at least
-    that. Exit code 4: none of them could be judged."""
+    that. The first of them ends the watch. With --ends, a collapse at which --on-collapse stops the trainer does not:
+    the trainer's end is waited for. Exit code 4: none of them could be judged."""
     json: bool = False
     """With --once: print the outcome as one JSON object, and everything else to standard error."""
     summary: Annotated[Path | None, Shown("FILE")] = None
@@ -93,8 +94,10 @@ def main(argv: list[str]) -> int:
     from heedful.watching.terminal import Terminal
     from heedful.watching.webhook import Webhook, webhook_url
 
-    named_alarms(words.fail_on)
+    failures = named_alarms(words.fail_on)
     ends, stop, log = _ends(words.ends), _stop(words.on_collapse), Path(words.log)
+    if stop is not None and words.ends != "never":  # it ends when the trainer has stopped, as it was asked to
+        failures -= named_alarms(["collapse"])
     signalled = words.on_collapse.partition("signal:")[2]
     console = SafeConsole(soft_wrap=True, stderr=words.json)
     terminal, status = Terminal(console), Status(log)
@@ -121,7 +124,7 @@ def main(argv: list[str]) -> int:
             sinks=sinks,
             poll=words.poll,
             settle=words.settle,
-            ends=ends,
+            ends=replace(ends, alarms=failures),
             once=words.once,
             pid=int(signalled) if signalled and ends.pid is None else None,
             take_over=words.take_over,

@@ -39,6 +39,8 @@ FIGURES = {
 }
 """What is shown first and last: a metric's name, or the end of one of the first turn -> its words."""
 _TEN = 10
+WORDS = "text/judge_accuracy_8way"
+JOIN = "`--join N` reads N steps as one."
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,6 +93,11 @@ class Outcome:
         """Sentences on the first three of them."""
         return [cause.sentence() for cause in self.causes()[:3]]
 
+    def not_judged(self) -> list[str]:
+        """Says that thoughts were read and no alarm on their words can be judged, and why."""
+        readings = self.run.get(WORDS).points
+        return [words_not_judged(readings[-1].metric.why)] if readings and not self.run.get(WORDS).numeric else []
+
     def code(self, fail_on: Sequence[str]) -> int:
         """The exit code: 0, `RAISED` or `NOT_JUDGED`. `fail_on`: as `named_alarms` reads it."""
         named = named_alarms(fail_on)
@@ -137,7 +144,8 @@ class Outcome:
         for one in self.raised:
             lines.append(f"| {one.name} | {one.severity} | {one.step} to {one.last} | {_cell(one.evidence)} |")
         if causes := self.told_causes():
-            lines += ["", "Likely causes:", "", *(f"1. {_cell(sentence)}" for sentence in causes)]
+            lines += ["", "Likely causes:", ""]
+            lines += [f"{place}. {_cell(sentence)}" for place, sentence in enumerate(causes, start=1)]
         lines += ["", "| | first | last |", "|---|---|---|"]
         for words, series in self.figures()[:_TEN]:
             lines.append(f"| {words} | {shown(series.points[0].metric)} | {shown(series.points[-1].metric)} |")
@@ -145,6 +153,11 @@ class Outcome:
 
 
 _RULES: dict[str, Rule] = {rule.name: rule for rule in logged_rules(AlarmConfig())}
+
+
+def words_not_judged(why: str) -> str:
+    """The sentence for a reason why the words of thoughts were not read among 8 prompts."""
+    return f"The alarm words_uninformed is not judged: {why}. {JOIN}"
 
 
 def named_alarms(fail_on: Sequence[str]) -> frozenset[str]:

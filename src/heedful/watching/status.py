@@ -147,7 +147,7 @@ class Status(Sink):
             "best_validation": best and {"step": best.step, "value": best.number},
             "checkpoint": last_checkpoint(self._log, min(serious)) if serious else None,
             "figures": found["figures"],
-            "notes": [*self._notes],
+            "notes": [*self._notes, *(outcome.not_judged() if outcome else ())],
             "page": str(self._folder.report),
         }
 
@@ -190,8 +190,8 @@ def _markdown(tree: dict[str, Any]) -> Iterator[str]:
         stands = f"since step {one['step']}" if one["standing"] else f"steps {one['step']} to {one['last']}"
         yield f"- **{one['name']}** ({one['severity']}, {stands}): {one['evidence']}."
     yield from () if tree["alarms"] else ("No alarm.",)
-    causes = [Cause(**cause).sentence() for cause in tree["causes"][:3]]
-    yield from ("", "Likely causes:", "", *(f"1. {cause}" for cause in causes)) if causes else ()
+    causes = [f"{place}. {Cause(**cause).sentence()}" for place, cause in enumerate(tree["causes"][:3], start=1)]
+    yield from ("", "Likely causes:", "", *causes) if causes else ()
     if best := tree["best_validation"]:
         yield from ("", f"Best validation: {best['value']:.3f} at step {best['step']}.")
     if tree["checkpoint"]:
