@@ -2,7 +2,8 @@
 
 Asked of the model: a prompt has one of three types, all equally likely. A thought names the type of its prompt in 70%
 and any of the three otherwise. It is read under its own prompt and three others. The action follows the thought, the
-prompt, both or neither, by a table of probabilities. All truths are sums over types, thoughts and actions.
+prompt, both or neither, by a table of probabilities. All truths are sums over types, thoughts and actions. At later
+turns history and last observation tell the type each, and the action follows them or the thought.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from scipy.special import xlogy
 from benchmarks.truth.simulation import Case, Floats
 from heedful.diagnostics.actions.exchanged import Exchange
 from heedful.diagnostics.actions.grounding import grounding
+from heedful.diagnostics.actions.later import LATER_PARTS, LaterExchange, later_rightness
 from heedful.diagnostics.actions.strategies import input_to_action
 from heedful.types import Ending, Group, Metric, Prompt, Reply, Span, Task, Trajectory, Turn
 
@@ -156,6 +158,47 @@ def _split(table: Floats, said: Floats, label_UA: Floats) -> dict[str, float]:
     }
 
 
+def _later(label: str, shares: tuple[float, float, float], episodes: int, off: int = 0, lost: float = 0.0) -> Case:
+    """`shares`: of the actions that follow the history, the last observation and the thought. `lost`: probability of no
+    action where the observation is not that of the history's type."""
+    eye, said = np.eye(TYPES), _said(off)
+    memory, observation, thought = shares
+    table = memory * eye[:, None, None] + observation * eye[None, :, None] + thought * eye[None, None, :]
+    table = (table + (1 - sum(shares)) / TYPES) * (1 - lost * (1 - eye)[:, :, None, None])
+
+    def draw(rng: np.random.Generator) -> list[Metric]:
+        types_M = rng.integers(TYPES, size=episodes)
+        thoughts_M = np.array([rng.choice(TYPES, p=said[kind]) for kind in types_M])
+        blank = ((),) * episodes
+        asked = LaterExchange(
+            histories_M=((1,),) * episodes,
+            observations_M=blank,
+            thoughts_M=blank,
+            tasks_M=tuple(Task(str(kind), int(kind), "train") for kind in types_M),
+            before_M=blank,
+            spellings_S=tuple((50 + action,) for action in range(TYPES)),
+            action_S=tuple(range(TYPES)),
+            names_A=tuple(map(str, range(TYPES))),
+        )
+        history_R, observation_R, thought_R = np.array(asked.reads).T
+        logs_RS = np.log(table[types_M[history_R], types_M[observation_R], thoughts_M[thought_R]])
+        return later_rightness(asked, logs_RS, lambda task, before=(): {task.id: 1.0})
+
+    truths = {"later_foreign_lost": lost * (1 - 1 / TYPES) * 6 / 9} if lost else _later_truths(table, said)
+    name = f"later turns: {label}, {episodes} episodes"
+    return Case(name, draw, {f"grounding/{name}": value for name, value in truths.items()})
+
+
+def _later_truths(table: Floats, said: Floats) -> dict[str, float]:
+    """C[k, m, j, l] of independent types; a thought of type l says one of them."""
+    whole = np.einsum("lz,mjza->amjl", said, table)
+    chance, alone = whole.mean(), np.einsum("kkjl->kjl", whole).mean()
+    thought, observation = np.einsum("kkjk->kj", whole).mean(), np.einsum("kkkl->kl", whole).mean()
+    right = np.einsum("kkkk->k", whole).mean()
+    parts = right, chance, alone - chance, thought - alone, observation - alone, right - thought - observation + alone
+    return {f"later_right{part}": float(value) for part, value in zip(LATER_PARTS, parts, strict=True)}
+
+
 CASES = (
     *(_counted(shape, 16, 8, 4) for shape in ("deterministic", "independent", "weak", "noisy", "two actions")),
     *(_counted(shape, 16, 4, 8) for shape in ("deterministic", "nearly deterministic", "mixed prompts", "noisy")),
@@ -177,4 +220,16 @@ CASES = (
         _asked("foreign thoughts confuse", _table([0.85] * 3, [0.0] * 3), _said(), prompts, 2, lost=0.2)
         for prompts in (8, 16)
     ),
+    *(
+        _later(label, shares, episodes, off)
+        for label, off, shares in (
+            ("memory decides", 0, (0.85, 0.0, 0.0)),
+            ("the observation decides", 0, (0.0, 0.85, 0.0)),
+            ("the thought decides", 0, (0.0, 0.0, 0.85)),
+            ("the thought decides and is wrong", 1, (0.0, 0.0, 0.85)),
+            ("all three decide", 0, (0.3, 0.2, 0.4)),
+        )
+        for episodes in (8, 16)
+    ),
+    *(_later("foreign observations confuse", (0.0, 0.0, 0.85), episodes, lost=0.2) for episodes in (8, 16)),
 )

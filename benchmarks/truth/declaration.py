@@ -6,6 +6,7 @@ from benchmarks.truth import actions, correlations, episodes, gradients, luck, s
 from benchmarks.truth.channels import HEAD
 from benchmarks.truth.simulation import Case, Estimator
 from heedful.auditing.scalars.aliases import ALIASES
+from heedful.diagnostics.actions.later import LATER_NAMES
 from heedful.diagnostics.actions.rightness import PARTS
 from heedful.diagnostics.alarms.logged_rules import logged_rules
 from heedful.diagnostics.alarms.rules import AlarmConfig, standard_rules
@@ -176,6 +177,7 @@ ESTIMATORS = (
             "thought_influence",
             "foreign_lost",
             *(f"{label}{part}" for label in ("right", "agreed") for part in PARTS),
+            *LATER_NAMES,
         )
     ),
     _gradients("`<part>_signal2`, all groups", "<part>_signal2", _of_parts("signal2")),

@@ -11,10 +11,10 @@ So `rewards_PG`, `logprobs_BT`, `scores_MN`.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 
 @dataclass(frozen=True, slots=True)
@@ -384,10 +384,16 @@ class CrossScores:
     `None`: every prompt is independent of the others."""
 
 
-Rightness = Callable[[Task], Mapping[str, float] | None]
-"""First action -> how right it is in [0, 1] at the start of a task; actions without a value are wrong. `None`: not
-known."""
+class Rightness(Protocol):
+    """How right each next action of a task is, as `protocols.KnowsRight` tells it."""
+
+    def __call__(self, task: Task, before: Sequence[Sequence[str]] = ()) -> Mapping[str, float] | None:
+        """Action -> how right it is in [0, 1]; actions without a value are wrong. `None`: not known.
+
+        `before`: the executed actions of each turn so far.
+        """
+        ...
 
 
-def nothing_right(_: Task) -> None:
+def nothing_right(task: Task, before: Sequence[Sequence[str]] = ()) -> None:
     """The rightness of an environment that names no right actions."""

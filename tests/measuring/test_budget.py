@@ -16,6 +16,7 @@ from heedful.measuring.budget import (
     GROUNDING,
     IMAGE,
     LATER_IMAGE,
+    LATER_TURN,
     OBSERVATION,
     ORDER,
     Sizes,
@@ -37,6 +38,7 @@ def cost(part: str, sizes: Sizes) -> int:
     cells = {
         OBSERVATION: sizes.swapped_rows * sizes.swapped_columns,
         ANY_TURN: sizes.any_turn**2,
+        LATER_TURN: sizes.later_rows * 10,
         GROUNDING: sizes.grounding_rows * sizes.grounding_columns,
         FIRST_TURN: sizes.prompts**2 * sizes.thoughts,
         IMAGE: sizes.image_rows * sizes.image_columns,
@@ -81,6 +83,13 @@ def test_pictures_of_later_turns_go_first_and_those_of_first_turns_last_of_what_
     assert fit(WITH_PICTURES, cost, 100 * 2048).left_out == {LATER_IMAGE, OBSERVATION, ANY_TURN, GROUNDING, IMAGE}
 
 
+def test_later_turns_go_before_exchanged_thoughts_of_first_turns_down_to_two_blocks() -> None:
+    asked = replace(ASKED, later_rows=16)
+    without = 100 * (2048 + 128)
+    assert fit(asked, cost, without + 100 * 90).sizes.later_rows == 9
+    assert fit(asked, cost, without + 100 * 80 - 1).left_out == {OBSERVATION, ANY_TURN, LATER_TURN}
+
+
 def test_rows_of_first_turns_go_last_and_thoughts_before_prompts() -> None:
     fitted = fit(ASKED, cost, 100 * 2048 - 1)
     assert fitted.left_out == {OBSERVATION, ANY_TURN, GROUNDING}
@@ -98,7 +107,7 @@ def test_first_turns_keep_what_an_interval_needs_whatever_it_costs() -> None:
 
 @pytest.mark.parametrize("allowed", [1, 5_000, 20_000, 60_000, 90_000, 150_000, 250_000, 330_000])
 def test_no_part_is_between_nothing_and_its_smallest_sizes_and_what_can_fit_fits(allowed: int) -> None:
-    fitted = fit(WITH_PICTURES, cost, allowed)
+    fitted = fit(replace(WITH_PICTURES, later_rows=16), cost, allowed)
     assert fitted.tokens == whole(fitted.sizes)
     assert fitted.tokens <= max(allowed, cost(FIRST_TURN, SMALLEST))
     for part in ORDER:

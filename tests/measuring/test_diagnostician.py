@@ -299,3 +299,33 @@ def test_intervals_are_over_tasks_where_several_contexts_may_be_of_one_task():
     tasks = {group.task.id for group in collected}
     assert set(asked.any_turn().scores.tasks_M) == tasks
     assert set(asked.observation().scores.tasks_M) == tasks
+
+
+def later_actions(count=8):
+    """Episodes whose second turn takes an action as well."""
+    made = []
+    for group in acting(count):
+        episodes = []
+        for member, episode in enumerate(group.trajectories):
+            turns = [replace(turn, actions=(("x", "y")[member % 2],)) for turn in episode.turns]
+            replies = [replace(turn.reply, ids=(*turn.reply.ids[:3], 30 + member % 2)) for turn in turns]
+            turns = [replace(turn, reply=reply) for turn, reply in zip(turns, replies, strict=True)]
+            if group.task.seed % 2:  # the first member's action differs by task
+                turns[1] = replace(
+                    turns[1], actions=("y",), reply=replace(turns[1].reply, ids=(*turns[1].reply.ids[:3], 31))
+                )
+            episodes.append(replace(episode, turns=tuple(turns)))
+        made.append(Group(group.task, tuple(episodes)))
+    return made
+
+
+def test_later_turns_are_exchanged_at_full_measurements_where_right_actions_are_known() -> None:
+    one = diagnostician()
+    one.right = lambda task, before=(): {"x": 1.0}
+    full, cheap = (measured(measure(one, step, later_actions())) for step in (0, 4))
+    assert full["grounding/later_right"].n == 8
+    assert "grounding/later_right" not in cheap
+    unknown = measured(measure(diagnostician(), 0, later_actions()))
+    assert unknown["grounding/later_right"].why == "no right actions are known"
+    none = diagnostician(later_rows=0)
+    assert "grounding/later_right" not in measured(measure(none, 0, later_actions()))

@@ -33,6 +33,7 @@ from heedful.scorers.hf import HFScorer
 from heedful.storage import RunFolder
 
 NONE = DiagnosticsConfig(enabled=False)
+FEW = DiagnosticsConfig(share=None, every=2, full_every=4, any_turn=0, swapped_rows=0, grounding_rows=0, later_rows=0)
 SMALL = TrainConfig(
     env=Echo(turns=2),
     steps=11,
@@ -56,9 +57,12 @@ def test_later_pictures_count_with_their_tokens() -> None:
 
 
 def test_measurements_cost_what_they_need_or_the_share_if_that_is_less() -> None:
-    free = DiagnosticsConfig(share=None, every=2, full_every=4, any_turn=0, swapped_rows=0, grounding_rows=0)
+    free = FEW
     # Full: 2 prompts x (5 + 4 thoughts x 3). Cheap, once in 4 steps: the same, since 2 prompts x 2 thoughts are all.
     assert tokens_of_step(replace(SMALL, diagnostics=free), 5).diagnose == 2 * 2 * (5 + 4 * 3) / 4
+    # Later turns of both tasks, each read ten times behind its history.
+    later = replace(free, later_rows=16)
+    assert tokens_of_step(replace(SMALL, diagnostics=later), 5).diagnose == round((2 * 2 * 17 + 2 * 35) / 4)
     tight = replace(free, share=0.05)
     assert tokens_of_step(replace(SMALL, diagnostics=tight), 5).diagnose == round(0.05 * (34 + 132))
 
@@ -66,8 +70,7 @@ def test_measurements_cost_what_they_need_or_the_share_if_that_is_less() -> None
 def test_fall_backs_cost_the_tokens_that_they_read_again() -> None:
     ways = Ways(obstacle="it keeps no state", method="plain; not packed: it keeps no state", shares=False)
     # 4 episodes of 2 turns, whose tokens are sampled from contexts of 5 to 10 tokens. Rows of the update are whole.
-    free = DiagnosticsConfig(share=None, every=2, full_every=4, any_turn=0, swapped_rows=0, grounding_rows=0)
-    found = tokens_of_step(replace(SMALL, diagnostics=free), 5, ways=ways)
+    found = tokens_of_step(replace(SMALL, diagnostics=FEW), 5, ways=ways)
     # Each of 4 thoughts of 3 tokens under each of 2 prompts of 5.
     assert found == StepTokens(4 * 45, 3 * 4 * 11, 2 * 2 * 4 * (5 + 3) / 4)
     assert ways.slower(2, 2, 5, 3) == [

@@ -22,6 +22,7 @@ from heedful.auditing.settings import AuditSettings, OwnRun
 from heedful.boundary import Choice, ConfigurationError, from_json
 from heedful.diagnostics.actions.exchanged import Exchange
 from heedful.diagnostics.actions.grounding import grounding
+from heedful.diagnostics.actions.later import later_exchange
 from heedful.diagnostics.cross_scores.picture_ids import shows_pictures
 from heedful.diagnostics.cross_scores.thoughts import Thoughts, ThoughtTags, first_turn_thoughts
 from heedful.envs import ENVIRONMENTS
@@ -30,9 +31,10 @@ from heedful.measuring.budget import IMAGE, LATER_IMAGE
 from heedful.measuring.diagnostician import Diagnosis, image_metrics
 from heedful.measuring.diagnostics_config import DiagnosticsConfig
 from heedful.measuring.scope_reader import NO_SCORES, ScopeReader, ScoredThoughts
-from heedful.measuring.swapped import grounding_metrics
+from heedful.measuring.swapped import grounding_metrics, later_metrics
 from heedful.measuring.thought_scores import FirstTurns, ThoughtScores
 from heedful.protocols import Environment, WindowExceeded
+from heedful.seeds import stream
 from heedful.storage import check_model
 from heedful.storage.rollouts import pictures_of
 from heedful.types import CrossScores, Group, Metric, Prompt, Reply, Rightness, Span, Trajectory, Turn, nothing_right
@@ -86,7 +88,7 @@ class ModelJudge:
     method: str = ""
     """How the scorer read the last step (`CrossScores.method`)."""
     right: Rightness = nothing_right
-    """How right each first action is, where the run of the log is known and its environment can tell."""
+    """How right each action is, where the run of the log is known and its environment can tell."""
     reader: ScopeReader = field(init=False)
 
     def __post_init__(self) -> None:
@@ -183,7 +185,10 @@ class ModelJudge:
             metrics = [*metrics, *grounding(Exchange(why=why), np.zeros((0, 0, 0)), scorer=name)]
         else:
             temperature = next((member.temperature for group in groups for member in group.trajectories), 1.0)
-            metrics = [*metrics, *grounding_metrics(self.make_scorer(name), groups, temperature, right=self.right)]
+            scorer, rng = self.make_scorer(name), stream(self.seed, "later_turn", step)
+            metrics = [*metrics, *grounding_metrics(scorer, groups, temperature, right=self.right)]
+            if self.right is not nothing_right:
+                metrics += later_metrics(scorer, later_exchange(groups, rng), temperature, right=self.right)
         if scores is not NO_SCORES and shows_pictures(groups):
             metrics += self._images(step, groups, name, FirstTurns(scores, thoughts))
         return Diagnosis(metrics) if scores is NO_SCORES else Diagnosis(metrics, scores, thoughts)
@@ -326,7 +331,7 @@ class _Played:
 
 
 def rightness(own: OwnRun) -> Rightness:
-    """How right first actions are, where one of heedful's own environments was played and draws the same tasks.
+    """How right actions are, where one of heedful's own environments was played and draws the same tasks.
 
     Code that a run names itself, as module:Class, is not imported for this.
     """
@@ -338,7 +343,7 @@ def rightness(own: OwnRun) -> Rightness:
     except ConfigurationError:  # of another version of heedful
         return nothing_right
     told = rightness_of(played)
-    return lambda task: told(task) if played.task(task.seed).id == task.id else None
+    return lambda task, before=(): told(task, before) if played.task(task.seed).id == task.id else None
 
 
 def model_judge(source: str, settings: AuditSettings, tags: ThoughtTags, seed: int) -> ModelJudge:

@@ -18,7 +18,7 @@ PASSES_OF_UPDATE = 3
 """A forward pass, and a backward pass of twice its cost."""
 
 OBSERVATION, ANY_TURN, GROUNDING, FIRST_TURN = "observation", "any_turn", "grounding", "first_turn"
-IMAGE, LATER_IMAGE = "image", "later_image"
+IMAGE, LATER_IMAGE, LATER_TURN = "image", "later_image", "later_turn"
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,6 +34,7 @@ class Sizes:
     swapped_columns: int = 0
     grounding_rows: int = 0
     grounding_columns: int = 0
+    later_rows: int = 0
     image_rows: int = 0
     image_columns: int = 0
     later_image_rows: int = 0
@@ -54,6 +55,7 @@ ORDER = (
     Part(LATER_IMAGE, {"later_image_rows": 8, "later_image_columns": 5}, "later_image_rows"),
     Part(OBSERVATION, {"swapped_rows": 8, "swapped_columns": 5}, "swapped_rows"),
     Part(ANY_TURN, {"any_turn": 16}, "any_turn"),
+    Part(LATER_TURN, {"later_rows": 8}, "later_rows"),
     Part(GROUNDING, {"grounding_rows": 10, "grounding_columns": 5}, "grounding_rows"),
     Part(IMAGE, {"image_rows": 8, "image_columns": 5}, "image_rows"),
     Part(FIRST_TURN, {"thoughts": 2, "prompts": 10}),
@@ -63,8 +65,9 @@ off the scores of first turns, so that giving them up would free no token.
 
 The smallest sizes are what an interval needs. With 10 prompts every metric of first turns has one (`accuracy@8` is the
 last), and entropies need 2 thoughts of a prompt. 16 drawn turns come from about 10 of 16 tasks, and intervals of
-`any_turn` are over tasks. 5 observations, or pictures, are the fewest for the permutation test. 5 prompts with 2
-thoughts each give `grounding` a contrast within a prompt and 5 clusters.
+`any_turn` are over tasks. 5 observations, or pictures, are the fewest for the permutation test. 8 episodes are two
+blocks of later turns, so that each may be left out. 5 prompts with 2 thoughts each give `grounding` a contrast within a
+prompt and 5 clusters.
 """
 
 Cost = Callable[[str, Sizes], int]

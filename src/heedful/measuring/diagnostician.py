@@ -80,7 +80,7 @@ class Diagnostician:
     unreadable: str = ""
     """Why thoughts cannot be scored here, if they cannot: a truncating sampler, weights spread over devices."""
     right: Rightness = nothing_right
-    """How right each first action is at the start of a task, where the environment can tell."""
+    """How right each action is, where the environment can tell."""
     reader: ScopeReader = field(init=False)
     early_checks: dict[str, EarlyCheck] = field(default_factory=dict)
     """`/<environment>`, or nothing -> the baseline that a cheap measurement is compared with."""
@@ -192,6 +192,8 @@ class Diagnostician:
             metrics += self.reader.measure(step, "observation", asked.observation(), place)
         if config.grounding_rows:
             metrics += asked.exchanged()
+        if config.later_rows:
+            metrics += asked.later()
         if asked.shows_pictures:
             metrics += image_metrics(self.reader, asked, first)
         if self.judge is not None:

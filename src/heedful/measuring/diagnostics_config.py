@@ -39,6 +39,9 @@ class DiagnosticsConfig:
     0 = none. Each is read under its own prompt and three others."""
     grounding_columns: Annotated[int, Interval(ge=2, le=32)] = 16
     """Prompts whose thoughts are exchanged, at most 32."""
+    later_rows: Annotated[int, Interval(ge=0, le=32)] = 8
+    """Tasks of a full measurement of which a later turn is exchanged: its history, its last observation and its
+    thought, to see what makes its first action right; at most 32, 0 = none. Only where right actions are known."""
     replays: Natural = 4
     """Replays of every episode of a full measurement under fresh noise, to see how much of the variance of rewards is
     luck. Only where the environment says that it is noisy; 0 = none."""

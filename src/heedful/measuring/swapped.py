@@ -15,6 +15,7 @@ import numpy.typing as npt
 
 from heedful.diagnostics.actions.exchanged import Exchange, exchange
 from heedful.diagnostics.actions.grounding import grounding
+from heedful.diagnostics.actions.later import LaterExchange, later_rightness
 from heedful.diagnostics.cross_scores.image_metrics import image_share
 from heedful.diagnostics.cross_scores.pictures import Exchanged, Pictured
 from heedful.diagnostics.cross_scores.score_matrix import take_rows
@@ -224,3 +225,40 @@ def requests_of_actions(asked: Exchange) -> Iterator[Request]:
         prompts = [asked.prompts_N[column] for column in columns]
         # The own prompt of a thought need not be among these: the scorer passes its column on, and nothing reads it.
         yield Request(read, False, prompts, continued, [0] * len(pairs), columns)
+
+
+def later_metrics(
+    scorer: TokenScorer, asked: LaterExchange, temperature: float, place: str = "", right: Rightness = nothing_right
+) -> list[Metric]:
+    """The `grounding/later_...` of exchanged later turns, named as in `grounding_metrics`."""
+    if asked.why or all(right(*one) is None for one in zip(asked.tasks_M, asked.before_M, strict=True)):
+        asked = LaterExchange(why=asked.why or "no right actions are known")
+    try:
+        logprobs_RS = score_later(scorer, asked, temperature)
+    except WindowExceeded as error:
+        asked, logprobs_RS = LaterExchange(why=str(error)), np.zeros((0, 0))
+    return later_rightness(asked, logprobs_RS, right, place, scorer.name)
+
+
+def score_later(scorer: TokenScorer, asked: LaterExchange, temperature: float) -> npt.NDArray[np.float64]:
+    """R x S: log p(spelling s | reading r of `asked.reads`), summed over the spelling's tokens, in nats."""
+    behind: dict[tuple[Ids, Ids], npt.NDArray[np.float64]] = {}
+    for each in requests_of_later(asked):
+        scored = scorer.cross_score(each.prompts, each.thoughts, each.own, temperature, keep="tokens")
+        for ids, logprobs_NT in zip(each.thoughts, scored.tokens or (), strict=True):
+            behind[each.prompts[0], ids] = np.asarray(logprobs_NT, dtype=np.float64)[0]
+    contexts = [asked.context(read) for read in asked.reads]
+    sums = [
+        [behind[prompt, (*thought, *ids)][len(thought) :].sum() for ids in asked.spellings_S]
+        for prompt, thought in contexts
+    ]
+    return np.array(sums).reshape(len(contexts), len(asked.spellings_S))
+
+
+def requests_of_later(asked: LaterExchange) -> Iterator[Request]:
+    """What the scorer is asked: behind each history once what was exchanged, with each spelling behind it."""
+    together: dict[Ids, dict[Ids, None]] = {}
+    for prompt, thought in map(asked.context, asked.reads):
+        together.setdefault(prompt, {}).update(dict.fromkeys((*thought, *ids) for ids in asked.spellings_S))
+    for prompt, continued in together.items():
+        yield Request((), True, [prompt], list(continued), [0] * len(continued))

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Literal
 import numpy as np
 
 from heedful.diagnostics.actions.exchanged import exchange
+from heedful.diagnostics.actions.later import LaterExchange, later_exchange
 from heedful.diagnostics.cross_scores.picture_ids import one_text, shows_pictures
 from heedful.diagnostics.cross_scores.pictures import Exchanged, first_turn_pictures, later_pictures
 from heedful.diagnostics.cross_scores.pointwise import pointwise_information
@@ -25,7 +26,7 @@ from heedful.diagnostics.cross_scores.thoughts import (
     swapped_observations,
 )
 from heedful.diagnostics.names import scope_name
-from heedful.measuring.budget import ANY_TURN, GROUNDING, IMAGE, LATER_IMAGE, OBSERVATION, Sizes
+from heedful.measuring.budget import ANY_TURN, GROUNDING, IMAGE, LATER_IMAGE, LATER_TURN, OBSERVATION, Sizes
 from heedful.measuring.diagnostics_config import DiagnosticsConfig
 from heedful.measuring.scope_reader import NO_SCORES, ScoredThoughts
 from heedful.measuring.swapped import (
@@ -33,9 +34,11 @@ from heedful.measuring.swapped import (
     Request,
     TokenScorer,
     grounding_metrics,
+    later_metrics,
     not_grounded,
     requests,
     requests_of_actions,
+    requests_of_later,
     requests_of_pictures,
     score_exchanged,
     score_swapped,
@@ -135,6 +138,13 @@ class ThoughtScores:
         exchanged = sizes.grounding_rows, sizes.grounding_columns
         return grounding_metrics(self.scorer, self.groups, self._temperature, *exchanged, self.place, self.right)
 
+    def later(self) -> list[Metric]:
+        """`grounding/later_*`: histories, observations and thoughts of later turns exchanged."""
+        sizes = self.sizes or self.full_sizes
+        left_out = self.left_out.get(LATER_TURN)
+        asked = LaterExchange(why=left_out) if left_out else self._later(sizes)
+        return later_metrics(self.scorer, asked, self._temperature, self.place, self.right)
+
     def images(self, first: FirstTurns) -> ImageScores:
         """First turns whose pictures, then whose texts, are exchanged. Nothing is read where all texts are equal."""
         if IMAGE in self.left_out:
@@ -179,13 +189,14 @@ class ThoughtScores:
         swapped = config.swapped_rows, config.swapped_columns
         exchanged = config.grounding_rows, config.grounding_columns
         images = (config.image_rows, config.image_columns) * 2 if self.shows_pictures else ()
-        return Sizes(len(self.groups), self._members, config.any_turn, *swapped, *exchanged, *images)
+        later = config.later_rows if self.right is not nothing_right else 0
+        return Sizes(len(self.groups), self._members, config.any_turn, *swapped, *exchanged, later, *images)
 
     def cost(self, part: str, sizes: Sizes) -> int:
         """The tokens that the scorer would read for a part at these sizes. `part`: a name in `budget.ORDER`."""
         if not _rows(part, sizes):
             return 0
-        if part in (OBSERVATION, GROUNDING, IMAGE, LATER_IMAGE):
+        if part in (OBSERVATION, LATER_TURN, GROUNDING, IMAGE, LATER_IMAGE):
             asked = self._requests(part, sizes)
             return sum(tokens_read(self.scorer, each.prompts, each.thoughts) for each in asked)
         thoughts = self._any_turn(sizes) if part == ANY_TURN else self._first_turns(sizes)
@@ -202,6 +213,10 @@ class ThoughtScores:
         rng = stream(self.seed, scope_name("observation", self.place), self.step)
         return swapped_observations(self.groups, rng, sizes.swapped_rows, sizes.swapped_columns)
 
+    def _later(self, sizes: Sizes) -> LaterExchange:
+        rng = stream(self.seed, scope_name("later_turn", self.place), self.step)
+        return later_exchange(self.groups, rng, sizes.later_rows)
+
     def _images(self, sizes: Sizes) -> tuple[Exchanged, Exchanged]:
         limits = sizes.prompts, sizes.thoughts, sizes.image_rows, sizes.image_columns
         chosen = first_turn_pictures(self.groups, *limits)
@@ -215,6 +230,8 @@ class ThoughtScores:
         """What the scorer is asked where observations, thoughts or pictures are exchanged."""
         if part == OBSERVATION:
             return requests(self._observation(sizes))
+        if part == LATER_TURN:
+            return requests_of_later(self._later(sizes))
         if part == GROUNDING:
             return requests_of_actions(exchange(self.groups, sizes.grounding_rows, sizes.grounding_columns))
         exchanged: tuple[Exchanged, ...]
@@ -263,6 +280,7 @@ def _rows(part: str, sizes: Sizes) -> int:
     of_part = {
         OBSERVATION: sizes.swapped_rows,
         ANY_TURN: sizes.any_turn,
+        LATER_TURN: sizes.later_rows,
         GROUNDING: sizes.grounding_rows,
         IMAGE: sizes.image_rows,
         LATER_IMAGE: sizes.later_image_rows,

@@ -16,7 +16,7 @@ from heedful.envs.common.contract import turns_of
 from heedful.measuring.budget import PASSES_OF_UPDATE, steps_paid_for
 from heedful.measuring.ways import FASTEST, Ways
 from heedful.policies.local import Local
-from heedful.protocols import UsesCritic
+from heedful.protocols import KnowsRight, UsesCritic
 from heedful.rollout.player import Player, made
 from heedful.run.config import TrainConfig
 from heedful.scorers.dealt import DealtScorer
@@ -104,6 +104,8 @@ def tokens_of_step(config: TrainConfig, prompt: int, shown: int = 0, ways: Ways 
     full += matrix(asked.swapped_columns, asked.swapped_rows) if turns > 1 and asked.swapped_rows else 0
     exchanged = asked.grounding_rows * (FOREIGN + 1) // asked.grounding_columns  # thoughts under each prompt
     full += matrix(asked.grounding_columns, exchanged) if exchanged else 0
+    if turns > 1 and isinstance(config.env, KnowsRight):
+        full += matrix(min(asked.later_rows, config.groups), 3 * FOREIGN + 1)
     prompts = min(asked.prompts, config.groups)
     cheap = matrix(prompts, prompts * min(asked.thoughts, config.group_size))
     needed = (full + (asked.full_every - 1) // asked.every * cheap) / asked.full_every

@@ -62,11 +62,11 @@ def unknown_to_verl(config: Any, heedful: HeedfulConfig, played: bool) -> dict[s
 
 
 def rightness_in(batch: Sampled, trust: tuple[str, ...]) -> Rightness:
-    """How right the first actions of a batch's tasks are, by the environments that played them."""
+    """How right actions in a batch's tasks are, by the environments that played them."""
 
-    def right(task: Task) -> Mapping[str, float] | None:
+    def right(task: Task, before: Sequence[Sequence[str]] = ()) -> Mapping[str, float] | None:
         played = batch.environments.get(task.id)
-        return None if played is None else rightness_of(environment_of(played, trust))(task)
+        return None if played is None else rightness_of(environment_of(played, trust))(task, before)
 
     return right
 

@@ -7,8 +7,8 @@ that tells it from all other actions of the batch. No action's ids begin another
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 
 from heedful.types import Group, Reply, Task, Trajectory
 
@@ -59,11 +59,8 @@ class Exchange:
 
     def under(self, row: int) -> list[int]:
         """Prompts to read thought `row` under: those of its own prompt's block. Of free text its own prompt alone."""
-        own, prompts = self.own_M[row], len(self.prompts_N)
-        if self.free:
-            return [own]
-        blocks = max(1, prompts // (self.foreign + 1))
-        return [column for column in range(prompts) if column * blocks // prompts == own * blocks // prompts]
+        own = self.own_M[row]
+        return [own] if self.free else block(own, len(self.prompts_N), self.foreign)
 
     def asked(self, row: int) -> Sequence[int]:
         """Spellings to score behind thought `row`: all; of free text those that answer the thought's own prompt."""
@@ -73,9 +70,15 @@ class Exchange:
         return sorted({taken for taken, other in zip(self.taken_M, self.own_M, strict=True) if other == own})
 
 
+def block(own: int, count: int, foreign: int) -> list[int]:
+    """The block of `own` among `count` places, in blocks of `foreign` + 1 or a few more each."""
+    blocks = max(1, count // (foreign + 1))
+    return [place for place in range(count) if place * blocks // count == own * blocks // count]
+
+
 @dataclass(frozen=True, slots=True)
-class _Acted:
-    """A first turn with a thought behind which an action was executed."""
+class Acted:
+    """A turn with a thought behind which an action was executed."""
 
     task: Task
     prompt: Ids
@@ -89,15 +92,16 @@ class _Acted:
     action: str
 
     @classmethod
-    def of(cls, trajectory: Trajectory) -> _Acted | None:
-        if not trajectory.turns:
+    def of(cls, trajectory: Trajectory, number: int = 0) -> Acted | None:
+        """That of the turn with this number, from 0. `None` where it has no thought or no executed action."""
+        if not trajectory.turns[number:]:
             return None
-        turn = trajectory.turns[0]
+        turn = trajectory.turns[number]
         reply = turn.reply
         after = reply.ids[reply.thought.end :]
         if not (len(reply.thought) and turn.actions and after):
             return None
-        prompt = (*trajectory.context_ids(0), *reply.ids[: reply.thought.start])
+        prompt = (*trajectory.context_ids(number), *reply.ids[: reply.thought.start])
         thought = reply.ids[reply.thought.start : reply.thought.end]
         return cls(trajectory.task, prompt, thought, after, *_range(reply), turn.actions[0])
 
@@ -111,28 +115,47 @@ def exchange(groups: Sequence[Group], rows: int = 32, columns: int = 16, foreign
     are those of the whole batch. Groups with equal prompts share a column; the groups must be of one environment.
     Thoughts are exchanged within blocks of prompts, of `foreign` + 1 or a few more each.
     """
-    acted = [found for group in groups for one in group.trajectories if (found := _Acted.of(one)) is not None]
+    acted = [found for group in groups for one in group.trajectories if (found := Acted.of(one)) is not None]
+    spelled = spelled_actions(acted, "first turn")
+    if spelled.why:
+        return Exchange(why=spelled.why)
+    chosen = replace(_chosen(spelled.clear, spelled.action_S, rows, columns), free=spelled.free, foreign=foreign)
+    if spelled.free:
+        return chosen
+    counts = Counter((one.prompt, one.action) for one, _ in spelled.clear)
+    counts_NA = tuple(tuple(counts[prompt, action] for action in spelled.names_A) for prompt in chosen.prompts_N)
+    return replace(chosen, names_A=spelled.names_A, counts_NA=counts_NA)
+
+
+@dataclass(frozen=True, slots=True)
+class Spelled:
+    """How the turns of a batch write their first actions."""
+
+    clear: tuple[tuple[Acted, Ids], ...] = ()
+    """Each turn whose tokens tell its action, with the spelling. Of free text all turns, with their answers."""
+    names_A: tuple[str, ...] = ()
+    action_S: Mapping[Ids, int] = field(default_factory=dict)
+    """Spelling -> the number of the action that it writes. Empty for free text."""
+    free: str = ""
+    why: str = ""
+    """Why there is nothing to ask."""
+
+
+def spelled_actions(acted: Sequence[Acted], kind: str) -> Spelled:
+    """The spellings of first actions. `kind`: the turns in words."""
     if not acted:
-        return Exchange(why="no first turn has a thought and an executed action")
+        return Spelled(why=f"no {kind} has a thought and an executed action")
     if len({one.action for one in acted}) == 1:
-        return Exchange(why="all first actions are the same: there is nothing to tell apart")
+        return Spelled(why="all first actions are the same: there is nothing to tell apart")
     spelled = spell([one.after for one in acted], [one.action for one in acted], _told_from(acted))
     clear = [(one, ids) for one, ids in zip(acted, spelled, strict=True) if ids is not None]
     if not clear:
-        return Exchange(why="the tokens of the replies do not tell their first actions apart")
-    free = _free_text([ids for _, ids in clear])
-    if free:
-        clear = [(one, one.after[: one.answered]) for one in acted]
-    actions: dict[str, int] = {}
-    spellings: dict[Ids, int] = {}
-    if not free:
-        spellings = {ids: actions.setdefault(one.action, len(actions)) for one, ids in clear}
-    chosen = replace(_chosen(clear, spellings, rows, columns), free=free, foreign=foreign)
-    if free:
-        return chosen
-    counts = Counter((one.prompt, one.action) for one, _ in clear)
-    counts_NA = tuple(tuple(counts[prompt, action] for action in actions) for prompt in chosen.prompts_N)
-    return replace(chosen, names_A=tuple(actions), counts_NA=counts_NA)
+        return Spelled(why="the tokens of the replies do not tell their first actions apart")
+    if free := _free_text([ids for _, ids in clear]):
+        return Spelled(tuple((one, one.after[: one.answered]) for one in acted), free=free)
+    names: dict[str, int] = {}
+    action_S = {ids: names.setdefault(one.action, len(names)) for one, ids in clear}
+    return Spelled(tuple(clear), tuple(names), action_S)
 
 
 def spell(after_M: Sequence[Ids], actions_M: Sequence[str], least_M: Sequence[int]) -> list[Ids | None]:
@@ -176,7 +199,7 @@ def _range(reply: Reply) -> tuple[int, int]:
     return max(0, reply.answer.start - behind), reply.answer.end - behind
 
 
-def _told_from(acted: Sequence[_Acted]) -> list[int]:
+def _told_from(acted: Sequence[Acted]) -> list[int]:
     """Ids up to the first one in which the answers of the batch differ: before it only tags and manners can differ."""
     answers = [one.after[one.answer : one.answered] for one in acted]
     common = 0
@@ -194,7 +217,7 @@ def _free_text(spelled: Sequence[Ids]) -> str:
     return ""
 
 
-def _chosen(clear: Sequence[tuple[_Acted, Ids]], actions: dict[Ids, int], rows: int, columns: int) -> Exchange:
+def _chosen(clear: Sequence[tuple[Acted, Ids]], actions: Mapping[Ids, int], rows: int, columns: int) -> Exchange:
     """The first thoughts of the first prompts. Without `actions` every spelling counts as an action of its own."""
     place: dict[Ids, int] = {}
     tasks: dict[Ids, Task] = {}

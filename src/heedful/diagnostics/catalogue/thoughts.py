@@ -168,6 +168,31 @@ RIGHTNESS = (
         missing="N < 2; free text"),
 )
 
+_LATER = "no right actions are known; no later turn has a thought and an executed action; free text; fewer than 4 tasks"
+LATER = (
+    Entry("later_right", "0 to 1", "The probability of a right first action at a later turn, given the actions so far.",
+        "C[k, m, j, l] is the probability of an action that is right for episode k, behind the history of m, the last "
+        "observation of j and the thought of l. This is the mean of C[k, k, k, k], and the sum of the parts below.",
+        missing=_LATER, collapse="lower"),
+    Entry("later_right_by_chance", "0 to 1", "The part of `later_right` in which nothing is the episode's own.",
+        "Mean of C[k, m, j, l] over different k, m, j and l.", missing=_LATER),
+    Entry("later_right_by_memory", "-1 to 1", "The part of `later_right` that the own history carries alone.",
+        "Mean of C[k, k, j, l] over different k, j and l, less the part of chance. 0 where no history is kept.",
+        missing=_LATER),
+    Entry("later_right_by_thought", "-1 to 1",
+        "The part of `later_right` that the own thought carries alone, behind the own history.",
+        "Mean of C[k, k, j, k] less mean of C[k, k, j, l].", missing=_LATER, collapse="lower"),
+    Entry("later_right_by_observation", "-1 to 1",
+        "The part of `later_right` that the last observation carries past the thought, behind the own history.",
+        "Mean of C[k, k, k, l] less mean of C[k, k, j, l].", missing=_LATER),
+    Entry("later_right_by_both", "-1 to 1",
+        "The part of `later_right` that needs the own last observation and the own thought together.",
+        "The rest of `later_right`.", missing=_LATER),
+    Entry("later_foreign_lost", "-1 to 1",
+        "How much likelier none of the batch's actions is at later turns where something was exchanged.",
+        "As `foreign_lost`.", missing=_LATER),
+)
+
 ASKED = under(
     "grounding[@<scorer>][/<environment>]/",
     Entry("reasoning_to_action", "nats",
@@ -184,5 +209,6 @@ ASKED = under(
         "Total variation distance, mean over all pairs that are read. It says that the action depends on the thought, "
         "not that the thought is right.", missing="N < 2; free text", collapse="lower"),
     *RIGHTNESS,
+    *LATER,
     cadence="full measurement",
 )
