@@ -89,9 +89,7 @@ class LaterExchange:
         return (*kept, *shown), self.thoughts_M[thought]
 
 
-def later_exchange(
-    groups: Sequence[Group], rng: random.Random, rows: int = 8, foreign: int = FOREIGN
-) -> LaterExchange:
+def later_exchange(groups: Sequence[Group], rng: random.Random, rows: int = 8, foreign: int = FOREIGN) -> LaterExchange:
     """What to ask about later turns: one of the first episode of each task that has any, of `rows` tasks at most.
 
     The turn is drawn from those of the episode with a thought and an executed action, from the second on. The spellings
