@@ -27,10 +27,12 @@ def bypassed(seeds: Sequence[int], folder: Path, small: bool = False) -> Result:
             for seed in seeds
             for found in once(folder / f"{name}_{seed}.json", lambda seed=seed, config=config: _measured(config, seed))
         ]
-        for metric in (*RIGHT[:5], "success"):
-            figures.append(figure_of(f"{name}: {metric}", mean_over(metric, [each[metric] for each in batches])))
-        mean = {metric: sum(each[metric] for each in batches) / len(batches) for metric in RIGHT[:5]}
-        right, chance, _, prompt, _ = (mean[metric] for metric in RIGHT[:5])
+        means = {
+            metric: mean_over(metric, [each[metric] for each in batches if each[metric] is not None])
+            for metric in (*RIGHT[:5], "success")
+        }
+        figures += [figure_of(f"{name}: {metric}", mean) for metric, mean in means.items()]
+        right, chance, prompt = (float(means[RIGHT[at]].value or 0) for at in (0, 1, 3))
         holds.append(prompt >= 0.5 * (right - chance) > 0)
     return Result(all(holds), figures)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -42,6 +42,9 @@ def pretrained(seed: int, folder: Path, small: bool = False) -> Result:
         metrics = {title: Metric(**tree) for title, tree in stored.items()}
         figures += [figure_of(f"{name}: {title}", metric) for title, metric in metrics.items()]
         lost, blank = metrics["foreign_lost"], metrics["sufficiency under blank prompts, less under foreign ones"]
+        silent = metrics["probability of no action under own prompts"]
+        if not isinstance(silent.value, int | float) or silent.value >= 0.5:
+            return Result(None, figures)
         holds.append(lost.high is not None and lost.high < 0.1)
         holds.append(isinstance(blank.value, int | float) and abs(blank.value) <= 0.05)
     return Result(all(holds), figures)
@@ -49,17 +52,28 @@ def pretrained(seed: int, folder: Path, small: bool = False) -> Result:
 
 def _measured(name: str, seed: int, prompts: int) -> dict[str, dict[str, Any]]:
     config = preset(name, SMOLLM2)
-    config = replace(config, env=replace(config.env, thoughts="english"), warm_start=WarmStart(), dtype="float32")
+    config = replace(
+        config,
+        env=replace(config.env, thoughts="english", instructions="brief"),
+        warm_start=WarmStart(),
+        dtype="float32",
+    )
     with loading(replace(config, threads=1)) as loaded:
         return _read(loaded, config, seed, prompts)
 
 
 def _read(loaded: LoadedModel, config: TrainConfig, seed: int, prompts: int) -> dict[str, dict[str, Any]]:
     env, rng = config.env, stream(seed, "demonstrator")
-    tasks = TaskStream(env, "train", derive(seed, "tasks")).next(prompts)
-    asked = demonstrated_exchange(
-        loaded.renderer, env.actions, [(task, env.demonstrate(task, rng)[0]) for task in tasks]
+    shots, tasks = (
+        TaskStream(env, "train", derive(seed, name)).next(n) for name, n in (("shots", 3), ("tasks", prompts))
     )
+    shown = [
+        Message(role, text)
+        for task in shots
+        for role, text in zip(("user", "assistant"), env.demonstrate(task, rng)[0], strict=True)
+    ]
+    played = [(task, env.demonstrate(task, rng)[0]) for task in tasks]
+    asked = demonstrated_exchange(loaded.renderer, env.actions, played, shown)
     scorer = HFScorer(loaded.model)
     logs_MNS = score_exchange(scorer, asked, 1.0)
     right = rightness_of(env)
@@ -81,10 +95,7 @@ def _read(loaded: LoadedModel, config: TrainConfig, seed: int, prompts: int) -> 
     found["probability of no action under blank prompts"] = _mean(1 - under_blank_MS.sum(axis=1))
     mass_MN = np.exp(logs_MNS).sum(axis=2)
     found["probability of no action under own prompts"] = _mean(1 - mass_MN.diagonal())
-    return {title: {name: getattr(each, name) for name in _FIELDS} for title, each in found.items()}
-
-
-_FIELDS = ("name", "value", "n", "low", "high", "why", "clusters")
+    return {title: asdict(each) for title, each in found.items()}
 
 
 def _mean(values_M: Any) -> Metric:
@@ -94,12 +105,18 @@ def _mean(values_M: Any) -> Metric:
 
 
 def demonstrated_exchange(
-    renderer: Renderer, actions: Sequence[str], played: Sequence[tuple[Task, tuple[str, str]]]
+    renderer: Renderer,
+    actions: Sequence[str],
+    played: Sequence[tuple[Task, tuple[str, str]]],
+    shown: Sequence[Message],
 ) -> Exchange:
-    """Each task's observation, its demonstrated thought up to the opened answer, and the actions that may follow."""
+    """Each task's observation, its demonstrated thought up to the opened answer, and the actions that may follow.
+
+    `shown`: demonstrated episodes that stand before every observation.
+    """
     prompts, thoughts, replies = [], [], []
     for _, (observation, reply) in played:
-        prompts.append(renderer.context_ids(Conversation("", (Message("user", observation),))))
+        prompts.append(renderer.context_ids(Conversation("", (*shown, Message("user", observation)))))
         opened = reply[: reply.index(OPEN_ANSWER) + len(OPEN_ANSWER)]
         replies.append([renderer.as_sampled(f"{opened}{action}{CLOSE_ANSWER}") for action in actions])
         thoughts.append(_common(replies[-1]))

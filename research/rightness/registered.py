@@ -96,10 +96,13 @@ TESTS: Mapping[int, Registered] = {
     8: Registered(
         "SmolLM2-135M in English: is a foreign prompt out of distribution?",
         "`foreign_lost` < .1 with its interval, and the sufficiency of thoughts under blank prompts within .05 of that "
-        "under foreign ones, on Chain and on FrozenLake. Blank: tokens in which prompts differ are dots.",
+        "under foreign ones, on Chain and on FrozenLake. Blank: tokens between the beginning and the end that all "
+        "prompts share are dots. Not judged where the probability of no action under own prompts is .5 or more.",
         "passes on Chain. On FrozenLake a foreign board contradicts the thought, and the two may differ",
-        "The model as it is loaded, 16 tasks x 1 thought that the environment demonstrates, up to the opened answer. "
-        "Cut: no warm start (some 8 CPU minutes an environment), so its own thoughts are not read.",
+        "The model as it is loaded, with three demonstrated episodes before each prompt; 16 tasks x 1 thought that the "
+        "environment demonstrates, up to the opened answer. Cut: no warm start (some 8 CPU minutes an environment), so "
+        "its own thoughts are not read. The episodes were added after a look with another seed: without them it gives "
+        "no action on FrozenLake in .97, so that the test would pass and say nothing.",
         (5308,),
     ),
     9: Registered(
