@@ -26,8 +26,8 @@ DIGITS = 6e-7
 READ = ("right", "right_by_thought", "right_by_prompt", "right_by_both")
 
 
-def exact(seed: int, batches: int = 2000, covered: int = 60) -> Result:
-    """Test 1. `batches`: for the bias of each policy. `covered`: for the coverage of each policy and size."""
+def exact(seed: int, batches: int = 2000, each: int = 60) -> Result:
+    """Test 1. `batches`: for the bias of each policy. `each`: for the coverage of each policy and size."""
     rng = np.random.default_rng(derive(seed, "rightness", "exact"))
     off = max(float(np.abs(np.subtract(_truths(name), POLICIES[name].parts)).max()) for name in POLICIES)
     worst = max(_worst_bias(name, batches, rng) for name in POLICIES)
@@ -38,13 +38,15 @@ def exact(seed: int, batches: int = 2000, covered: int = 60) -> Result:
     ]
     shares = []
     for prompts in (8, 16):
-        for name, by_policy in _coverage(prompts, covered, rng).items():
-            worst_share, policy = min((hits / of, policy) for policy, (hits, of) in by_policy.items() if of)
-            marked = covered * len(POLICIES) - sum(of for _, of in by_policy.values())
+        by_policy = {policy: covered(policy, prompts, each, rng) for policy in POLICIES}
+        for name in READ:
+            counts = {policy: found[name] for policy, found in by_policy.items()}
+            worst_share, policy = min((hits / of, policy) for policy, (hits, of) in counts.items() if of)
+            marked = each * len(POLICIES) - sum(of for _, of in counts.values())
             shares.append(worst_share)
             title = f"{name}, {prompts} x 2: smallest share of unmarked intervals with the truth"
-            note = f"{policy}; {marked} of all {covered * len(POLICIES)} are marked or have no interval"
-            figures.append(figure(title, worst_share, by_policy[policy][1], note))
+            note = f"{policy}; {marked} of all {each * len(POLICIES)} are marked or have no interval"
+            figures.append(figure(title, worst_share, counts[policy][1], note))
     moved, dealt = _moved_by_order(rng), _dealt(rng)
     figures += [
         figure("largest change with the order of the batch", moved),
@@ -118,18 +120,17 @@ def _right(task: Task) -> dict[str, float]:
     return {str(PROMPTS[task.seed][0]): 1.0}
 
 
-def _coverage(prompts: int, batches: int, rng: np.random.Generator) -> dict[str, dict[str, tuple[int, int]]]:
-    """Metric -> policy -> unmarked intervals with the truth, and all unmarked ones."""
-    found: dict[str, dict[str, tuple[int, int]]] = {name: dict.fromkeys(POLICIES, (0, 0)) for name in READ}
-    for policy in POLICIES:
-        truths = dict(zip((f"right{part}" for part in PARTS), _truths(policy).tolist(), strict=True))
-        for _ in range(batches):
-            for metric in rightness(*_batch(policy, prompts, rng), _right):
-                if metric.name not in READ or metric.low is None or metric.high is None or mark_of(_grounding(metric)):
-                    continue
-                hits, of = found[metric.name][policy]
-                hit = metric.low - 1e-12 <= truths[metric.name] <= metric.high + 1e-12
-                found[metric.name][policy] = hits + hit, of + 1
+def covered(policy: str, prompts: int, batches: int, rng: np.random.Generator) -> dict[str, tuple[int, int]]:
+    """Metric -> unmarked intervals that hold the truth, and all unmarked ones, of drawn batches of 2 thoughts each."""
+    truths = dict(zip((f"right{part}" for part in PARTS), _truths(policy).tolist(), strict=True))
+    found = dict.fromkeys(READ, (0, 0))
+    for _ in range(batches):
+        for metric in rightness(*_batch(policy, prompts, rng), _right):
+            if metric.name not in READ or metric.low is None or metric.high is None or mark_of(_grounding(metric)):
+                continue
+            hits, of = found[metric.name]
+            hit = metric.low - 1e-12 <= truths[metric.name] <= metric.high + 1e-12
+            found[metric.name] = hits + hit, of + 1
     return found
 
 

@@ -24,7 +24,7 @@ from research.rightness.readings import BY_THOUGHT, GAP, MI, drawn, loading, num
 
 Kind = Literal["template", "random", "too_high"]
 KINDS: tuple[Kind, ...] = ("template", "random", "too_high")
-SHARES = (0.25, 0.5, 1.0)
+SHARES = (0.25, 1.0)
 READ = {"right_by_thought": BY_THOUGHT, "mutual information": MI, "gap per token": GAP}
 STRAIGHT = 0.98
 """Smallest R^2 of a straight line."""

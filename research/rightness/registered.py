@@ -45,8 +45,8 @@ TESTS: Mapping[int, Registered] = {
         "for mutual information and for the gap with random numbers and with one too high.",
         "passes, but a random number breaks the chain that follows it, so mutual information may move with random "
         "numbers, too",
-        "10 seedlings on Chain, grown for 100 steps: shares 0, .25, .5 and 1 of each kind; 6 batches of 32 prompts x "
-        "2 thoughts each, information of 16 of the prompts. Cut: four shares in place of six, one seedling a cell in "
+        "7 seedlings on Chain, grown for 100 steps: shares 0, .25 and 1 of each kind; 6 batches of 32 prompts x "
+        "2 thoughts each, information of 16 of the prompts. Cut: three shares in place of six, one seedling a cell in "
         "place of three, 6 batches in place of 50. So areas are those of single models.",
         (5303,),
     ),
@@ -107,7 +107,7 @@ TESTS: Mapping[int, Registered] = {
     ),
     9: Registered(
         "Logs with known truth",
-        "Labels of other members (`agreed_by_thought`) and labels of other successful members rank the 10 planted "
+        "Labels of other members (`agreed_by_thought`) and labels of other successful members rank the 7 planted "
         "policies of test 3 as the solver does: Spearman >= .9 over all, and the second are right in at least 90% of "
         "the prompts that have one.",
         "agreement ranks templates and random numbers as the solver does, and not one too high. Labels of successful "

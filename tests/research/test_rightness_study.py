@@ -3,16 +3,18 @@
 import random
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from heedful.envs.toys.chain import Chain
-from heedful.types import Metric, Task
+from heedful.models.chat.render import Renderer
+from heedful.types import Conversation, Message, Metric, Task
 from research.catalogue import STUDIES
 from research.rightness.exact import bound
 from research.rightness.figures import Result, figure, once
 from research.rightness.planted import SpoiltChain, r_squared
-from research.rightness.pretrained import blanked
+from research.rightness.pretrained import blanked, demonstrated_exchange
 from research.rightness.readings import BY_THOUGHT
 from research.rightness.registered import TESTS
 from research.rightness.trained import _difference, unhelpful
@@ -106,3 +108,21 @@ def test_labels_of_a_log_are_first_actions_of_successful_members_that_are_not_ex
     members = [member(0, "1", 1.0), member(1, "2", 1.0), member(2, "3", 1.0), member(3, "4", 0.0)]
     assert successful(Group(task, tuple(members))) == {"3": 1.0}
     assert successful(Group(task, (*members[:2], replace(members[2], outcome=0.0), members[3]))) is None
+
+
+def test_a_demonstrated_exchange_continues_every_prompt_as_the_demonstration_does(tokenizer: Any) -> None:
+    env, renderer = Chain(thoughts="english", instructions="brief"), Renderer(tokenizer)
+    tasks = [one for seed in range(40) if (one := env.task(seed)).split == "train"][:3]
+    played = [(task, env.demonstrate(task, random.Random(1))[0]) for task in tasks]
+    shown = [Message("user", "1+1"), Message("assistant", "<think>2</think><answer>2</answer>")]
+    asked = demonstrated_exchange(renderer, env.actions, played, shown)
+    assert asked.names_A == ("0", "1", "2", "3", "4", "5", "6")
+    for prompt, thought, (observation, reply) in zip(
+        asked.prompts_N, asked.thoughts_M, [one for _, one in played], strict=True
+    ):
+        messages = (*shown, Message("user", observation))
+        whole = (*renderer.context_ids(Conversation("", messages)), *renderer.as_sampled(reply))
+        taken = int(reply.removesuffix("</answer>")[-1])
+        asked_for = (*prompt, *thought, *asked.spellings_S[taken])
+        assert whole[: len(asked_for)] == asked_for
+        assert tokenizer.decode(list(thought)).endswith("<answer>")
