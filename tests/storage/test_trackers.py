@@ -45,12 +45,14 @@ def track_in_a_process_of_its_own(tracker: str, folder: Path) -> None:
     program = f"""
 import socket
 from pathlib import Path
+from heedful.diagnostics.alarms.watch import Alarm
 from heedful.storage.trackers import {tracker}
 from heedful.types import Metric
 {inspect.getsource(refuse_to_leave_the_machine)}
 socket.getaddrinfo = refuse_to_leave_the_machine
 tracker = {tracker}(Path({str(folder / "a-run")!r}), {{"steps": 3}})
 tracker.write(0, [Metric("reward/mean", 0.25), Metric("regime/first_turn", "diverse"), Metric("x", None, why="-")])
+tracker.alert(Alarm("not_finite", 0, "the loss is no number", "Go back.", "collapse"))
 tracker.close()
 """
     foreign = ("WANDB_MODE", "WANDB_API_KEY", "HF_TOKEN", "TRACKIO_SPACE_ID", "TRACKIO_SERVER_URL")
@@ -61,6 +63,7 @@ tracker.close()
         [sys.executable, "-c", program], env=environment, capture_output=True, text=True, timeout=PATIENCE
     )
     assert ended.returncode == 0, ended.stderr
+    assert ended.stdout == ""
 
 
 def ticking() -> Callable[[], float]:
@@ -190,6 +193,7 @@ class Dashboard:
         return settings
 
     def init(self, **arguments: object) -> "Dashboard":
+        print("A run begins.")
         if self.refuses:
             raise self.Error(self.refuses)
         self.calls.append(("init", arguments))
@@ -204,7 +208,7 @@ ALARM = Alarm("not_finite", 7, "the loss is no number", "Go back.", "collapse")
 
 @pytest.mark.parametrize(("name", "level"), [("wandb", "ERROR"), ("trackio", "error")])
 def test_a_dashboard_is_told_of_an_alarm_under_its_own_level(
-    name: str, level: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    name: str, level: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     dashboard = Dashboard()
     monkeypatch.setitem(sys.modules, name, dashboard)
@@ -212,6 +216,7 @@ def test_a_dashboard_is_told_of_an_alarm_under_its_own_level(
     tracker.alert(ALARM)
     said = {"title": "not_finite at step 7", "text": "the loss is no number. Go back.", "level": level}
     assert dashboard.calls[-1] == ("alert", said)
+    assert name == "wandb" or capsys.readouterr().out == ""  # wandb is told to be silent
 
 
 def test_a_tracker_that_shows_no_alarms_is_not_asked_to() -> None:
@@ -260,7 +265,7 @@ def test_wandb_keeps_a_run_in_its_folder_unless_told_otherwise(tmp_path: Path) -
     track_in_a_process_of_its_own("WandbTracker", tmp_path)
     (record,) = (tmp_path / "a-run" / "wandb").glob("offline-run-*/*.wandb")
     content = record.read_bytes()
-    assert all(word in content for word in (b"reward/mean", b"diverse", b"steps"))
+    assert all(word in content for word in (b"reward/mean", b"diverse", b"steps", b"not_finite at step 0"))
 
 
 def test_trackio_keeps_a_run_on_this_machine(tmp_path: Path) -> None:
@@ -268,6 +273,7 @@ def test_trackio_keeps_a_run_on_this_machine(tmp_path: Path) -> None:
     track_in_a_process_of_its_own("TrackioTracker", tmp_path)
     with sqlite3.connect(tmp_path / "TRACKIO_DIR" / "heedful.db") as store:
         rows = store.execute("select run_name, step, metrics from metrics").fetchall()
+        assert store.execute("select title, level from alerts").fetchall() == [("not_finite at step 0", "error")]
     assert [(name, step, json.loads(metrics)) for name, step, metrics in rows] == [
         ("a-run", 0, {"reward/mean": 0.25, "regime/first_turn": "diverse"})
     ]

@@ -11,10 +11,11 @@ from __future__ import annotations
 import json
 import math
 import os
+import sys
 import time
 import warnings
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, redirect_stdout
 from functools import partial
 from importlib import import_module
 from pathlib import Path
@@ -159,18 +160,24 @@ class TrackioTracker(_RunTracker):
 
     def __init__(self, folder: Path, configuration: Mapping[str, Any]) -> None:
         self._trackio = trackio = _optional("trackio", "trackio")
-        self._run = trackio.init(
-            project=PROJECT,
-            name=folder.name,
-            config=dict(configuration),
-            resume="allow",
-            embed=False,
-            auto_log_gpu=False,
-            auto_log_cpu=False,
-        )
+        with redirect_stdout(sys.stderr):  # it prints what it does, and standard output may be one JSON object
+            self._run = trackio.init(
+                project=PROJECT,
+                name=folder.name,
+                config=dict(configuration),
+                resume="allow",
+                embed=False,
+                auto_log_gpu=False,
+                auto_log_cpu=False,
+            )
 
     def _tell(self, title: str, text: str, level: str) -> None:
-        self._trackio.alert(title=title, text=text, level=getattr(self._trackio.AlertLevel, level))
+        with redirect_stdout(sys.stderr):
+            self._trackio.alert(title=title, text=text, level=getattr(self._trackio.AlertLevel, level))
+
+    def close(self) -> None:
+        with redirect_stdout(sys.stderr):
+            self._trackio.finish()  # a run that ends itself is ended again, and told again, at the end of the process
 
 
 class Guarded:
