@@ -87,7 +87,8 @@ class Environment(Protocol, metaclass=_ByAttribute):
 #
 # Other optional members have no protocol of their own: `summary` (one line for lists), `start_states` (how many tasks
 # there are, None = many), `noisy` (members that give the same replies can get different rewards), `best_success(task)`
-# (the chance of the best policy that reads its input, None = not computed).
+# (the chance of the best policy that reads its input, None = not computed), and `served` (what a server plays behind
+# this environment).
 
 
 @runtime_checkable

@@ -95,6 +95,7 @@ UNKNOWN_HOME = "~nobody-of-this-name/p"
     "line",
     [
         "play math --by random --env.path",
+        "play remote --by random --env.token-file",
         "play echo --by",
         "index",
     ],

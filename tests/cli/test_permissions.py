@@ -12,8 +12,10 @@ pytest.importorskip("transformers")
 
 import heedful
 from heedful import cli
-from heedful.boundary import from_json, to_json, trust_needed, trusting
+from heedful.boundary import ConfigurationError, from_json, to_json, trust_needed, trusting
+from heedful.envs.remote.environment import Remote
 from heedful.run.config import TrainConfig
+from heedful_envs.code.environment import Code
 
 THEIR_SERVER = "http://127.0.0.1:9"
 
@@ -21,6 +23,10 @@ ASKED = {
     "a key for a retrieval server": (
         {"env": {"type": "search_qa", "questions": "QUESTIONS", "url": THEIR_SERVER, "key_env": "MY_KEY"}}, "MY_KEY",
     ),
+    "a file for an environment server": (
+        {"env": {"type": "remote", "url": THEIR_SERVER, "token_file": "/home/me/.netrc"}}, "/home/me/.netrc",
+    ),
+    "the token for an environment server": ({"env": {"type": "remote", "url": THEIR_SERVER}}, THEIR_SERVER),
     "a key for a server that samples": (
         {"policy": {"type": "vllm", "url": [THEIR_SERVER], "api_key_env": "MY_KEY"}}, "MY_KEY",
     ),
@@ -40,6 +46,8 @@ def theirs(echo_run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> T
     questions.write_text('{"question": "Who?", "answer": "me"}\n')
 
     def make(settings: dict[str, Any]) -> Path:
+        if settings.get("env") == {"type": "remote", "url": THEIR_SERVER}:
+            monkeypatch.setenv("HEEDFUL_ENV_TOKEN", "the-secret")
         folder = tmp_path / "theirs"
         shutil.copytree(echo_run, folder)
         tree = json.loads((folder / "config.json").read_text()) | settings
@@ -73,16 +81,27 @@ def test_the_word_of_the_refusal_permits_it(case: str, theirs: Theirs) -> None:
         assert from_json(TrainConfig, to_json(config)) == config
 
 
-def test_what_is_typed_needs_no_further_word(capsys: pytest.CaptureFixture[str]) -> None:
-    assert cli.run(["train", "code", "--env.sandbox", "off", "--print-config"]) == 0
-    assert '"off"' in capsys.readouterr().out
-
-
-def test_a_study_grants_nothing(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+def test_what_is_typed_needs_no_further_word(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr("heedful.boundary.trust._held", set())
-    job = {"type": "train", "config": {"env": {"type": "code", "sandbox": "off"}}}
+    monkeypatch.setenv("HEEDFUL_ENV_TOKEN", "the-secret")
+    typed = ["train", "remote", "--env.url", "http://127.0.0.1:8", "--env.token-file", "my_token", "--print-config"]
+    assert cli.run(typed) == 0
+    assert "my_token" in capsys.readouterr().out
+
+
+def test_a_server_is_permitted_for_its_secret_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without a secret there is nothing to permit, and a server permits no module that its address begins with."""
+    monkeypatch.delenv("HEEDFUL_ENV_TOKEN", raising=False)
+    assert from_json(Remote, {"url": "http://127.0.0.1:7"}).url == "http://127.0.0.1:7"
+    monkeypatch.setenv("HEEDFUL_ENV_TOKEN", "the-secret")
+    with pytest.raises(ConfigurationError, match="HEEDFUL_ENV_TOKEN"):
+        from_json(Remote, {"url": "http://127.0.0.1:6"})
+    assert from_json(Code, {"sandbox": "strict"}).sandbox == "strict"
+
+
+def test_a_study_grants_nothing(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    job = {"type": "train", "config": {"env": {"type": "remote", "token_file": "their_choice"}}}
     flags = {"type": "train", "preset": "echo", "flags": "--env code --env.sandbox off --trust sandbox=off"}
     for number, each in enumerate((job, flags)):
         study = {"name": "theirs", "question": "?", "arms": [{"name": "a", "job": each}], "seeds": [0]}

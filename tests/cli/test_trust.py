@@ -84,6 +84,7 @@ COMMANDS = {
     "resume": "train --resume friends_run",
     "config": "train echo --config friends_run/config.json",
     "eval with a config": "eval echo --config friends_part.json",
+    "serve-env": "serve-env echo --config friends_part.json",
     "check-env": "check-env echo --config friends_part.json",
     "study": "study study.json",
     "study of a preset": "study preset.json",

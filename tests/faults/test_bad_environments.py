@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable
 from pathlib import Path
 
@@ -18,6 +19,9 @@ from heedful import cli  # noqa: E402
 from heedful.storage import RunFolder, read_rollouts  # noqa: E402
 from heedful.training.optimizer_step import OptimizerStep  # noqa: E402
 from heedful.types import Ending, Trajectory  # noqa: E402
+from patience import PATIENCE, comes  # noqa: E402
+from ports import lasting_port  # noqa: E402
+from served import start_server  # noqa: E402
 
 STEPS = 3
 
@@ -58,6 +62,35 @@ def test_an_environment_that_goes_wrong_now_and_then_costs_these_episodes_only(
     learned = torch.load(tmp_path / "out" / "checkpoints" / "step_000003" / "learner.pt", weights_only=True)
     moments = learned["descent"]["optimizer"]["state"].values()
     assert all(bool(moment[key].isfinite().all()) for moment in moments for key in ("exp_avg", "exp_avg_sq"))
+
+
+@pytest.mark.proof
+def test_a_server_that_is_restarted_in_the_middle_of_episodes_costs_these_episodes_only(
+    heedful: Runner, seedling_folder: Path, tmp_path: Path, record_property: Callable[[str, object], None]
+) -> None:
+    port = str(lasting_port())
+    servers = [start_server("echo", "--port", port)[0]]
+
+    def restart() -> None:
+        comes((tmp_path / "out" / "rollouts" / "step_000000.parquet").exists)
+        servers[-1].kill()
+        servers[-1].wait(PATIENCE)
+        servers.append(start_server("echo", "--port", port)[0])
+
+    thread = threading.Thread(target=restart)
+    thread.start()
+    start = f"train remote --env.url http://127.0.0.1:{port} --env.wait 600 --model {seedling_folder} --out out {SMALL}"
+    ended = heedful(start.split(), tmp_path)
+    thread.join(PATIENCE)
+    for server in servers:
+        server.kill()
+        server.wait(PATIENCE)
+    assert len(servers) == 2
+    assert ended.code == 0, ended.said
+    found = episodes(tmp_path / "out")
+    record_property("cases", len(found))
+    lost = [trajectory.error for trajectory in found if trajectory.ending is Ending.ERROR]
+    assert all("There is no session" in error or "server" in error for error in lost), lost
 
 
 def test_a_loss_that_is_no_number_ends_in_a_sentence_and_the_run_goes_on_from_its_checkpoint(

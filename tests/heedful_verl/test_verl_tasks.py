@@ -199,6 +199,14 @@ def test_a_mistake_ends_in_a_sentence(
     assert not out.exists()
 
 
+def test_an_environment_server_is_asked_at_the_address_that_the_line_names(tmp_path: Path) -> None:
+    from served import serving
+
+    with serving(Echo()) as server:
+        assert _run(["remote", "--tasks", "2", "--env.url", server.url, "--out", str(tmp_path / "served.parquet")]) == 0
+    assert [row["data_source"] for row in rows_in(tmp_path / "served.parquet")] == ["remote"] * 2
+
+
 def test_a_file_of_something_else_is_not_replaced(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "config.parquet").write_text("{}")
     (tmp_path / "link.parquet").symlink_to(tmp_path / "config.parquet")

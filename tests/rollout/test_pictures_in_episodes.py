@@ -15,6 +15,7 @@ pytest.importorskip("torch", reason="the renderer is tested with a tokenizer: in
 
 from heedful.boundary import to_json
 from heedful.envs.frozen_lake.environment import FrozenLake
+from heedful.envs.remote.environment import Remote
 from heedful.envs.sokoban.environment import Sokoban
 from heedful.models.chat.render import Renderer
 from heedful.models.chat.replies import Tags
@@ -26,8 +27,12 @@ from heedful.rollout.workers import isolated
 from heedful.seedlings.demonstrations import batches, teacher
 from heedful.seedlings.grow import shown_to_a_learner
 from heedful.seedlings.tokenizer import grow_tokenizer
+from heedful.serving.service import Service
+from heedful.serving.sessions import Sessions
 from heedful.types import Conversation, Group
 from heedful_verl.tasks import task_rows
+from patience import PATIENCE
+from served import serving
 
 ENV = FrozenLake(observation="image", cell=8, shortest=4)
 
@@ -68,6 +73,13 @@ def test_workers_and_this_process_show_the_same_pictures() -> None:
     assert here[0].trajectories[0].turns[0].reply.prompt.images
 
 
+def test_a_server_sends_the_same_pictures() -> None:
+    with serving(ENV) as server:
+        elsewhere = played(Context(), Remote(server.url, timeout=PATIENCE))[1]
+    assert elsewhere == played(Context())[1]
+    assert elsewhere[0].trajectories[0].turns[0].reply.prompt.images[0].alt
+
+
 def test_a_model_that_reads_text_refuses_a_picture_before_it_samples() -> None:
     conversation = played(Context())[0][0]
     tags = Tags()
@@ -99,16 +111,17 @@ def test_verl_refuses_tasks_with_pictures() -> None:
 
 
 NAMED = [
-    (FrozenLake(), "6fd4ad41a4717531"),
-    (FrozenLake(slip=0.2, observation="grid"), "2738eadddcddf1c1"),
-    (Sokoban(), "83136ec122590bdf"),
+    (FrozenLake(), "fe93042779676e5b", "6fd4ad41a4717531"),
+    (FrozenLake(slip=0.2, observation="grid"), "835d5daba535d59b", "2738eadddcddf1c1"),
+    (Sokoban(), "0e2c514cc646ca71", "83136ec122590bdf"),
 ]
-"""Environments, and the digests of them shown to a seedling before there were pictures."""
+"""Environments, and the digests of them served and shown to a seedling before there were pictures."""
 
 
-@pytest.mark.parametrize(("env", "shown"), NAMED)
-def test_the_size_of_cells_renames_no_seedling(env: Any, shown: str) -> None:
+@pytest.mark.parametrize(("env", "served", "shown"), NAMED)
+def test_the_size_of_cells_renames_no_seedling_and_no_served_environment(env: Any, served: str, shown: str) -> None:
     tree = shown_to_a_learner(env, to_json(env), Tags(), Context())
     assert hashlib.sha256(json.dumps(tree, sort_keys=True).encode()).hexdigest()[:16] == shown
+    assert Service(env, Sessions(env.episode, 1, 1.0)).description["digest"] == served
     small = replace(env, observation="image", cell=8)
     assert shown_to_a_learner(small, to_json(small), Tags(), Context()) != tree

@@ -1,4 +1,4 @@
-"""Runs whose environments live in worker processes are the same run, to the byte."""
+"""Runs whose environments live elsewhere - in worker processes, or with a server - are the same run, to the byte."""
 
 from __future__ import annotations
 
@@ -13,9 +13,13 @@ pytest.importorskip("transformers")
 
 from test_loop import Trained, assert_the_same_run, trained  # noqa: E402
 
+from heedful.envs.remote.environment import Remote  # noqa: E402
+from heedful.envs.toys.echo import Echo  # noqa: E402
 from heedful.rollout import LockStep  # noqa: E402
 from heedful.run.config import TrainConfig  # noqa: E402
+from heedful.storage import read_rollouts  # noqa: E402
 from patience import PATIENCE  # noqa: E402
+from served import serving  # noqa: E402
 
 
 @pytest.fixture(scope="module")
@@ -35,3 +39,12 @@ def test_a_run_with_worker_processes_has_the_bytes_of_one_without(
 ) -> None:
     isolated = replace(config, env_workers=2, env_timeout=PATIENCE, collect=LockStep(threads=2))
     assert_the_same_run(alone.folder.path, trained(isolated, tmp_path / "workers").folder.path)
+
+
+def test_a_run_on_a_server_has_the_episodes_of_one_without(config: TrainConfig, alone: Trained, tmp_path: Path) -> None:
+    with serving(Echo(instructions="brief")) as server:
+        remote = replace(config, env=Remote(server.url, timeout=PATIENCE))
+        there = trained(remote, tmp_path / "remote")
+    for step in range(3):
+        here = read_rollouts(alone.folder.rollouts(step)).groups
+        assert here == read_rollouts(there.folder.rollouts(step)).groups

@@ -56,7 +56,7 @@ from heedful.boundary.limits import (
 from heedful.boundary.open_files import in_home, open_file
 from heedful.boundary.schema import Choice, Positional, Shown, settings_of
 from heedful.boundary.tree import ConfigurationError, Problem, from_json, to_json, trust_flags, trust_needed
-from heedful.boundary.trust import NamesCode, NamesSecret, TakesWallAway, import_held, trusting
+from heedful.boundary.trust import GetsSecret, NamesCode, NamesSecret, TakesWallAway, import_held, trusting
 
 __all__ = [
     "MOST_SECONDS",
@@ -64,6 +64,7 @@ __all__ = [
     "CommandLine",
     "ConfigurationError",
     "Count",
+    "GetsSecret",
     "LearningRate",
     "NamesCode",
     "NamesSecret",

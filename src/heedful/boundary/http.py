@@ -19,8 +19,14 @@ from dataclasses import dataclass
 from typing import Any, Literal
 from urllib.parse import SplitResult, urlsplit
 
+from heedful.boundary.open_files import in_home
+
+TOKEN_VARIABLE = "HEEDFUL_ENV_TOKEN"
+
 _LONG_SECRET = 16
 """Characters of a secret that no word of an answer equals by chance."""
+_LONGEST_TOKEN = 4096
+"""Bytes of a token in a file. What is longer may be a device without an end."""
 
 
 class ServerUnreachable(ConnectionError):
@@ -221,9 +227,27 @@ def read_key(variable: str) -> str:
     key = os.environ.get(variable, "").strip()
     if not key:
         raise ValueError(f"Expected an API key in the environment variable {variable}, found nothing there.")
-    if not (key.isascii() and key.isprintable()) or " " in key:
+    return _sendable(key, f"the environment variable {variable}")
+
+
+def read_token(file: str) -> str:
+    """The token of an environment server: from a file if one is named, else from HEEDFUL_ENV_TOKEN. Empty = none.
+
+    Raises ValueError for a file without a token in its first line, or one that cannot be sent in a header.
+    """
+    if not file:
+        return _sendable(os.environ.get(TOKEN_VARIABLE, ""), TOKEN_VARIABLE)
+    with in_home(file).open("rb") as stream:
+        token = stream.readline(_LONGEST_TOKEN).decode("utf-8", "replace").strip()
+    if not token:
+        raise ValueError(f"Expected a token in the first line of {file}, found nothing there.")
+    return _sendable(token, file)
+
+
+def _sendable(secret: str, place: str) -> str:
+    if not (secret.isascii() and secret.isprintable()) or " " in secret:
         raise ValueError(
-            f"Expected the key in the environment variable {variable} as ASCII characters without spaces, found "
-            "characters that no header can carry. Make another one."
+            f"Expected the key or token in {place} as ASCII characters without spaces, found characters that no header "
+            "can carry. Make another one."
         )
-    return key
+    return secret

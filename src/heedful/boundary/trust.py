@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import functools
 import importlib
+import os
 import shlex
 import sys
 from collections.abc import Callable, Iterable, Iterator
@@ -75,6 +76,12 @@ def NamesSecret() -> NeedsTrust:
     return NeedsTrust(lambda value: value if isinstance(value, str) else "", why)
 
 
+def GetsSecret(variable: str) -> NeedsTrust:
+    """Marks the URL of a server that is sent the secret in this environment variable, where there is one."""
+    why = f"would be sent the secret in {variable}, and a file does not decide that"
+    return NeedsTrust(lambda value: value if isinstance(value, str) and os.environ.get(variable) else "", why)
+
+
 def TakesWallAway(value: str, permit: str) -> NeedsTrust:
     """Marks a choice, one value of which takes a wall away. `permit` is the word that allows it after --trust."""
     why = "takes a wall away, and a file does not decide that"
@@ -87,7 +94,7 @@ def trusting(names: Iterable[str] = (), *, folder: str | None = None, setting: s
 
     A name is a module that settings may name as `module:Class`, or a model (a folder or a Hugging Face name) that may
     run code of its own. It covers no other module of the same package. It may also be the word that a sentence of
-    refusal names: a secret, or `sandbox=off`. `folder`: where modules are searched as well.
+    refusal names: a secret, a server that gets one, or `sandbox=off`. `folder`: where modules are searched as well.
     `setting`: the setting that a refusal advises, inside a program without the flag --trust.
     """
     names = frozenset([str(names)] if isinstance(names, str | Path) else map(str, names))
@@ -104,7 +111,8 @@ def trusting(names: Iterable[str] = (), *, folder: str | None = None, setting: s
 def trust_typed(name: str) -> None:
     """Trust what the user typed: the module of `my_game:Maze`, the module itself, or the word of another permission."""
     before = _trust.get()
-    _trust.set(replace(before, modules=before.modules | {name, name.partition(":")[0]}))
+    words = {name} if "://" in name else {name, name.partition(":")[0]}  # `http` is a module, too
+    _trust.set(replace(before, modules=before.modules | words))
 
 
 def trust_model_code(name: str) -> None:

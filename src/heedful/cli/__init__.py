@@ -1,7 +1,8 @@
 """The command line: `heedful train | eval | play | audit | watch | study | gradients | envs | check-env | report`.
 
-`heedful grow` gives a loaded model its warm start, `doctor` shows what is installed, and `skill` prints the page for
-coding agents. Packages add commands through the entry point `heedful.commands`.
+`heedful serve-env` plays an environment for others, `grow` gives a loaded model its warm start, `doctor` shows what is
+installed, and `skill` prints the page for coding agents. Packages add commands through the entry point
+`heedful.commands`.
 
 An error that the user can fix ends in a sentence and exit code 2. Help loads no torch.
 
@@ -34,6 +35,7 @@ COMMANDS = {
     "watch": ("watch", "watch a run of any trainer that goes on, and tell of its alarms"),
     "study": ("study", "run a declared study: arms x seeds, tables with intervals, a page"),
     "gradients": ("gradients", "signal and noise of a run's gradient, by reward variance"),
+    "serve-env": ("environments.serve_env", "serve an environment's episodes over HTTP, to be played as `remote`"),
     "envs": ("environments.envs", "list the environments and presets"),
     "check-env": ("environments.check_env", "play anyone's environment and say which rules of the contract it breaks"),
     "doctor": ("doctor", "what is installed, and what an inference server offers and lacks"),

@@ -19,6 +19,7 @@ ENVIRONMENTS = Registry(
         "echo": "heedful.envs.toys.echo:Echo",
         "frozen_lake": "heedful.envs.frozen_lake.environment:FrozenLake",
         "math": "heedful.envs.math.environment:MathProblems",
+        "remote": "heedful.envs.remote.environment:Remote",
         "sokoban": "heedful.envs.sokoban.environment:Sokoban",
     },
     "environment",

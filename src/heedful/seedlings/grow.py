@@ -52,10 +52,12 @@ def seedling_path(
 def shown_to_a_learner(env: Environment, knobs: object, tags: Tags, context: Context) -> list[object]:
     """All that decides the demonstrations of an environment, besides the recipe, as a JSON tree."""
     window = [asdict(context)] if context.cuts(turns_of(env)) else []
+    # The knobs of a remote environment give its address, not its content.
+    served = [env.served] if hasattr(env, "served") else []
     if isinstance(knobs, dict):  # a later knob, at its default, leaves the earlier names as they were
         knobs = {knob: value for knob, value in knobs.items() if (knob, value) not in _LATER}
     texts = {name: text for name, text in asdict(tags).items() if name != "of_model"}
-    return [knobs, texts, *window]
+    return [knobs, texts, *window, *served]
 
 
 def versions() -> str:

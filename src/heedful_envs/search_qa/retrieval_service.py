@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from heedful_envs.search_qa.http_server import Refusal
+from heedful.serving import Refusal
 from heedful_envs.search_qa.passages import Passage, PassageIndex
 
 MOST_RESULTS = 100

@@ -1,6 +1,6 @@
 """`heedful serve-search`: a retrieval server for an index, in both protocols that trainers speak.
 
-The first line of output names the index and its address. Ctrl-C, SIGTERM and SIGHUP end the server with exit code 0.
+The first line of output names the index and its address. Ctrl-C and `STOP_SIGNALS` end the server with exit code 0.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ def main(argv: list[str]) -> int:
     """serve an index of passages over HTTP, in two protocols"""
     line = CommandLine(ServeSearchWords, argv, "heedful serve-search")
     chosen = line.settings(ServeSearchSettings, ServeSearchSettings())
-    from heedful_envs.search_qa.http_server import HttpServer, read_token
+    from heedful.serving import EnvironmentServer, read_token
     from heedful_envs.search_qa.passages import find_index, open_index
     from heedful_envs.search_qa.retrieval_service import RetrievalService
 
@@ -56,10 +56,11 @@ def main(argv: list[str]) -> int:
     folder = find_index(in_home(line.words.index))
     index = open_index(folder)
     address, service = (chosen.host, chosen.port), RetrievalService(index)
-    server = HttpServer(address, service, token, chosen.largest_request, _tell, chosen.host_name)
+    server = EnvironmentServer(address, service, None, token, chosen.largest_request, _tell, chosen.host_name)
     asks = ", clients need the token" if token else ""
     tell(f"serving {len(index):,} passages of {folder.name} at {server.url}{asks}; Ctrl-C ends it")
     server.serve_forever()
+    _tell(f"{server.requests:,} requests in all; {server.standing()}")
     return 0
 
 

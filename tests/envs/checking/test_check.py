@@ -18,9 +18,14 @@ from heedful.envs.checking.check import RULES, Effort, check
 from heedful.envs.checking.report import Report, shortened
 from heedful.envs.checking.rules import tells
 from heedful.envs.frozen_lake.environment import FrozenLake
+from heedful.envs.remote.environment import Remote
+from heedful.envs.toys.echo import Echo
 from heedful.run.presets import PRESETS
 from heedful_envs.adapters.library import LIBRARIES, is_installed
 from patience import PATIENCE
+from served import serving
+
+SERVED = ("remote", "openenv")
 
 LEAST = Effort(seeds=20, episodes=4, patience=PATIENCE)
 
@@ -99,7 +104,7 @@ def test_an_environment_that_keeps_every_rule_passes_them_all() -> None:
 
 @pytest.mark.parametrize("name", envs.ENVIRONMENTS)
 def test_every_environment_of_ours_keeps_the_contract(name: str) -> None:
-    if name == "openenv":
+    if name in SERVED:
         pytest.skip(f"{name} plays what a server serves, and none is running")
     if name == "verifiers":
         pytest.skip("verifiers plays what --env.id names; the tests of the adapter check some")
@@ -178,6 +183,12 @@ def test_our_environments_keep_the_contract_at_full_size(
     assert report.ok, str(report)
 
 
+def test_an_environment_keeps_the_contract_behind_a_server() -> None:
+    with serving(Echo()) as server:
+        report = check(Remote(server.url, timeout=PATIENCE), LEAST)
+    assert report.ok, str(report)
+
+
 @pytest.mark.parametrize("letters", [40, 5_000])
 def test_a_refusal_to_demonstrate_is_fine_however_long_it_is(letters: int) -> None:
     class Refusing(broken.Right):
@@ -189,11 +200,11 @@ def test_a_refusal_to_demonstrate_is_fine_however_long_it_is(letters: int) -> No
 
 
 def test_the_presets_keep_the_contract_with_their_own_knobs() -> None:
-    usual = {name: envs.ENVIRONMENTS.get_class(name)() for name in envs.ENVIRONMENTS if name != "openenv"}
+    usual = {name: envs.ENVIRONMENTS.get_class(name)() for name in envs.ENVIRONMENTS if name not in SERVED}
     for name, make in PRESETS.items():
         env = make().env
         # Not asked for here: what is downloaded when it is played, and adapters, whose presets are their defaults.
-        unasked = env.name in LIBRARIES or bool(str(getattr(env, "path", "")))
+        unasked = env.name in (*SERVED, *LIBRARIES) or bool(str(getattr(env, "path", "")))
         if unasked or env == usual.get(env.name):
             continue
         report = check(env, LEAST)

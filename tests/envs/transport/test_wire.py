@@ -18,7 +18,9 @@ from heedful.envs.transport.wire import (
     WireError,
     decode,
     encode,
+    generator_tree,
     observation_tree,
+    read_generator,
     read_observation,
     read_step,
     read_task,
@@ -78,6 +80,16 @@ def test_numbers_of_other_libraries_cross_as_plain_ones() -> None:
     read = read_step(over(step_tree(checked_step(step))))
     assert read.rewards == {"a": float(np.float32(0.1)), "b": 3.0, "c": 0.25, "d": 1.0}
     assert (read.outcome, read.progress, read.actions, read.valid) == (0.5, 0.25, ("Up",), False)
+
+
+def test_a_generator_draws_on_where_it_was() -> None:
+    rng = random.Random(3)
+    rng.gauss(0, 1)
+    there = read_generator(over(generator_tree(rng)))
+    assert [there.random() for _ in range(5)] == [rng.random() for _ in range(5)]
+    for tree in (None, [], [3, [1, 2], None], [3, ["a"] * 625, None], [3, [-1] * 625, None], "state"):
+        with pytest.raises(WireError, match="Expected the state of a random generator, found"):
+            read_generator(tree)
 
 
 def change(**fields: Any) -> Step:

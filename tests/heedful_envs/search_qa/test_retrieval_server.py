@@ -21,8 +21,9 @@ from heedful import cli
 from heedful.envs.common.actions import format_reply
 from heedful.guarded import Raised, guarded_call
 from heedful.policies.servers import ForeignAnswer, ServerRefused, ServerUnreachable
+from heedful.serving.server import EnvironmentServer
+from heedful.serving.sessions import Refusal
 from heedful_envs.search_qa.environment import SearchQA
-from heedful_envs.search_qa.http_server import HttpServer, Refusal
 from heedful_envs.search_qa.index_command import index_file
 from heedful_envs.search_qa.passages import open_index
 from heedful_envs.search_qa.retrieval_service import RetrievalService
@@ -50,7 +51,7 @@ def url(service: RetrievalService) -> Iterator[str]:
 
 
 def served(service: Any, token: str = "") -> Iterator[str]:
-    server = HttpServer(("127.0.0.1", 0), service, token, 2**22, lambda line: None)
+    server = EnvironmentServer(("127.0.0.1", 0), service, None, token, 2**22, lambda line: None)
     thread = threading.Thread(target=server.serve_forever, daemon=True)
     thread.start()
     try:
@@ -119,6 +120,12 @@ def test_a_request_of_another_form_is_refused(body: Any, sentence: str, service:
 def test_other_paths_are_told_what_there_is(service: RetrievalService) -> None:
     with pytest.raises(Refusal, match="known are GET /health, POST /retrieve"):
         service.answer("GET", "/retrieve", {})
+
+
+def test_a_strange_host_name_is_refused(url: str) -> None:
+    connection = http.client.HTTPConnection("127.0.0.1", int(url.rpartition(":")[2]), timeout=PATIENCE)
+    connection.request("GET", "/health", headers={"Host": "evil.example"})
+    assert connection.getresponse().status == 421
 
 
 def test_a_token_is_sent_from_an_environment_variable(

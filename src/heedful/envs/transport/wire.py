@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import json
+import random
 from collections.abc import Iterator
 from typing import Any
 
@@ -97,3 +98,20 @@ def decode(message: bytes) -> Tree:
         return json.loads(message)
     except (ValueError, RecursionError) as error:
         raise WireError(f"Expected JSON, found {shown(message)} ({type(error).__name__}: {error}).") from error
+
+
+def generator_tree(rng: random.Random) -> Tree:
+    """The state of a generator, so that draws can be made elsewhere and counted here."""
+    version, words, gauss = rng.getstate()
+    return [version, list(words), gauss]
+
+
+def read_generator(tree: Tree) -> random.Random:
+    """The generator in that state. Raises WireError."""
+    rng = random.Random(0)
+    try:
+        version, words, gauss = tree
+        rng.setstate((version, tuple(words), None if gauss is None else float(gauss)))
+    except (TypeError, ValueError, OverflowError) as error:
+        raise WireError(f"Expected the state of a random generator, found {shown(tree)} ({error}).") from error
+    return rng

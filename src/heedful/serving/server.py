@@ -1,10 +1,10 @@
-"""The HTTP server of an index, on starlette and uvicorn: tokens, limits and shutdown.
+"""The HTTP server of a `Service` or another one, on starlette and uvicorn: tokens, limits and shutdown.
 
-The size of a request and the number of connections are limited. If there is a token, every request except the health
-check needs it. Without a token the server listens on this machine only, and a request must name it as its host. There
-is no TLS: put a reverse proxy or an SSH tunnel in front.
+The size of a request, connections, sessions and idle time are limited. If there is a token, every request except the
+health check needs it. Without a token the server listens on this machine only, and a request must name it as its host.
+There is no TLS: put a reverse proxy or an SSH tunnel in front.
 
-Searches are blocking code, so each request is answered in a thread.
+Environments are blocking code, so each request is answered in a thread.
 """
 
 from __future__ import annotations
@@ -12,57 +12,45 @@ from __future__ import annotations
 import contextlib
 import hmac
 import ipaddress
-import json
-import os
 import re
 import signal
 import socket
 import threading
+import time
 from collections.abc import Callable, Collection, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
-from heedful.boundary import in_home, parse_json
+from heedful.boundary.jsontext import parse_json
+from heedful.envs.transport.wire import LARGEST_FRAME, Tree, encode
+from heedful.serving.sessions import Refusal, Sessions
+from heedful.stopping import STOP_SIGNALS
 
 if TYPE_CHECKING:
     from starlette.requests import Request
     from starlette.responses import Response
 
-TOKEN_VARIABLE = "HEEDFUL_ENV_TOKEN"
-
 CONNECTIONS = 512
 """Most connections that are open, and requests that are answered, at the same time."""
 
-
-_STOPS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
-
-
-class Refusal(Exception):
-    """A request that is not served, with its HTTP status and a sentence."""
-
-    def __init__(self, status: int, sentence: str) -> None:
-        super().__init__(sentence)
-        self.status = status
+LOG_EVERY = 10_000
+"""Requests between two lines of log."""
 
 
 class Answers(Protocol):
     """What a server serves."""
 
-    def answer(self, method: str, path: str, body: Any) -> tuple[int, Any]:
+    def answer(self, method: str, path: str, body: Tree) -> tuple[int, Tree]:
         """HTTP status and answer. `body`: the request's JSON, or `{}` if there is none. Raises Refusal."""
         ...
-
-
-def read_token(file: str) -> str:
-    """The token that clients send: from a file if one is named, else from HEEDFUL_ENV_TOKEN. Empty = none."""
-    return in_home(file).read_text("utf-8").splitlines()[0].strip() if file else os.environ.get(TOKEN_VARIABLE, "")
 
 
 def check_address(host: str, token: str) -> None:
     """Refuse an address that other machines can reach, unless there is a token. Raises ValueError."""
     if not token and not is_named(f"[{host}]" if ":" in host else host, ()):
         raise ValueError(
-            f"Expected a token before listening on {host}, which other machines may reach. Set {TOKEN_VARIABLE} to a "
-            "secret, give --token-file FILE, or listen on 127.0.0.1."
+            f"Expected a token before listening on {host}, which other machines may reach: anyone who reaches an "
+            "environment server can use up its sessions and this machine. Set HEEDFUL_ENV_TOKEN to a secret (here and "
+            "for the clients), give --token-file FILE, or listen on 127.0.0.1."
         )
 
 
@@ -84,17 +72,18 @@ def is_named(host: str, names: Collection[str]) -> bool:
         return False
 
 
-class HttpServer:
-    """An HTTP server that listens from its creation and answers in `serve_forever`. `tell` receives its last words.
+class EnvironmentServer:
+    """An HTTP server that listens from its creation and answers in `serve_forever`. `tell` receives the log lines.
 
-    `largest`: bytes of the longest request. `names`: host names by which clients may call a server without a token,
-    besides those of this machine.
+    `sessions`: the episodes that the service holds, if it holds any. `largest`: bytes of the longest request. `names`:
+    host names by which clients may call a server without a token, besides those of this machine.
     """
 
     def __init__(
         self,
         address: tuple[str, int],
         service: Answers,
+        sessions: Sessions | None,
         token: str,
         largest: int,
         tell: Callable[[str], None],
@@ -107,16 +96,18 @@ class HttpServer:
             raise ModuleNotFoundError(
                 'A server needs starlette and uvicorn, which are not installed: pip install "heedful[serve]".'
             ) from error
-        self.service, self.token, self.largest = service, token, largest
+        self.service, self.sessions, self.token, self.largest = service, sessions, token, largest
         self.names = (address[0], *names)
+        self.requests = self._refused = 0
+        self._seconds = 0.0
         self._tell = tell
         family = socket.AF_INET6 if ":" in address[0] else socket.AF_INET
         try:
             self._socket = socket.create_server(address, family=family, backlog=2048)
-        except OSError as error:
+        except (OSError, TypeError, UnicodeError) as error:  # TypeError: what can be no name of a host
             raise ValueError(
-                f"Expected a free port of an address of this machine, found port {address[1]} of {address[0]!r} "
-                f"({error.strerror or error}). Give another --port or --host."
+                f"Expected a free port of an address of this machine, found port {address[1]} of {address[0]!r:.80} "
+                f"({getattr(error, 'strerror', None) or error}). Give another --port or --host."
             ) from error
         # asyncio does so where a socket names its protocol. Otherwise a body waits 40 ms for the acknowledged head.
         self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
@@ -132,6 +123,8 @@ class HttpServer:
             limit_concurrency=CONNECTIONS + 1,
             timeout_keep_alive=300,
             timeout_graceful_shutdown=1,
+            callback_notify=self._sweep,
+            timeout_notify=0,
         )
         self._server = uvicorn.Server(config)
         self._server.capture_signals = self._stopped_by_signals  # type: ignore[method-assign]
@@ -142,11 +135,24 @@ class HttpServer:
         return f"http://{f'[{host}]' if ':' in host else host}:{port}"
 
     def serve_forever(self) -> None:
-        """Answer until `shutdown`. In the main thread also until Ctrl-C, SIGTERM or SIGHUP."""
+        """Answer until `shutdown`. In the main thread also until Ctrl-C or one of `STOP_SIGNALS`."""
         self._server.run(sockets=[self._socket])
 
     def shutdown(self) -> None:
         self._server.should_exit = True
+
+    def close(self) -> None:
+        self._socket.close()
+
+    def standing(self) -> str:
+        """Sessions and refusals so far, for the log."""
+        sessions = self.sessions
+        if sessions is None:
+            return f"{self._refused:,} requests refused"
+        return (
+            f"{sessions.opened:,} episodes begun, {sessions.open:,} open, {sessions.expired:,} closed as idle; "
+            f"{self._refused:,} requests refused"
+        )
 
     @contextlib.contextmanager
     def _stopped_by_signals(self) -> Iterator[None]:
@@ -160,20 +166,38 @@ class HttpServer:
                 self._tell("stopping")
             self._server.should_exit = True
 
-        before = {number: signal.signal(number, stop) for number in _STOPS}
+        before = {number: signal.signal(number, stop) for number in (signal.SIGINT, *STOP_SIGNALS)}
         try:
             yield
         finally:
             for number, handler in before.items():
                 signal.signal(number, handler)
 
+    async def _sweep(self) -> None:
+        """Close idle sessions, once a second."""
+        closed = self.sessions.sweep() if self.sessions is not None else 0
+        if closed:
+            self._tell(f"{closed} idle session{'s' if closed > 1 else ''} closed; {self.standing()}")
+
     async def _application(self, scope: Any, receive: Any, send: Any) -> None:
         """The ASGI application."""
         from starlette.requests import ClientDisconnect, Request
 
-        if scope["type"] == "http":
-            with contextlib.suppress(ClientDisconnect):
-                await (await self._answered(Request(scope, receive)))(scope, receive, send)
+        if scope["type"] != "http":
+            return
+        begun = time.perf_counter()
+        try:
+            response = await self._answered(Request(scope, receive))
+        except ClientDisconnect:
+            return
+        await response(scope, receive, send)
+        self.requests += 1
+        self._refused += response.status_code >= 400
+        self._seconds += time.perf_counter() - begun
+        if self.requests % LOG_EVERY == 0:
+            mean, self._seconds = 1000 * self._seconds / LOG_EVERY, 0.0
+            told = f"{self.requests:,} requests, the last {LOG_EVERY:,} of {mean:.2f} ms each"
+            self._tell(f"{told}; {self.standing()}")
 
     async def _answered(self, request: Request) -> Response:
         from anyio import to_thread
@@ -192,7 +216,8 @@ class HttpServer:
             )
         except Refusal as refusal:
             status, answer = refusal.status, {"error": str(refusal)}
-        return Response(json.dumps(answer), status, media_type="application/json")
+        headers = {"Retry-After": "1"} if status in (429, 503) else None
+        return Response(encode(answer), status, headers, "application/json")
 
     def _check_origin(self, request: Request) -> None:
         """Refuse a request without the token. Without one, refuse a web page of another site, which a browser sends."""
@@ -200,7 +225,8 @@ class HttpServer:
         if self.token:
             wanted = f"Bearer {self.token}".encode()
             if request.url.path != "/health" and not hmac.compare_digest(given.encode("utf-8", "replace"), wanted):
-                raise Refusal(401, "Expected the server's token as `Authorization: Bearer TOKEN`.")
+                sentence = "Expected the server's token as `Authorization: Bearer TOKEN`: set HEEDFUL_ENV_TOKEN."
+                raise Refusal(401, sentence)
         elif not is_named(host, self.names):
             raise Refusal(
                 421,
@@ -218,10 +244,12 @@ class HttpServer:
         async for part in request.stream():
             count += len(part)
             body += part if count <= self.largest else b""
+            if count > LARGEST_FRAME:
+                break
         if count > self.largest:
             raise Refusal(
                 413,
-                f"Expected a request of at most {self.largest:,} bytes, found one of {count:,}: start the server with "
-                "a larger --largest-request, or ask fewer queries at once.",
+                f"Expected a request of at most {self.largest:,} bytes, found one of {count:,} or more: start the "
+                "server with a larger --largest-request, or shorten what is sent.",
             )
         return bytes(body)
