@@ -39,12 +39,13 @@ def test_every_flag_of_the_command_has_its_reason() -> None:
     assert "`--kv-cache-memory-bytes`" in PAGE  # in the troubleshooting
 
 
-def test_the_servers_torch_is_the_one_that_heedful_is_tested_with() -> None:
+def test_the_servers_torch_and_trl_are_those_that_heedful_is_tested_with() -> None:
     pins = [
         (ROOT / name).read_text(encoding="utf-8").splitlines() for name in ("constraints.txt", "constraints-vllm.txt")
     ]
-    torch = [[line for line in lines if line.startswith("torch==")] for lines in pins]
-    assert torch[0] == torch[1] != []
+    named = [[line for line in lines if line.startswith(("torch==", "trl=="))] for lines in pins]
+    assert named[0] == named[1]
+    assert len(named[0]) == 2
 
 
 def test_tests_of_real_servers_are_not_among_the_ordinary_ones() -> None:

@@ -257,6 +257,8 @@ NO_INTERVAL: dict[str, str] = {
     ),
     "a fact about the step's own update, or its cost": (
         "sampler/probe_error "
+        + _of("sampling/sampling_logp_difference", "mean max share")
+        + " "
         + _of("policy", "loss gradient_norm learning_rate clip_fraction kl_to_sampler logprob_error kl_to_reference")
         + " "
         + _of("policy", "entropy_coefficient importance_truncated importance_masked explained_variance")

@@ -125,6 +125,15 @@ def by_a_batch_inside_verl(run: Path) -> set[str]:
     return {sampled_of([Row("a_0_0", (1,), (2,), (True,), score=1.0)], 1, None, 1).stale_share().name}
 
 
+def by_a_batch_inside_trl(run: Path) -> set[str]:
+    import torch
+
+    from heedful.integrations.trl.sampler import difference_metrics
+
+    batch = {name: torch.zeros(1, 1) for name in ("sampling_per_token_logps", "old_per_token_logps")}
+    return {metric.name for metric in difference_metrics([{**batch, "completion_mask": torch.ones(1, 1)}], list)}
+
+
 def by_a_measurement_of_pictures(run: Path) -> set[str]:
     policy = Policy(lambda pictures, texts, at, word: 0.9 if word == pictures[0] % 2 else 0.1, words=2)
     rolled = groups(policy, [(number, number // 2) for number in range(6)], turns=2)
@@ -157,6 +166,7 @@ SOURCES: tuple[Callable[[Path], set[str]], ...] = (
     by_a_study,
     by_a_run_and_an_evaluation_over_a_server,
     by_a_batch_inside_verl,
+    by_a_batch_inside_trl,
     by_a_measurement_of_pictures,
     by_the_alarms_of_a_longer_run,
     by_the_scalars_of_a_trainer,

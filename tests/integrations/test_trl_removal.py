@@ -13,6 +13,7 @@ import torch
 from heedful.integrations.trl.removal import (
     KEPT,
     cut_dependent,
+    merged,
     micro_batches,
     remove,
     row_factor,
@@ -141,6 +142,14 @@ def test_a_ratio_of_whole_sequences_keeps_its_column() -> None:
     ratios = torch.tensor([[1.0], [2.0], [3.0], [4.0]])
     smaller = remove(batch(importance_sampling_ratio=ratios), [False, True, True, False], rows=2)
     assert smaller["importance_sampling_ratio"].tolist() == [[2], [3]]
+
+
+def test_a_ratio_of_whole_sequences_keeps_one_column_beside_a_draw_of_single_tokens() -> None:
+    long = batch(importance_sampling_ratio=torch.ones(4, 1))
+    short = {name: value[:, :1] if value.ndim == 2 else value for name, value in long.items()}
+    whole = merged([short, long])
+    assert whole["completion_ids"].shape == whole["old_per_token_logps"].shape == (8, 4)
+    assert whole["importance_sampling_ratio"].tolist() == [[1]] * 8
 
 
 @pytest.mark.parametrize(

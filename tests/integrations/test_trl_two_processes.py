@@ -62,6 +62,14 @@ def test_a_refilled_update_is_no_larger_than_a_batch_on_any_process(two: tuple[P
 
 
 @pytest.mark.parametrize("name", list(trl_worker.RUNS))
+def test_every_kept_row_has_the_samplers_log_probabilities_of_its_own_tokens(
+    name: str, two: tuple[Path, list[Found]]
+) -> None:
+    """Also where a refill deals rows to another process than the one that sampled them."""
+    assert [found[name]["apart"] for found in two[1]] == [0.0, 0.0]
+
+
+@pytest.mark.parametrize("name", list(trl_worker.RUNS))
 def test_the_record_is_that_of_one_process(name: str, two: tuple[Path, list[Found]], one: tuple[Path, Found]) -> None:
     mine, its = lines(two[0] / name), lines(one[0] / name)
     assert [line.step for line in mine] == [line.step for line in its] == [0, 1, 2, 3]

@@ -27,6 +27,7 @@ from torch.distributed.fsdp import fully_shard
 
 from heedful.filters import DropConstant
 from heedful.integrations.trl import HeedfulConfig
+from heedful.integrations.trl.removal import KEPT
 from heedful.measuring.diagnostician import DiagnosticsConfig
 
 GROUP, ROWS = 4, 12
@@ -72,7 +73,7 @@ def script() -> Script:
 def run(model: Path, folder: Path, name: str, resume: str | None = None) -> dict[str, Any]:
     """One run; what this process knows at its end."""
     world = int(os.environ.get("WORLD_SIZE", "1"))
-    tasks, noted, changes = script(), Gradients(), RUNS[name]
+    tasks, gradients, changes = script(), Gradients(), RUNS[name]
     data = tasks.dataset()
     groups = len(STEPS) * len(STEPS[0])
     args = arguments(
@@ -91,20 +92,26 @@ def run(model: Path, folder: Path, name: str, resume: str | None = None) -> dict
         tasks,
         heedful=replace(HEEDFUL, sampling_batches=3) if name == "refilled" else HEEDFUL,
         functions=("score", "other"),
-        callbacks=[noted],
+        callbacks=[gradients],
         train_dataset=data.select(range(groups)),
         eval_dataset=data.select(range(groups, len(data))),
     )
     if name == "sharded" and world > 1:
         shard(trainer, world)
-    rows, loss = list[int](), trainer.compute_loss
-    trainer.compute_loss = lambda model, batch, *rest, **named: (
-        rows.append(len(batch["prompt_ids"])),
-        loss(model, batch, *rest, **named),
-    )[1]
+    rows, apart, loss = list[int](), list[float](), trainer.compute_loss
+
+    def noted(model: Any, batch: Any, *rest: Any, **named: Any) -> Any:
+        rows.append(len(batch["prompt_ids"]))
+        if KEPT in batch:
+            told = batch["sampling_per_token_logps"] + 4.0 + batch["completion_ids"] % 3  # as the script tells them
+            apart.append(float((told * batch["completion_mask"] * batch[KEPT][:, None]).abs().max()))
+        return loss(model, batch, *rest, **named)
+
+    trainer.compute_loss = noted
     trainer.train(resume_from_checkpoint=resume)
     history = trainer.state.log_history
-    return {"weights": weights_of(trainer), "gradients": noted.steps, "history": history, "most_rows": max(rows)}
+    found = {"weights": weights_of(trainer), "gradients": gradients.steps, "history": history}
+    return found | {"most_rows": max(rows), "apart": max(apart)}
 
 
 def shard(trainer: Any, world: int) -> None:

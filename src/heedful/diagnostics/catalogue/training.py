@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from heedful.diagnostics.catalogue.entry import Doubt, Entry, under
 
+_UNCOMPARED = "TRL computed no log-probabilities of the learner"
+
 # fmt: off
 UPDATE = under(
     "",
@@ -39,6 +41,13 @@ UPDATE = under(
     Entry("sampler/probe_error", "nats",
         "Largest difference between the servers' and the learner's log-probabilities on fixed probes, after the "
         "weights of this step went out.", "Written with `--sampler vllm`. Above `--sampler.tolerance` the run stops."),
+    Entry("sampling/sampling_logp_difference/mean", "nats",
+        "Mean absolute difference between the log-probabilities of the engine that sampled and of the learner.",
+        "Inside TRL alone, under TRL's name. Over the sampled tokens of the update, before it and before the filter.",
+        missing=_UNCOMPARED),
+    Entry("sampling/sampling_logp_difference/max", "nats", "The largest of these differences.", missing=_UNCOMPARED),
+    Entry("sampling/sampling_logp_difference/share", "share", "Sampled tokens at which it is above .1.",
+        "TRL does not log it. 0 where the engine holds the learner's weights in float32.", missing=_UNCOMPARED),
     Entry("policy/explained_variance", "at most 1",
         "Part of the variance of future rewards that the critic predicted; 0 = no better than a constant.",
         "1 - variance(R - V) / variance(R) over the trained tokens. V is the value before the update. R is the sum of "

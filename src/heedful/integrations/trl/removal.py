@@ -107,15 +107,11 @@ def merged(batches: Sequence[Batch]) -> Batch:
             whole[name] = torch.cat(values)
         else:
             left = name in ("prompt_ids", "prompt_mask") or name in _OF_WHOLE_ROWS
-            right = name in _OF_COMPLETIONS or name in _OF_WHOLE_ROWS
+            # A ratio of whole sequences has one column, also where a draw's completions have one token.
+            per_token = all(value.shape[1] >= width for value, width in zip(values, widths, strict=True))
+            right = name in _OF_WHOLE_ROWS or (name in _OF_COMPLETIONS and per_token)
             padded = [
-                pad(
-                    value,
-                    (
-                        max(befores) - before if left else 0,
-                        max(widths) - width if right and value.shape[1] >= width else 0,
-                    ),
-                )
+                pad(value, (max(befores) - before if left else 0, max(widths) - width if right else 0))
                 for value, before, width in zip(values, befores, widths, strict=True)
             ]
             whole[name] = torch.cat(padded)

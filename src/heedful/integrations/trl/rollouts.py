@@ -236,7 +236,7 @@ def _as_rows(played: Sequence[Trajectory], renderer: Renderer, sight: PausedSigh
         "env_mask": [],
         FIELD: list(played),
     }
-    known = all(turn.reply.logprobs for trajectory in played for turn in trajectory.turns)
+    known = all(len(turn.reply.logprobs) == len(turn.reply.ids) for trajectory in played for turn in trajectory.turns)
     for trajectory in played:
         ids, mask, logprobs = row_of(trajectory.turns)
         if not ids:  # the episode broke at its start, but TRL needs a token in every row
@@ -253,10 +253,12 @@ class _Engine:
     """The trainer's own sampling engine as a policy."""
 
     def __init__(self, trainer: Any, renderer: Renderer, tokens_per_turn: int, sight: PausedSight | None) -> None:
-        if trainer.use_vllm and trainer.accelerator.num_processes > 1:
+        shared = trainer.use_vllm and (trainer.vllm_mode == "server" or trainer.vllm_tensor_parallel_size > 1)
+        if shared and trainer.accelerator.num_processes > 1:
             raise ValueError(
-                "to_trl_rollout_func samples with vLLM in one process only: its calls must keep step over processes, "
-                "which episodes of different lengths do not. Train in one process, without vLLM, or pass a sampler."
+                "to_trl_rollout_func expected one process, or an engine of vLLM in each (vllm_mode='colocate', "
+                f"vllm_tensor_parallel_size=1), found {trainer.accelerator.num_processes} processes with one engine: "
+                "their calls must keep step, which episodes of different lengths do not. Pass a sampler otherwise."
             )
         self._trainer = trainer
         self._renderer = renderer
@@ -299,12 +301,14 @@ class _Engine:
 @contextmanager
 def _at_most(trainer: Any, tokens: int, sight: PausedSight | None) -> Iterator[None]:
     """Limit the trainer's engine to `tokens` tokens per call, and to no placeholder of a picture."""
-    owner, name, limited = trainer, "generation_config", copy.deepcopy(trainer.generation_config)
-    limited.max_new_tokens = tokens
-    if sight is not None and limited.suppress_tokens is None:  # TRL sets it from 1.16 on
-        limited.suppress_tokens = [sight.placeholder]
-    if trainer.use_vllm:
-        owner, name, limited = trainer.vllm_generation, "max_completion_length", tokens
+    owner: Any = trainer.vllm_generation if trainer.use_vllm else trainer
+    name = "max_completion_length" if trainer.use_vllm else "generation_config"
+    limited: Any = tokens
+    if not trainer.use_vllm:  # with vLLM, TRL makes no generation_config
+        limited = copy.deepcopy(trainer.generation_config)
+        limited.max_new_tokens = tokens
+        if sight is not None and limited.suppress_tokens is None:  # TRL sets it from 1.16 on
+            limited.suppress_tokens = [sight.placeholder]
     before = getattr(owner, name)
     setattr(owner, name, limited)
     try:

@@ -25,6 +25,7 @@ from heedful.integrations.trl.callback import Batches
 from heedful.integrations.trl.pictures import kinds_of, pictures_in, pixels_of, sees
 from heedful.integrations.trl.rollouts import FIELD
 from heedful.integrations.trl.rows import COLUMNS, PREFIX, columns_of, completions_of
+from heedful.integrations.trl.sampler import LOGGED_BY_TRL, difference_metrics
 from heedful.integrations.trl.settings import HeedfulConfig
 from heedful.integrations.watching.completions import Completion, in_groups
 from heedful.integrations.watching.observer import Observer, Seen
@@ -189,7 +190,8 @@ class HeedfulGRPOTrainer(GRPOTrainer):
         completions = [one for draw in draws for one in draw.completions]
         refills = collection.ending != "off"
         most = collection.wanted if refills else None
-        seen = self._batches.observe(completions, collection.metrics() if refills else (), most)
+        apart = difference_metrics([draw.batch for draw in draws], gather_object)
+        seen = self._batches.observe(completions, [*(collection.metrics() if refills else ()), *apart], most)
         self._extend_logs(len(completions), seen)
         return self._filtered(draws, seen.verdicts)
 
@@ -358,4 +360,5 @@ class HeedfulGRPOTrainer(GRPOTrainer):
         for name in COLUMNS:
             self._logs["extra"][PREFIX + name].extend(columns.get(name) for columns in told)
         for name, value in self.heedful.logged(seen.metrics if seen is not None else ()).items():
-            self._metrics["train"][name].append(value)
+            if name not in LOGGED_BY_TRL:
+                self._metrics["train"][name].append(value)
