@@ -7,6 +7,7 @@ ratio of importance sampling, and the batch that it becomes a part of.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, ClassVar
@@ -24,8 +25,10 @@ from heedful.envs.toys.echo import Echo
 from heedful.filters import DropConstant, KeepAll
 from heedful.integrations.trl import HeedfulConfig, environment_reward, to_trl_rollout_func
 from heedful.integrations.trl.removal import KEPT
-from heedful.integrations.trl.rollouts import _Engine
+from heedful.integrations.trl.rollouts import _as_rows, _Engine
 from heedful.integrations.trl.sampler import difference_metrics
+from heedful.models.chat.replies import unanswered
+from heedful.types import Ending, Prompt, Task, Trajectory, Turn
 
 pytestmark = pytest.mark.filterwarnings("ignore::FutureWarning", "ignore::UserWarning")
 
@@ -191,29 +194,34 @@ def test_the_difference_is_over_the_sampled_tokens_of_all_draws_and_processes() 
     assert metrics[LARGEST].value == pytest.approx(0.2)
     assert metrics[SHARE].value == 0.25
     assert {metric.n for metric in metrics.values()} == {4}
-    other = lambda own: [*own, (0.6, 4, 2, 0.4)]  # noqa: E731 - the list of a second process
-    both = {metric.name: metric.value for metric in difference_metrics([first, second], other)}
-    assert both == pytest.approx({MEAN: 0.9 / 8, LARGEST: 0.4, SHARE: 3 / 8})
+    # A second process has 4 tokens: in all .6 nats apart, .4 at most, and 2 beyond the limit.
+    both = difference_metrics([first, second], lambda own: [*own, (0.6, 0.4, 2, 4)])
+    expected = {MEAN: 0.9 / 8, LARGEST: 0.4, SHARE: 3 / 8}
+    assert {metric.name: metric.value for metric in both} == pytest.approx(expected)
 
 
-@pytest.mark.parametrize("room", [4096, 16], ids=["whole", "first turn alone"])
 def test_an_environment_is_played_by_the_engine_within_its_own_limit_of_tokens(
-    room: int, engine: type[CopyingEngine], tiny_model: Path, tmp_path: Path
+    engine: type[CopyingEngine], tiny_model: Path, tmp_path: Path
 ) -> None:
-    """Where a second turn has no room, its reply is empty, and the others keep their log-probabilities."""
-    rollouts = to_trl_rollout_func(Echo(instructions="brief", turns=2), tokens_per_turn=6)
+    rollouts = to_trl_rollout_func(Echo(instructions="brief"), tokens_per_turn=6)
     data = rollouts.dataset(4)
     made = trainer(tiny_model, tmp_path, reward=environment_reward, rollout_func=rollouts, train_dataset=data)
-    tokenized = made.processing_class.apply_chat_template(list(data["prompt"]), add_generation_prompt=True)
-    made.model.config.max_position_embeddings = max(map(len, tokenized["input_ids"])) + room
     made.train()
     assert set(engine.made[0].limits) == {6}
     assert engine.made[0].max_completion_length == 16
-    rollouts, line = recorded(tmp_path)
-    assert line.metrics[LARGEST].value < CLOSE
-    replies = [[turn.reply for turn in member.turns] for group in rollouts.groups for member in group.trajectories]
-    assert all(len(turn.ids) == len(turn.logprobs) for turns in replies for turn in turns)
-    assert any(not turn.ids for turns in replies for turn in turns) == (room == 16)
+    assert recorded(tmp_path)[1].metrics[LARGEST].value < CLOSE
+
+
+def test_a_reply_that_had_no_room_does_not_hide_the_log_probabilities_of_the_others() -> None:
+    none = unanswered(Prompt("", (5,)))
+    replies = (replace(none, ids=(7, END), logprobs=(-0.5, -0.25)), none)
+    turns = [Turn(reply, {}, (), True, "", "") for reply in replies]
+    task = Task("echo-1", 1, "train")
+    played = [Trajectory(task, 0, (turn,), Ending.FAILED, 0.0) for turn in turns]
+    rows = _as_rows(played, SimpleNamespace(end_of_turn_id=END))  # type: ignore[arg-type]
+    assert rows["completion_ids"] == [[7, END], [END]]
+    assert rows["logprobs"] == [[-0.5, -0.25], [0.0]]
+    assert rows["env_mask"] == [[1, 1], [0]]
 
 
 def test_one_engine_of_several_processes_plays_no_environment() -> None:

@@ -9,8 +9,6 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from torch import Tensor
-
 from heedful.types import Metric
 
 LOGGED_BY_TRL = ("sampling/sampling_logp_difference/mean", "sampling/sampling_logp_difference/max")
@@ -31,21 +29,13 @@ def difference_metrics(batches: Sequence[Mapping[str, Any]], gather: Callable[[l
 
     `gather`: joins the lists of all processes, which all call this.
     """
-    apart = [_apart(batch) for batch in batches]
-    told = gather(
-        [
-            None
-            if one is None
-            else (float(one.sum()), len(one), int((one > LIMIT).sum()), float(one.max()) if len(one) else 0.0)
-            for one in apart
-        ]
-    )
-    names = (*LOGGED_BY_TRL, SHARE)
+    told = gather([_sums(batch) for batch in batches])
     if not all(_SAMPLER in batch for batch in batches):
         return []
+    names = (*LOGGED_BY_TRL, SHARE)
     if None in told:
         return [Metric(name, None, why=_UNKNOWN) for name in names]
-    sums, counts, beyond, largest = zip(*told, strict=True)
+    sums, largest, beyond, counts = zip(*told, strict=True)
     n = sum(counts)
     if not n:
         return [Metric(name, None, n=0, why="no sampled token is in the loss") for name in names]
@@ -53,13 +43,17 @@ def difference_metrics(batches: Sequence[Mapping[str, Any]], gather: Callable[[l
     return [Metric(name, value, n=n) for name, value in zip(names, values, strict=True)]
 
 
-def _apart(batch: Mapping[str, Any]) -> Tensor | None:
-    """The absolute differences at the sampled tokens of the loss, in nats. A token that vLLM could not score is left
-    out. `None`: TRL does not have both log-probabilities."""
+def _sums(batch: Mapping[str, Any]) -> tuple[float, float, int, int] | None:
+    """Of the absolute differences at the sampled tokens of the loss: sum, maximum, number above the limit, number.
+
+    A token that vLLM could not score is left out. `None`: TRL does not have both log-probabilities.
+    """
     if _SAMPLER not in batch or _LEARNER not in batch:
         return None
     mask_BT = batch["completion_mask"]
     if "tool_mask" in batch:
         mask_BT = mask_BT * batch["tool_mask"]
-    apart: Tensor = (batch[_LEARNER] - batch[_SAMPLER]).abs()[mask_BT.bool()]
-    return apart[~apart.isnan()]
+    apart_N = (batch[_LEARNER] - batch[_SAMPLER]).abs()[mask_BT.bool()]
+    apart_N = apart_N[~apart_N.isnan()]
+    largest = float(apart_N.max()) if len(apart_N) else 0.0
+    return float(apart_N.sum()), largest, int((apart_N > LIMIT).sum()), len(apart_N)
