@@ -62,6 +62,9 @@ def _episode(names: str, label: str = "") -> Estimator:
     return _row(label or ", ".join(f"`{name}`" for name in names.split()), names, names, _BY_DESIGN)
 
 
+_EVALUATED = {f"right{part}": f"right{part} worth{part}" for part in PARTS} | {"foreign_lost": "worth_lost"}
+"""Name of a metric of a step -> what evaluations read by the same formula."""
+
 ESTIMATORS = (
     _episode("success/rate"),
     _episode("success/any_of_group"),
@@ -168,7 +171,7 @@ ESTIMATORS = (
         _row(
             f"`{name}`",
             f"grounding[@<scorer>][/<environment>]/{name}"
-            + (f" eval/<split>/<kind>/{name}" if name.startswith("right") else ""),
+            + (f" {_of('eval/<split>/<kind>', _EVALUATED[name])}" if name in _EVALUATED else ""),
             f"grounding/{name}",
             _SUMMED,
         )

@@ -149,6 +149,18 @@ class KnowsRight(Environment, Protocol):
 
 
 @runtime_checkable
+class GradesAnswers(Environment, Protocol):
+    """An environment that can tell how good a whole first answer is."""
+
+    def answer_worth(self, task: Task, reply: str) -> float | None:
+        """The progress of the actions that are written in a first reply, of the most that one answer can make.
+
+        From 0 (none, or the task is lost) to 1. `None`: not known of this task.
+        """
+        ...
+
+
+@runtime_checkable
 class OffersTools(Environment, Protocol):
     """An environment whose replies are calls of tools. The renderer writes the tools into the chat template."""
 

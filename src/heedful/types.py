@@ -395,5 +395,13 @@ class Rightness(Protocol):
         ...
 
 
+class Worth(Protocol):
+    """How good a whole first answer is, as `protocols.GradesAnswers` tells it."""
+
+    def __call__(self, task: Task, reply: str) -> float | None:
+        """The progress of the actions written in a reply, of the most that one answer can make. `None`: not known."""
+        ...
+
+
 def nothing_right(task: Task, before: Sequence[Sequence[str]] = ()) -> None:
     """The rightness of an environment that names no right actions."""

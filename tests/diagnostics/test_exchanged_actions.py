@@ -5,7 +5,15 @@ import random
 import pytest
 from first_turns import END, OPEN_ANSWER, SHUT, acted, group
 
-from heedful.diagnostics.actions.exchanged import Exchange, exchange, mostly_alone, spell
+from heedful.diagnostics.actions.exchanged import (
+    MOST_SPELLINGS,
+    Exchange,
+    exchange,
+    exchange_answers,
+    mostly_alone,
+    spell,
+)
+from heedful.types import Ending, Group, Prompt, Reply, Span, Task, Trajectory, Turn
 
 UP, DOWN, BAR = 50, 51, 82
 
@@ -140,3 +148,30 @@ def test_no_spelling_begins_another_and_each_settles_its_action() -> None:
 @pytest.mark.parametrize(("taken", "alone"), [("", 0), ("ab", 2), ("aab", 0), ("aabcd", 3), ("aabc", 0)])
 def test_text_is_what_more_than_half_do_alone(taken: str, alone: int) -> None:
     assert mostly_alone(taken) == alone
+
+
+def answered(number: int, *written: int, executed: tuple[str, ...] = ()) -> Group:
+    """A first turn whose ids are a thought (7), an answer of these ids between 1 and 3, and an end (0)."""
+    ids = (7, 1, *written, 3, 0)
+    reply = Reply(
+        Prompt("", (100 + number,)), ids, str(written), (), (), Span(0, 1), Span(1, len(ids) - 1), True, False
+    )
+    task = Task(f"lake-{number}", number, "train")
+    return Group(task, (Trajectory(task, 0, (Turn(reply, {}, executed, True, "", ""),), Ending.FAILED, 0.0),))
+
+
+def test_whole_answers_are_asked_about_as_they_were_written() -> None:
+    batch = [answered(0, 10, executed=("Up",)), answered(1, 10, 11, executed=("Up",)), answered(2, 10), answered(3, 12)]
+    asked = exchange_answers(batch)
+    # The third was not executed, and the second only in part: both count as written.
+    assert asked.own_M == (0, 1, 2, 3)
+    assert asked.spellings_S == ((1, 10, 3), (1, 10, 11, 3), (1, 12, 3))
+    assert asked.names_A == ("(10,)", "(10, 11)", "(12,)")
+    assert asked.action_S == (0, 1, 2)
+    assert exchange_answers([answered(0, 10), answered(1, 10)]).why.startswith("all first answers are the same")
+    assert exchange_answers([]).why == "no first turn has a thought and an answer"
+
+
+def test_of_many_answers_the_most_frequent_are_asked_about() -> None:
+    batch = [answered(number, 10 + number // 2) for number in range(140)]
+    assert len(exchange_answers([*batch, answered(140, 5)]).spellings_S) == MOST_SPELLINGS

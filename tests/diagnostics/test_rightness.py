@@ -6,7 +6,14 @@ import numpy as np
 import pytest
 
 from heedful.diagnostics.actions.exchanged import Exchange
-from heedful.diagnostics.actions.rightness import RIGHTNESS_NAMES, rightness, split, tensor
+from heedful.diagnostics.actions.rightness import (
+    RIGHTNESS_NAMES,
+    WORTH_NAMES,
+    rightness,
+    split,
+    tensor,
+    worthiness,
+)
 from heedful.diagnostics.cross_scores.information import information
 from heedful.types import CrossScores, Task, nothing_right
 from research.rightness.enumerated import (
@@ -215,3 +222,39 @@ def test_the_bound_holds_for_the_mutual_information_that_is_reported() -> None:
     of_label_M = np.logaddexp.reduce(np.where(same_MN, scores_MN, -np.inf), axis=1) - np.log(counts_Y[y_N[own_M]])
     task, entropy = (of_label_M - mixture_M).mean(), -np.log(counts_Y[y_N[own_M]] / 8).mean()
     assert entropy - task <= ceiling - mi + 1e-9
+
+
+def test_whole_answers_are_read_with_graded_labels_as_the_definition_says() -> None:
+    """Answers of one or two actions; the worth of an answer for prompt k is the share of its actions that are y_k."""
+    rng = np.random.default_rng(4)
+    answers = [*((a,) for a in range(3)), *itertools.product(range(3), repeat=2)]
+    y_N, prompts = np.array([0, 1, 2, 1, 0, 2]), 6
+    worth_NA = np.array([[sum(a == y for a in answer) / 2 for answer in answers] for y in y_N])
+    chances_MNA = rng.dirichlet(np.ones(len(answers)), size=(prompts, prompts)) * 0.9
+    asked = Exchange(
+        prompts_N=tuple((100 + n,) for n in range(prompts)),
+        thoughts_M=tuple((n,) for n in range(prompts)),
+        own_M=tuple(range(prompts)),
+        tasks_N=tuple(Task(str(n), n, "train") for n in range(prompts)),
+        foreign=99,
+        spellings_S=tuple((500 + a,) for a in range(len(answers))),
+        action_S=tuple(range(len(answers))),
+        taken_M=(0,) * prompts,
+        names_A=tuple(map(str, answers)),
+    )
+
+    def worth(task, reply):
+        return float(worth_NA[task.seed, asked.names_A.index(reply)])
+
+    found = {each.name: each for each in worthiness(asked, np.log(chances_MNA), worth)}
+    whole = np.einsum("ka,lja->kjl", worth_NA, chances_MNA)
+    n = range(prompts)
+    right = np.mean([whole[k, k, k] for k in n])
+    chance = np.mean([whole[each] for each in itertools.permutations(n, 3)])
+    thought = np.mean([whole[k, j, k] for k, j in itertools.permutations(n, 2)]) - chance
+    prompt = np.mean([whole[k, k, m] for k, m in itertools.permutations(n, 2)]) - chance
+    by_hand = [right, chance, thought, prompt, right - chance - thought - prompt, 0.0]
+    assert [found[name].value for name in WORTH_NAMES] == pytest.approx(by_hand, abs=1e-9)
+    assert found["worth_by_thought"].low < found["worth_by_thought"].value < found["worth_by_thought"].high
+    unknown = worthiness(asked, np.log(chances_MNA), None)
+    assert {each.why for each in unknown} == {"how good whole answers are is not known"}

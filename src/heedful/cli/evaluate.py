@@ -87,8 +87,9 @@ def main(argv: list[str]) -> int:
     console.print(success_table(evaluated.metrics, settings.samples, settings.sampling.temperature))
     by_name = {metric.name: metric for metric in evaluated.metrics}
     for kind in ("sampled", "greedy"):
-        if (told := carriers(by_name, f"eval/{settings.split}/{kind}/")) is not None:
-            console.print(f"{kind} thoughts: {told[0]}.", soft_wrap=True)
+        for label in ("right", "worth"):
+            if (told := carriers(by_name, f"eval/{settings.split}/{kind}/", (label,))) is not None:
+                console.print(f"{kind} thoughts: {told[0]}.", soft_wrap=True)
     legend = legend_of(evaluated.metrics)
     if legend:
         console.print(legend, soft_wrap=True)

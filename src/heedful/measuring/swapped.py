@@ -181,12 +181,16 @@ def grounding_metrics(
     must be of one environment. `place` is `/<environment>` in a batch that mixes several. If a text exceeds the model's
     window, the metrics have a reason instead of numbers.
     """
-    asked = exchange(groups, rows, columns)
-    try:
-        logprobs_MNS = score_exchange(scorer, asked, temperature)
-    except WindowExceeded as error:
-        return not_grounded(str(error), place, scorer.name)
+    asked, logprobs_MNS = read_exchange(scorer, exchange(groups, rows, columns), temperature)
     return grounding(asked, logprobs_MNS, place, scorer.name, right)
+
+
+def read_exchange(scorer: TokenScorer, asked: Exchange, temperature: float) -> tuple[Exchange, npt.NDArray[np.float64]]:
+    """The exchange with its scores; without anything to ask, and with the reason, if a text exceeds the window."""
+    try:
+        return asked, score_exchange(scorer, asked, temperature)
+    except WindowExceeded as error:
+        return Exchange(why=str(error)), np.zeros((0, 0, 0))
 
 
 def not_grounded(why: str, place: str, scorer: str) -> list[Metric]:

@@ -20,9 +20,11 @@ from heedful.diagnostics.alarms.watch import StepAlarms
 from heedful.diagnostics.gradient.metrics import gradient_metrics
 from heedful.diagnostics.luck import luck_metrics
 from heedful.diagnostics.names import CPU
-from heedful.envs.common.contract import turns_of
+from heedful.envs.common.contract import rightness_of, turns_of, worth_of
 from heedful.envs.common.tasks import evaluation_tasks
 from heedful.measuring.diagnostician import Diagnosis
+from heedful.measuring.evaluated import evaluated_metrics, evaluated_tokens
+from heedful.measuring.swapped import TokenScorer
 from heedful.policies import OpenPolicySource, Sampling, Weights
 from heedful.policies.servers import ServerRefused, ServerUnreachable
 from heedful.policies.vllm import WrongWeights
@@ -214,6 +216,7 @@ class _Run:
         evaluation, env = self.config.evaluation, self.env
         tasks = evaluation_tasks(env, evaluation.split, evaluation.tasks)
         metrics += baselines.metrics
+        played: list[Group] = []
         with clock.stage("evaluate"):
             for kind, samples in (("sampled", evaluation.samples), ("greedy", 1)):
                 sampling = replace(self.config.sampling, greedy=kind == "greedy")
@@ -236,7 +239,28 @@ class _Run:
                 metrics.append(success)
                 if kind == "sampled" and isinstance(success.value, float):
                     self.parts.scores[version] = success.value
+                played += groups
+            # Greedy success has to be read with greedy thoughts.
+            with self._scoring() as scorer:
+                if scorer is not None and self.config.diagnostics.enabled:
+                    told = rightness_of(env), worth_of(env), evaluated_tokens(self.config.diagnostics.share, played)
+                    prefix = f"eval/{evaluation.split}/greedy"
+                    metrics += evaluated_metrics(prefix, groups, scorer, self.config.sampling.temperature, *told)
         return metrics
+
+    @contextmanager
+    def _scoring(self) -> Iterator[TokenScorer | None]:
+        """The policy's scorer on rank 0. The other ranks score their share of what it asks, and get `None`."""
+        scorer = self.parts.diagnostician.scorer
+        dealt = scorer if isinstance(scorer, DealtScorer) else None
+        with self.parts.learner.whole() if dealt is None else nullcontext():
+            if not self.world.is_rank_0:
+                if dealt is not None:
+                    dealt.answer()
+                yield None
+                return
+            with dealt.asking() if dealt is not None else nullcontext():
+                yield scorer
 
     def policy(self, sampling: Sampling, seed: int) -> Policy:
         """The policy of one collection."""
@@ -271,15 +295,10 @@ class _Run:
     def diagnose(self, step: int, groups: Sequence[Group], verdicts: Sequence[Verdict]) -> Diagnosis:
         """The diagnosis of rank 0. The other ranks score their share of what it asks."""
         config, asked, env = self.config, self.config.diagnostics, self.env
-        diagnostician = self.parts.diagnostician
-        dealt = diagnostician.scorer if isinstance(diagnostician.scorer, DealtScorer) else None
-        with self.parts.learner.whole() if dealt is None else nullcontext():
+        with self._scoring():
             if not self.world.is_rank_0:
-                if dealt is not None:
-                    dealt.answer()
                 return Diagnosis([])
-            with dealt.asking() if dealt is not None else nullcontext():
-                found = diagnostician.measure(step, groups, verdicts, config.filter.on, read=config.groups)
+            found = self.parts.diagnostician.measure(step, groups, verdicts, config.filter.on, read=config.groups)
         if not (asked.enabled and asked.replays and step % asked.full_every == 0 and getattr(env, "noisy", False)):
             return found
         # The share of the variance of rewards that is luck, with a full measurement in a noisy environment.

@@ -44,7 +44,8 @@ class Exchange:
     foreign: int = FOREIGN
     """Fewest prompts of others that each thought is read under, if there are so many. Prompts are read in blocks."""
     names_A: tuple[str, ...] = ()
-    """The actions as the environment names them. Of free text each spelling counts as an action, without a name."""
+    """The actions as the environment names them; of whole answers a reply with each. Of free text each spelling counts
+    as an action, without a name."""
     counts_NA: tuple[tuple[int, ...], ...] = ()
     """How many replies to each prompt, exchanged or not, took each action first. Empty for free text."""
     free: str = ""
@@ -92,18 +93,23 @@ class Acted:
     action: str
 
     @classmethod
-    def of(cls, trajectory: Trajectory, number: int = 0) -> Acted | None:
-        """That of the turn with this number, from 0. `None` where it has no thought or no executed action."""
+    def of(cls, trajectory: Trajectory, number: int = 0, written: bool = False) -> Acted | None:
+        """That of the turn with this number, from 0. `None` where it has no thought or no executed action.
+
+        `written`: the action is the whole answer as it was written, executed or not.
+        """
         if not trajectory.turns[number:]:
             return None
         turn = trajectory.turns[number]
         reply = turn.reply
         after = reply.ids[reply.thought.end :]
-        if not (len(reply.thought) and turn.actions and after):
+        if not (len(reply.thought) and (turn.actions or written) and after):
             return None
         prompt = (*trajectory.context_ids(number), *reply.ids[: reply.thought.start])
         thought = reply.ids[reply.thought.start : reply.thought.end]
-        return cls(trajectory.task, prompt, thought, after, *_range(reply), turn.actions[0])
+        begin, end = _range(reply)
+        action = " ".join(map(str, after[begin:end])) if written else turn.actions[0]
+        return cls(trajectory.task, prompt, thought, after, begin, end, action)
 
 
 def exchange(groups: Sequence[Group], rows: int = 32, columns: int = 16, foreign: int = FOREIGN) -> Exchange:
@@ -125,6 +131,34 @@ def exchange(groups: Sequence[Group], rows: int = 32, columns: int = 16, foreign
     counts = Counter((one.prompt, one.action) for one, _ in spelled.clear)
     counts_NA = tuple(tuple(counts[prompt, action] for action in spelled.names_A) for prompt in chosen.prompts_N)
     return replace(chosen, names_A=spelled.names_A, counts_NA=counts_NA)
+
+
+def exchange_answers(groups: Sequence[Group], rows: int = 32, columns: int = 16, foreign: int = FOREIGN) -> Exchange:
+    """As `exchange`, with whole answers in the place of first actions. Their names are replies that hold them.
+
+    An answer is what was written to its end, executed or not. Of many the 64 that were written most often are asked
+    about. Thoughts count whether or not anything was executed behind them.
+    """
+    members = [trajectory for group in groups for trajectory in group.trajectories]
+    written = [
+        (found, one.turns[0].reply.text) for one in members if (found := Acted.of(one, written=True)) is not None
+    ]
+    if len({one.action for one, _ in written}) < 2:
+        few = "all first answers are the same: there is nothing to tell apart"
+        return Exchange(why=few if written else "no first turn has a thought and an answer")
+    often = dict(Counter(one.action for one, _ in written).most_common(MOST_SPELLINGS))
+    acted, answers = [one for one, _ in written], [one.action for one, _ in written]
+    spelled = spell([one.after for one in acted], answers, [one.answered for one in acted])
+    replies: dict[str, str] = {}
+    spellings: dict[Ids, int] = {}
+    clear = []
+    for (one, text), ids in zip(written, spelled, strict=True):
+        if ids is not None and one.action in often:
+            replies.setdefault(one.action, text)
+            spellings.setdefault(ids, list(replies).index(one.action))
+            clear.append((one, ids))
+    chosen = _chosen(clear, spellings, rows, columns)
+    return replace(chosen, names_A=tuple(replies.values()), foreign=foreign)
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,7 +15,7 @@ decomposition of a mediated effect (VanderWeele 2013), with the thought as the m
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 import numpy.typing as npt
@@ -23,7 +23,7 @@ import numpy.typing as npt
 from heedful.diagnostics.actions.exchanged import Exchange
 from heedful.diagnostics.catalogue import mark_of
 from heedful.diagnostics.cross_scores.jackknife import Estimate, metric_from, rate_from
-from heedful.types import Metric, Rightness
+from heedful.types import Metric, Rightness, Worth
 
 Floats = npt.NDArray[np.float64]
 
@@ -31,22 +31,29 @@ PARTS = ("", "_by_chance", "_by_thought", "_by_prompt", "_by_both")
 RIGHTNESS_NAMES = (*(f"right{part}" for part in PARTS), *(f"agreed{part}" for part in PARTS), "foreign_lost")
 """Below `grounding/`, in this order."""
 
+WORTH_NAMES = (*(f"worth{part}" for part in PARTS), "worth_lost")
+"""Of whole answers, below `eval/<split>/<kind>/`, in this order."""
+
 FEWEST_PROMPTS = 3
 NO_RIGHT = "no right actions are known"
+NO_WORTH = "how good whole answers are is not known"
 NO_OTHERS = "no prompt has two replies with an executed action"
 
 
-def carriers(readings: Mapping[str, Metric], head: str = "grounding/") -> tuple[str, Metric] | None:
+def carriers(
+    readings: Mapping[str, Metric], head: str = "grounding/", labels: Sequence[str] = ("right", "agreed")
+) -> tuple[str, Metric] | None:
     """Where right first actions come from, as a sentence without its full stop, and the part of the thought.
 
     Of agreement where no right actions are known. `None` if neither was measured. `readings`: by name. `head`: the
-    names' beginning.
+    names' beginning. `labels`: the first of them that was measured.
     """
     leads = {
         "right": "Of a probability of {} of a right first action",
         "agreed": "Of a probability of {} of another reply's first action (right ones are not known)",
+        "worth": "Of a worth of {} of whole first answers, out of 1",
     }
-    for label, lead in leads.items():
+    for label, lead in ((label, leads[label]) for label in labels):
         found = [readings.get(f"{head}{label}{part}", Metric("", None)) for part in PARTS]
         values = [f"{each.value:z.2f}" for each in found if isinstance(each.value, int | float)]
         if len(values) == len(PARTS):
@@ -99,23 +106,47 @@ def rightness(asked: Exchange, logprobs_MNS: Floats, right: Rightness) -> list[M
     if asked.why or asked.free:
         return [Metric(name, None, 0, why=asked.why or asked.free) for name in RIGHTNESS_NAMES]
     own_M, action_S, taken_M = np.asarray(asked.own_M), np.asarray(asked.action_S), np.asarray(asked.taken_M)
-    by_action = [np.exp(logprobs_MNS[:, :, action_S == action]).sum(axis=2) for action in range(asked.actions)]
-    chances_MNA = np.stack(by_action, axis=2)
-    worths = [right(task) for task in asked.tasks_N]
-    nothing = dict.fromkeys(asked.names_A, np.nan)
-    right_NA = np.array([[(nothing if w is None else w).get(name, 0.0) for name in asked.names_A] for w in worths])
+    chances_MNA, right_NA = action_chances(asked, logprobs_MNS), right_actions(asked, right)
     counts_NA = np.array(asked.counts_NA, dtype=np.float64)
     with np.errstate(invalid="ignore", divide="ignore"):
         agreed_NA = counts_NA / counts_NA.sum(axis=1, keepdims=True)
         others_MA = counts_NA[own_M] - np.eye(asked.actions)[action_S[taken_M]]
         others_MA /= others_MA.sum(axis=1, keepdims=True)
     agreed_NA[counts_NA.sum(axis=1) < 2] = np.nan
-    lost_MN = 1 - chances_MNA.sum(axis=2)
     return [
         *_parts("right", chances_MNA, own_M, right_NA, right_NA[own_M], NO_RIGHT),
         *_parts("agreed", chances_MNA, own_M, agreed_NA, others_MA, NO_OTHERS),
-        _lost(lost_MN, own_M),
+        _lost("foreign_lost", chances_MNA, own_M),
     ]
+
+
+def worthiness(asked: Exchange, logprobs_MNS: Floats, worth: Worth | None) -> list[Metric]:
+    """`WORTH_NAMES` of exchanged whole answers: how good they are, split as `rightness` splits right first actions.
+
+    An answer that no reply of the batch wrote counts as 0, so the value is low as far as answers vary. `worth_lost` is
+    the probability of such answers under foreign prompts, less that under own ones.
+    """
+    if asked.why or worth is None:
+        return [Metric(name, None, 0, why=asked.why or NO_WORTH) for name in WORTH_NAMES]
+    own_M, chances_MNA = np.asarray(asked.own_M), action_chances(asked, logprobs_MNS)
+    worths = [[worth(task, reply) for reply in asked.names_A] for task in asked.tasks_N]
+    worth_NA = np.array([[np.nan if each is None else each for each in row] for row in worths])
+    parts = _parts("worth", chances_MNA, own_M, worth_NA, worth_NA[own_M], NO_WORTH)
+    return [*parts, _lost("worth_lost", chances_MNA, own_M)]
+
+
+def action_chances(asked: Exchange, logprobs_MNS: Floats) -> Floats:
+    """M x N x A: p(action a | prompt j, thought i), all spellings of an action added up. NaN where not asked."""
+    action_S = np.asarray(asked.action_S)
+    by_action = [np.exp(logprobs_MNS[:, :, action_S == action]).sum(axis=2) for action in range(asked.actions)]
+    return np.stack(by_action, axis=2)
+
+
+def right_actions(asked: Exchange, right: Rightness) -> Floats:
+    """N x A: how right each action is for each prompt, from 0 to 1. NaN where the environment does not say."""
+    worths = [right(task) for task in asked.tasks_N]
+    nothing = dict.fromkeys(asked.names_A, np.nan)
+    return np.array([[(nothing if w is None else w).get(name, 0.0) for name in asked.names_A] for w in worths])
 
 
 def _parts(
@@ -159,9 +190,10 @@ def tensor(chances_MNA: Floats, own_M: npt.NDArray[np.int_], label_NA: Floats, o
     return chances_NNN
 
 
-def _lost(lost_MN: Floats, own_M: npt.NDArray[np.int_]) -> Metric:
+def _lost(name: str, chances_MNA: Floats, own_M: npt.NDArray[np.int_]) -> Metric:
     """The probability of no action under foreign prompts, less that under own ones. Prompts are deleted as they are
     read and as they are thought about."""
+    lost_MN = 1 - chances_MNA.sum(axis=2)
     prompts = lost_MN.shape[1]
     lost_NN = np.stack([lost_MN[own_M == prompt].mean(axis=0) for prompt in range(prompts)])
 
@@ -173,11 +205,11 @@ def _lost(lost_MN: Floats, own_M: npt.NDArray[np.int_]) -> Metric:
 
     value, places = difference(np.arange(prompts)), np.arange(prompts)
     if not np.isfinite(value):
-        return Metric("foreign_lost", None, 0, why=f"needs at least 2 prompts, found {prompts}")
+        return Metric(name, None, 0, why=f"needs at least 2 prompts, found {prompts}")
     deleted_N = np.array([difference(np.delete(places, prompt)) for prompt in places])
     why = "" if np.isfinite(deleted_N).all() else "without one of the prompts there is nothing to compare"
     estimate = Estimate(value, None if why else deleted_N, why)
-    return metric_from("foreign_lost", estimate, len(own_M), floor=-1, ceiling=1)
+    return metric_from(name, estimate, len(own_M), floor=-1, ceiling=1)
 
 
 def _mean(values: Floats) -> float:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from heedful.diagnostics.catalogue.entry import Doubt, Entry, alike, under
 
-_RIGHT = "as `grounding/right`"
+_RIGHT = "as `grounding/right`; the share allows fewer than 8 tasks"
+_WORTH = "the environment does not grade whole answers; the share allows fewer than 8 tasks; N < 3"
 
 # fmt: off
 EVALUATION = under(
@@ -36,8 +37,8 @@ EVALUATION = under(
     Entry("eval/<split>/sampled/turns", "turns", "Mean number of turns of an evaluated trajectory.",
         "Written by `heedful eval --json`.", missing="no episode", doubt=alike(76)),
     Entry("eval/<split>/<kind>/right", "0 to 1", "The probability of a right first action on evaluated tasks.",
-        "`grounding/right` of `sampled` and of `greedy` thoughts, of at most 32 tasks. Its parts, too. Written by "
-        "`heedful eval --json`.", missing=_RIGHT),
+        "`grounding/right` of at most 32 tasks, as many as the share allows. Its parts, too. Evaluations of a run "
+        "write it of `greedy` thoughts, `heedful eval --json` of `sampled` ones as well.", missing=_RIGHT),
     Entry("eval/<split>/<kind>/right_by_chance", "0 to 1",
         "The part of `right` without the own prompt and without the own thought.", missing=_RIGHT),
     Entry("eval/<split>/<kind>/right_by_thought", "-1 to 1", "The part of `right` that the thought carries alone.",
@@ -46,6 +47,22 @@ EVALUATION = under(
         "The part of `right` that comes from the prompt past the thought.", missing=_RIGHT),
     Entry("eval/<split>/<kind>/right_by_both", "-1 to 1",
         "The part of `right` that needs the own prompt and the own thought together.", missing=_RIGHT),
+    Entry("eval/<split>/<kind>/worth", "0 to 1", "How good whole first answers are, own prompt and own thought.",
+        "As `right`, with the worth of each whole answer in place of a right first action: the way to the goal that "
+        "its written actions save, of the most that one answer can save. Answers that no reply of the evaluation wrote "
+        "count as 0. Of FrozenLake without slip and of Sokoban.", missing=_WORTH),
+    Entry("eval/<split>/<kind>/worth_by_chance", "0 to 1",
+        "The part of `worth` without the own prompt and without the own thought.", missing=_WORTH),
+    Entry("eval/<split>/<kind>/worth_by_thought", "-1 to 1", "The part of `worth` that the thought carries alone.",
+        missing=_WORTH),
+    Entry("eval/<split>/<kind>/worth_by_prompt", "-1 to 1",
+        "The part of `worth` that comes from the prompt past the thought.",
+        "It sees a policy that does less: one right action where two were possible keeps `right`.", missing=_WORTH),
+    Entry("eval/<split>/<kind>/worth_by_both", "-1 to 1",
+        "The part of `worth` that needs the own prompt and the own thought together.", missing=_WORTH),
+    Entry("eval/<split>/<kind>/worth_lost", "-1 to 1",
+        "How much likelier none of the evaluation's answers is under a foreign prompt than under the own one.",
+        "As `grounding/foreign_lost`.", missing=_WORTH),
     Entry("gain/<kind>", "", "Evaluated success after training minus before, paired by task.",
         "Written to `verdict.json` for `sampled` and `greedy`.",
         missing="not evaluated before and after; no rollouts of evaluations kept", cadence="once",

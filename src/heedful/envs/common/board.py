@@ -126,6 +126,26 @@ class BoardEnvironment(SolvableEnvironment):
 
         return played_through(self.episode(), task, reply)
 
+    def answer_worth(self, task: Task, reply: str) -> float | None:
+        """The way to the end of the game that the written actions save, of the most that one answer can save.
+
+        Actions that are written behind the end of the game do not count. `None` where chance decides.
+        """
+        state = self.start_state(task.seed)
+        written = read_reply(reply, self.actions, self.actions_per_turn).actions
+        saved = self.saved(state, [self.actions.index(name) for name in written])
+        most = min(self.actions_per_turn, self.shortest_of(state))
+        return None if saved is None else max(0.0, saved / most)
+
+    @abstractmethod
+    def shortest_of(self, state: Any) -> int:
+        """The actions of a shortest way from a start state to the end of the game."""
+
+    @abstractmethod
+    def saved(self, state: Any, actions: Sequence[int]) -> float | None:
+        """How much shorter the way is after these actions from a start state. At most 0 where the game is lost; `None`
+        where chance decides."""
+
     def full_rules(self) -> str:
         lines = [self.aim()]
         if self.has_picture:

@@ -25,9 +25,10 @@ from heedful.protocols import (
     Demonstrates,
     Environment,
     Episode,
+    GradesAnswers,
     KnowsRight,
 )
-from heedful.types import Ending, Observation, Rightness, Step, Task, nothing_right
+from heedful.types import Ending, Observation, Rightness, Step, Task, Worth, nothing_right
 
 Answer = TypeVar("Answer")
 
@@ -210,6 +211,23 @@ def right_actions_of(env: KnowsRight, task: Task, before: Sequence[Sequence[str]
         return dict(zip(_texts(found), map(float, found.values()), strict=True))
 
     return _asked(_serving(env, task, "right_actions"), told)
+
+
+def worth_of(env: Environment) -> Worth | None:
+    """How good whole first answers are. `None`: the environment does not tell. What is returned raises as above."""
+    if not isinstance(env, GradesAnswers):
+        return None
+
+    def worth(task: Task, reply: str) -> float | None:
+        def told() -> float | None:
+            found = env.answer_worth(task, reply)
+            if found is not None and not _is_share(found):
+                raise ContractError(f"{shown(found)} where a number in [0, 1] was expected")
+            return None if found is None else float(found)
+
+        return _asked(_serving(env, task, "answer_worth"), told)
+
+    return worth
 
 
 def answer_to(env: Demonstrates, task: Task, reply: str) -> str:

@@ -65,6 +65,8 @@ class _TaggedEnvironment:
         if name.startswith("__") or name == "env":  # asked while it is unpickled
             raise AttributeError(name)
         found = getattr(self.env, name)
+        if name == "answer_worth":
+            return lambda task, reply: found(task, self.read(reply))
         if name != "demonstrate":
             return found
 

@@ -89,6 +89,20 @@ class FrozenLake(BoardEnvironment):
         targets = zip(ACTIONS, neighbours(lake.size)[cell], strict=True)
         return {action: 1.0 for action, target in targets if lake.distances[target] == lake.distances[cell] - 1}
 
+    def shortest_of(self, state: Lake) -> int:
+        return state.distances[state.start]
+
+    def saved(self, state: Lake, actions: Sequence[int]) -> float | None:
+        if self.slip > 0:
+            return None
+        cell = state.start
+        for action in actions:
+            if cell != state.goal:
+                cell = neighbours(state.size)[cell][action]
+            if state.holes[cell]:
+                return 0.0
+        return state.distances[state.start] - state.distances[cell]
+
     def best_success(self, task: Task) -> float | None:
         return best_success(self.start_state(task.seed), self.slip, self.turns, self.actions_per_turn)
 

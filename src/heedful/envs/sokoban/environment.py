@@ -83,6 +83,17 @@ class Sokoban(BoardEnvironment):
         left = len(shortest) - 1
         return {action: 1.0 for action, reached in after.items() if room.solve(*reached, left) is not None}
 
+    def shortest_of(self, state: Level) -> int:
+        return state.shortest
+
+    def saved(self, state: Level, actions: Sequence[int]) -> float:
+        room, reached = state.room, (state.player, state.boxes)
+        for action in actions:
+            if reached[1] != room.targets:
+                reached = room.move(*reached, action)
+        left = room.solve(*reached, state.shortest - 1)  # a longer way has saved nothing
+        return 0.0 if left is None else state.shortest - len(left)
+
     def episode(self) -> SokobanEpisode:
         return SokobanEpisode(self)
 

@@ -17,16 +17,16 @@ from rich.console import Console
 from heedful import envs
 from heedful.boundary import Choice, Count, Natural, Wait, Workers, settings, trusting
 from heedful.console import SafeConsole
-from heedful.envs.common.contract import rightness_of
+from heedful.envs.common.contract import rightness_of, worth_of
 from heedful.envs.common.tagged import in_tags
 from heedful.envs.common.tasks import evaluation_tasks
+from heedful.measuring.evaluated import evaluated_metrics, evaluated_tokens
 from heedful.models.chat.replies import Tags
 from heedful.policies import POLICIES, PolicySource, Sampling
 from heedful.protocols import Environment
 from heedful.rollout import COLLECTORS, Collector, Context, isolated
 from heedful.run.evaluation.held_out import (
     broken_sentence,
-    carried_metrics,
     evaluation_metrics,
     evaluation_seed,
     measure_baselines,
@@ -201,10 +201,11 @@ def evaluate_subject(subject: Subject, settings: EvaluateSettings, console: Cons
         with _stage(console, "what right first actions come from: thoughts exchanged between tasks"):
             from heedful.scorers.hf import HFScorer
 
-            scorer, temperature = HFScorer(loaded.model), settings.sampling.temperature
+            scorer, told = HFScorer(loaded.model), (rightness_of(env), worth_of(env))
+            allowed = evaluated_tokens(subject.config.diagnostics.share, [*sampled, *greedy]) / 2
             for kind, groups in (("sampled", sampled), ("greedy", greedy)):
-                prefix = f"eval/{settings.split}/{kind}"
-                metrics += carried_metrics(prefix, groups, scorer, temperature, rightness_of(env))
+                prefix, temperature = f"eval/{settings.split}/{kind}", settings.sampling.temperature
+                metrics += evaluated_metrics(prefix, groups, scorer, temperature, *told, allowed)
     broken = (broken_sentence(sampled, "sampled"), broken_sentence(greedy, "greedy"))
     return Evaluated(tuple(metrics), baselines.sequence, tuple(filter(None, broken)))
 

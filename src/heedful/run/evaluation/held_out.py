@@ -12,12 +12,10 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from heedful.boundary import cut
-from heedful.diagnostics.actions.rightness import PARTS
 from heedful.diagnostics.behaviour_metrics import behaviour, rate
 from heedful.diagnostics.statistics.intervals import effective_clusters, mean_interval, wilson
 from heedful.envs.common.contract import turns_of
 from heedful.envs.common.tasks import TaskStream, evaluation_tasks
-from heedful.measuring.swapped import TokenScorer, grounding_metrics
 from heedful.protocols import Environment, Policy
 from heedful.rollout import FULL_HISTORY, Collector, Context, LockStep, Request
 from heedful.rollout.baselines import (
@@ -31,7 +29,7 @@ from heedful.rollout.baselines import (
 from heedful.seeds import derive
 from heedful.storage import refuse_typed, write_whole
 from heedful.storage.measurements import FIELDS
-from heedful.types import Group, Metric, Rightness, Task
+from heedful.types import Group, Metric, Task
 
 _LOCK_STEP = LockStep()
 
@@ -97,14 +95,6 @@ def evaluation_metrics(
             for name in ("success/any_of_group", "format/valid_rate", "format/closed_rate", "length/turns")
         ),
     ]
-
-
-def carried_metrics(
-    prefix: str, groups: Sequence[Group], scorer: TokenScorer, temperature: float, right: Rightness
-) -> list[Metric]:
-    """`<prefix>/right` and its parts, of the first turns of at most 32 tasks with at most two thoughts each."""
-    found = {each.name: each for each in grounding_metrics(scorer, groups, temperature, 64, 32, right=right)}
-    return [replace(found[f"grounding/right{part}"], name=f"{prefix}/right{part}") for part in PARTS]
 
 
 def any_scored(metrics: Sequence[Metric]) -> bool:
