@@ -23,6 +23,7 @@ pytest.importorskip("transformers")
 from heedful import cli  # noqa: E402
 from heedful.algorithms.table import Cispo, DrGrpo, Grpo  # noqa: E402
 from heedful.boundary import to_json  # noqa: E402
+from heedful.diagnostics.actions.rightness import PARTS, WORTH_NAMES  # noqa: E402
 from heedful.filters import KeepAll, RandomSubset, TopP  # noqa: E402
 from heedful.models.load import load_model  # noqa: E402
 from heedful.run import checkpoint, loop, parts  # noqa: E402
@@ -31,7 +32,7 @@ from heedful.run.loop import Outcome, train_steps  # noqa: E402
 from heedful.run.parts import Parts, assemble  # noqa: E402
 from heedful.run.terminal import TerminalView  # noqa: E402
 from heedful.run.train import Run, resume, train  # noqa: E402
-from heedful.storage import DiskFull, RunFolder, read_metrics, read_rollouts  # noqa: E402
+from heedful.storage import DiskFull, RunFolder, read_early, read_metrics, read_rollouts  # noqa: E402
 from heedful.storage.trackers import JsonlTracker  # noqa: E402
 from heedful.training.settings import OptimizerConfig  # noqa: E402
 from heedful.types import Metric, Trajectory, Verdict  # noqa: E402
@@ -369,7 +370,15 @@ def test_evaluations_happen_before_in_the_middle_and_after(whole: Trained) -> No
     assert [line.step for line in lines] == list(range(7))
     for line in lines:
         names = {name for name in line.metrics if name.startswith("eval/")}
-        assert names in (set(), {f"eval/val/{kind}/success" for kind in ("random", "fixed", "sampled", "greedy")})
+        success = {f"eval/val/{kind}/success" for kind in ("random", "fixed", "sampled", "greedy")}
+        greedy = {f"eval/val/greedy/right{part}" for part in PARTS} | {
+            f"eval/val/greedy/{each}" for each in WORTH_NAMES
+        }
+        assert names in (set(), success | greedy)
+    assert whole.folder.early_steps() == [0, 3, 6]
+    first = read_early(whole.folder.early(6))[0]
+    assert (first.cuts_C[0], first.cuts_C[-1]) == (0, len(first.pieces_T))
+    assert all(0 <= chance <= 1 for chance in first.right_C)
 
 
 def test_grpo_learns_echo(echo_run: TrainConfig, tmp_path: Path) -> None:

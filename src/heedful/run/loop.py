@@ -23,6 +23,7 @@ from heedful.diagnostics.names import CPU
 from heedful.envs.common.contract import rightness_of, turns_of, worth_of
 from heedful.envs.common.tasks import evaluation_tasks
 from heedful.measuring.diagnostician import Diagnosis
+from heedful.measuring.early import early_answers
 from heedful.measuring.evaluated import evaluated_metrics, evaluated_tokens
 from heedful.measuring.swapped import TokenScorer
 from heedful.policies import OpenPolicySource, Sampling, Weights
@@ -39,7 +40,7 @@ from heedful.run.parts import Parts
 from heedful.scorers.dealt import DealtScorer
 from heedful.seeds import derive, stream
 from heedful.stopping import finish_the_step_first
-from heedful.storage import RunFolder, write_rollouts, write_whole
+from heedful.storage import RunFolder, write_early, write_rollouts, write_whole
 from heedful.storage.trackers import TakesAlerts
 from heedful.training.critic import value_metrics
 from heedful.training.ranks.world import World
@@ -243,10 +244,20 @@ class _Run:
             # Greedy success has to be read with greedy thoughts.
             with self._scoring() as scorer:
                 if scorer is not None and self.config.diagnostics.enabled:
-                    told = rightness_of(env), worth_of(env), evaluated_tokens(self.config.diagnostics.share, played)
-                    prefix = f"eval/{evaluation.split}/greedy"
-                    metrics += evaluated_metrics(prefix, groups, scorer, self.config.sampling.temperature, *told)
+                    metrics += self._read_greedy(version, groups, scorer, played)
         return metrics
+
+    def _read_greedy(
+        self, version: int, greedy: Sequence[Group], scorer: TokenScorer, played: Sequence[Group]
+    ) -> list[Metric]:
+        """How right greedy first turns are, and by what. Where thoughts conclude is stored. `played`: all episodes."""
+        temperature, measuring = self.config.sampling.temperature, self.parts.diagnostician
+        right, allowed = rightness_of(self.env), evaluated_tokens(self.config.diagnostics.share, played)
+        told = greedy, temperature, right, measuring.piece, measuring.tags.close
+        if early := early_answers(scorer, *told, allowed=allowed / 4):
+            write_early(self.folder.early(version), early)
+        prefix = f"eval/{self.config.evaluation.split}/greedy"
+        return evaluated_metrics(prefix, greedy, scorer, temperature, right, worth_of(self.env), allowed * 3 / 4)
 
     @contextmanager
     def _scoring(self) -> Iterator[TokenScorer | None]:

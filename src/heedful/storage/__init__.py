@@ -5,6 +5,7 @@ Reading returns what was written, equal input gives equal bytes, and no reader e
 """
 
 from heedful.storage.checksums import CHECKSUMS, check_model, demand_unchanged, write_checksums
+from heedful.storage.early import EarlyAnswer, read_early, write_early
 from heedful.storage.files import (
     DiskFull,
     advising,
@@ -36,6 +37,7 @@ __all__ = [
     "LOCK",
     "MOST_STEP",
     "DiskFull",
+    "EarlyAnswer",
     "InUse",
     "Rollouts",
     "RunFolder",
@@ -55,6 +57,7 @@ __all__ = [
     "metric_from_json",
     "metrics_of_line",
     "naming_a_full_disk",
+    "read_early",
     "read_gradients",
     "read_metrics",
     "read_rollouts",
@@ -63,6 +66,7 @@ __all__ = [
     "refuse_unwritable",
     "rollout_rows",
     "write_checksums",
+    "write_early",
     "write_gradients",
     "write_rollouts",
     "write_scores",

@@ -132,6 +132,14 @@ class RunFolder:
         """The cross-scores of a step's full diagnosis."""
         return self.path / "scores" / f"{_step_name(step)}.npz"
 
+    def early(self, step: int) -> Path:
+        """What first actions are when thoughts are cut, at the evaluation of a step."""
+        return self.path / "early" / f"{_step_name(step)}.json"
+
+    def early_steps(self) -> list[int]:
+        """The evaluated steps whose early answers are stored, ascending."""
+        return self._steps("early", r"step_(\d+)\.json")
+
     def rollout_steps(self) -> list[int]:
         """The steps whose training rollouts are stored, ascending."""
         return self._steps("rollouts", r"step_(\d+)\.parquet")
@@ -164,13 +172,13 @@ class RunFolder:
         shutil.copytree(self.path, folder, ignore=later, dirs_exist_ok=True)
 
     def truncate_after(self, step: int) -> None:
-        """Remove everything later than `step`: rollouts, cross-scores, measurements and the report.
+        """Remove everything later than `step`: rollouts, cross-scores, early answers, measurements and the report.
 
         The remaining lines of `metrics.jsonl` keep their bytes. An incomplete last line is removed. Checkpoints stay.
         """
         later = [
             entry
-            for folder in ("rollouts", "scores")
+            for folder in ("rollouts", "scores", "early")
             for entry in (self.path / folder).glob("step_*")
             if (name := _STEP_FILE.fullmatch(entry.name)) and int(name[1]) > step
         ]
