@@ -128,3 +128,20 @@ def test_a_test_without_the_numbers_beside_it_decides_nothing() -> None:
     words = line(0, Metric("retrieval/first_turn/p_value", "low"), Metric("retrieval/first_turn/accuracy", "high"))
     for damaged in (alone, words):
         assert conclusion([damaged])[0].startswith("Template collapse: not measured.")
+
+
+def test_where_right_first_actions_come_from_is_a_sentence_of_its_own() -> None:
+    def parts(label: str, *values: float, head: str = "grounding/") -> tuple[Metric, ...]:
+        names = ("", "_by_chance", "_by_thought", "_by_prompt", "_by_both")
+        return tuple(Metric(f"{head}{label}{name}", value, 32) for name, value in zip(names, values, strict=True))
+
+    own, judge = parts("right", 0.62, 0.1, 0.5, 0.02, 0.0), parts("agreed", 0.4, 0.3, 0.1, 0, 0, head="grounding@j/")
+    step = scored(40, 0.001, 13.5)
+    sentences = conclusion([StepMetrics(40, None, {**step.metrics, **line(40, *own, *judge).metrics})])
+    assert sentences[2:] == [
+        "Of a probability of 0.62 of a right first action, 0.50 comes from the thought, 0.02 from the prompt past the "
+        "thought, 0.00 from both together only, and 0.10 is chance (step 40).",
+        "Of a probability of 0.40 of another reply's first action (right ones are not known), 0.10 comes from the "
+        "thought, 0.00 from the prompt past the thought, 0.00 from both together only, and 0.30 is chance (step 40, as "
+        "j reads them).",
+    ]

@@ -1,6 +1,7 @@
 """The split of rightness reads the exact values of policies whose probabilities are all known."""
 
 import itertools
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -14,8 +15,9 @@ from heedful.diagnostics.actions.rightness import (
     tensor,
     worthiness,
 )
+from heedful.diagnostics.catalogue import legend_of, mark_of
 from heedful.diagnostics.cross_scores.information import information
-from heedful.types import CrossScores, Task, nothing_right
+from heedful.types import CrossScores, Metric, Task, nothing_right
 from research.rightness.enumerated import (
     ACTIONS,
     POLICIES,
@@ -172,6 +174,10 @@ def test_a_prompt_without_known_right_actions_is_still_read_as_a_foreign_one() -
     assert found["right_by_thought"].value == pytest.approx(0.67, abs=0.2)
 
 
+def named(metric: Metric) -> Metric:
+    return replace(metric, name=f"grounding/{metric.name}")
+
+
 def test_probability_of_no_action_behind_foreign_thoughts_is_told() -> None:
     rng = np.random.default_rng(2)
     said, acts = population(*POLICIES["short and right"][:2])
@@ -180,6 +186,13 @@ def test_probability_of_no_action_behind_foreign_thoughts_is_told() -> None:
     lost = {each.name: each for each in rightness(asked, logs + np.log(0.7) * foreign[:, :, None], right)}
     assert lost["foreign_lost"].value == pytest.approx(0.3)
     kept = {each.name: each for each in rightness(asked, logs, right)}
+    # Above .1 the parts have a mark, and a reason behind it.
+    assert mark_of(named(lost["right_by_thought"])) == " †"
+    assert lost["right_by_thought"].why == "Foreign prompts confuse the model: foreign_lost is 0.30, above 0.1"
+    assert legend_of([named(lost["right_by_thought"])]) == (
+        "† Foreign prompts confuse the model. grounding/right_by_thought: foreign_lost is 0.30, above 0.1."
+    )
+    assert mark_of(named(kept["right_by_thought"])) == mark_of(named(lost["foreign_lost"])) == ""
     # Not divided by what is left: probability of no action is not right.
     assert lost["right_by_chance"].value == pytest.approx(0.7 * kept["right_by_chance"].value)
 

@@ -21,6 +21,7 @@ def test_the_parts_of_rightness_are_one_chart(tmp_path: Path, head: str, known: 
     panels = {panel.title: panel for section in sections(read_run(folder)) for panel in section.panels}
     title = TITLES["right" if known else "agreed"]
     drawn = {curve.label: curve.series.numeric[0].number for curve in panels[title].curves}
-    carriers = {"all parts", "by the thought", "by the prompt past the thought", "by both together only", "by chance"}
+    carriers = {"by the thought", "by the prompt past the thought", "by both together only", "by chance"}
     assert drawn == dict.fromkeys(carriers, 0.1 if known else 0.2)
+    assert panels[title].stacked
     assert (set(TITLES.values()) - {title}).isdisjoint(panels)

@@ -6,9 +6,10 @@ Every sentence is based on metrics of the audit. What was not measured is report
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
+from heedful.diagnostics.actions.rightness import carriers
 from heedful.diagnostics.catalogue import legend_of, mark_of
 from heedful.report.outcome import JOIN, WORDS, words_not_judged
 from heedful.storage import StepMetrics
@@ -24,6 +25,7 @@ LOST = (
     "docs/verl.md)."
 )
 _UNKNOWN = Metric("", None, None)
+_GROUNDED = re.compile(r"grounding(@[^/]+)?/(?:[^/]+/)?(?=(right|agreed)$)")
 _TEST = re.compile(r"retrieval(@[^/]+)?/(first_turn(?:/[^/]+)?)/p_value")
 
 
@@ -55,7 +57,9 @@ def conclusion(lines: Sequence[StepMetrics], lost: str = "") -> list[str]:
     sentences = [f"Template collapse: {LOST.format(lost) if lost else _ended(alarm or short)}"]
     sentences += [f"Of whole replies: {_ended(alarm)}"] if lost and alarm else []
     sentences += [sentence for answer in answers for sentence in answer.sentences]
-    legend = legend_of(metric for answer in answers for metric in answer.shown)
+    carried = _carried(lines, names)
+    sentences += [sentence for sentence, _ in carried]
+    legend = legend_of([*(metric for answer in answers for metric in answer.shown), *(by for _, by in carried)])
     return [*sentences, legend] if legend else sentences
 
 
@@ -95,6 +99,19 @@ def _scored(lines: Sequence[StepMetrics], at: str, scope: str, what: str) -> Ans
         f"{_shown(after)} at step {last}: {'a fall' if fallen else 'no clear fall'}."
     )
     return Answer("less information than at the start" if fallen else "not seen", sentences, [found, before, after])
+
+
+def _carried(lines: Sequence[StepMetrics], names: Iterable[str]) -> list[tuple[str, Metric]]:
+    """Where right first actions come from at the last step that says it, for each scorer, and the thought's part."""
+    heads = dict.fromkeys(found[0] for name in names if (found := _GROUNDED.match(name)))
+    found = []
+    for head in heads:
+        told = [(line.step, *each) for line in lines if (each := carriers(line.metrics, head))]
+        if told:
+            step, sentence, by = told[-1]
+            at = head.partition("/")[0].partition("@")[2]
+            found.append((f"{sentence} (step {step}{f', as {at} reads them' if at else ''}).", by))
+    return found
 
 
 def _worded(lines: Sequence[StepMetrics], what: str) -> Answer | None:

@@ -280,16 +280,17 @@ def _per_scope(run: RunRecord, title: str, unit: str, family: str, metric: str, 
 
 
 def _rightness(run: RunRecord) -> Panel:
-    """The parts of the probability of a right first action; of agreeing with other replies where none is known."""
+    """The probability of a right first action as a band of its parts; of agreeing with other replies where no right
+    action is known. The upper edge is the whole. A part below 0 takes away from those under it."""
     known = run.get(_grounded(run, "right")).numeric
     label, title = (
         ("right", "Right first actions, by their carrier") if known else ("agreed", "Agreement, by its carrier")
     )
-    carriers = {"": "all parts", "_by_thought": "by the thought", "_by_prompt": "by the prompt past the thought"}
-    carriers["_by_both"] = "by both together only"
-    choices = [(name, _grounded(run, f"{label}{part}"), hue) for hue, (part, name) in enumerate(carriers.items(), 1)]
-    chance = ("by chance", _grounded(run, f"{label}_by_chance"))
-    return _panel(run, title, "probability", *choices, axis=Axis.FROM_ZERO, optional=True, reference=chance)
+    carriers = {"_by_chance": ("by chance", 6), "_by_thought": ("by the thought", 1)}
+    carriers |= {"_by_prompt": ("by the prompt past the thought", 2), "_by_both": ("by both together only", 3)}
+    choices = [(name, _grounded(run, f"{label}{part}"), hue) for part, (name, hue) in carriers.items()]
+    unit = "probability; the upper edge is all parts"
+    return _panel(run, title, unit, *choices, axis=Axis.SHARE, stacked=True, optional=True)
 
 
 def _grounded(run: RunRecord, metric: str) -> str:

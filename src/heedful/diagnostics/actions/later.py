@@ -24,6 +24,7 @@ import numpy as np
 import numpy.typing as npt
 
 from heedful.diagnostics.actions.exchanged import FOREIGN, Acted, Ids, block, spelled_actions
+from heedful.diagnostics.actions.rightness import marked
 from heedful.diagnostics.cross_scores.jackknife import Estimate, metric_from, rate_from
 from heedful.diagnostics.cross_scores.thoughts import observed
 from heedful.types import Group, Metric, Rightness, Task, Trajectory
@@ -150,10 +151,8 @@ def later_rightness(
     worths = [right(task, before) for task, before in zip(asked.tasks_M, asked.before_M, strict=True)]
     nothing = dict.fromkeys(asked.names_A, np.nan)
     right_MA = np.array([[(nothing if w is None else w).get(name, 0.0) for name in asked.names_A] for w in worths])
-    metrics = [
-        *_parts(right_MA @ chances_RA.T, reads_R3, any(asked.histories_M)),
-        _lost(1 - chances_RA.sum(1), reads_R3),
-    ]
+    parts = _parts(right_MA @ chances_RA.T, reads_R3, any(asked.histories_M))
+    metrics = marked(parts, _lost(1 - chances_RA.sum(axis=1), reads_R3))
     return [replace(metric, name=f"{head}/{metric.name}") for metric in metrics]
 
 

@@ -16,12 +16,13 @@ decomposition of a mediated effect (VanderWeele 2013), with the thought as the m
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 import numpy as np
 import numpy.typing as npt
 
 from heedful.diagnostics.actions.exchanged import Exchange
-from heedful.diagnostics.catalogue import mark_of
+from heedful.diagnostics.catalogue import CONFUSED, mark_of
 from heedful.diagnostics.cross_scores.jackknife import Estimate, metric_from, rate_from
 from heedful.types import Metric, Rightness, Worth
 
@@ -33,6 +34,9 @@ RIGHTNESS_NAMES = (*(f"right{part}" for part in PARTS), *(f"agreed{part}" for pa
 
 WORTH_NAMES = (*(f"worth{part}" for part in PARTS), "worth_lost")
 """Of whole answers, below `eval/<split>/<kind>/`, in this order."""
+
+MOST_LOST = 0.1
+"""More probability of no action under foreign prompts than this makes the parts doubtful."""
 
 FEWEST_PROMPTS = 3
 NO_RIGHT = "no right actions are known"
@@ -113,11 +117,11 @@ def rightness(asked: Exchange, logprobs_MNS: Floats, right: Rightness) -> list[M
         others_MA = counts_NA[own_M] - np.eye(asked.actions)[action_S[taken_M]]
         others_MA /= others_MA.sum(axis=1, keepdims=True)
     agreed_NA[counts_NA.sum(axis=1) < 2] = np.nan
-    return [
+    parts = [
         *_parts("right", chances_MNA, own_M, right_NA, right_NA[own_M], NO_RIGHT),
         *_parts("agreed", chances_MNA, own_M, agreed_NA, others_MA, NO_OTHERS),
-        _lost("foreign_lost", chances_MNA, own_M),
     ]
+    return marked(parts, _lost("foreign_lost", chances_MNA, own_M))
 
 
 def worthiness(asked: Exchange, logprobs_MNS: Floats, worth: Worth | None) -> list[Metric]:
@@ -132,7 +136,15 @@ def worthiness(asked: Exchange, logprobs_MNS: Floats, worth: Worth | None) -> li
     worths = [[worth(task, reply) for reply in asked.names_A] for task in asked.tasks_N]
     worth_NA = np.array([[np.nan if each is None else each for each in row] for row in worths])
     parts = _parts("worth", chances_MNA, own_M, worth_NA, worth_NA[own_M], NO_WORTH)
-    return [*parts, _lost("worth_lost", chances_MNA, own_M)]
+    return marked(parts, _lost("worth_lost", chances_MNA, own_M))
+
+
+def marked(metrics: Sequence[Metric], lost: Metric) -> list[Metric]:
+    """The parts of rightness, with a reason that marks them where foreign prompts leave too little probability."""
+    if not isinstance(lost.value, int | float) or lost.value <= MOST_LOST:
+        return [*metrics, lost]
+    why = f"{CONFUSED}: {lost.name} is {lost.value:.2f}, above {MOST_LOST:g}"
+    return [*(each if each.value is None else replace(each, why=why) for each in metrics), lost]
 
 
 def action_chances(asked: Exchange, logprobs_MNS: Floats) -> Floats:

@@ -17,6 +17,7 @@ from heedful.types import Metric
 
 __all__ = [
     "CATALOGUE",
+    "CONFUSED",
     "LIVE_COLUMNS",
     "OVER_SEEDS",
     "TABLES",
@@ -34,6 +35,9 @@ __all__ = [
     "mark_of",
     "unit_of",
 ]
+
+CONFUSED = "Foreign prompts confuse the model"
+"""How the reason of a reading begins whose exchanged thoughts leave the model without an action too often."""
 
 TABLES: dict[str, tuple[Entry, ...]] = {
     "evaluation": episodes.EVALUATION,
@@ -99,13 +103,19 @@ def covers_of(name: str) -> str:
 
 
 def is_doubtful(metric: Metric) -> bool:
-    """Whether a reading has an interval, and is in the situation in which such an interval covers less than 90%.
+    """Whether a reading has an interval, and is in the situation in which such an interval covers less than 90%. Or
+    whether it is of exchanged thoughts that confuse the model (`is_confused`).
 
     The only decision on marks: reports, verdicts, live tables and studies ask it. The rule of each metric is in its
     entry. A reading of an earlier version, which does not say its effective clusters, counts as doubtful.
     """
     entry = entry_of(metric.name)
-    return entry is not None and entry.doubt is not None and entry.doubt.holds(metric)
+    return is_confused(metric) or (entry is not None and entry.doubt is not None and entry.doubt.holds(metric))
+
+
+def is_confused(metric: Metric) -> bool:
+    """Whether a part of rightness was read of a model that foreign prompts confuse."""
+    return metric.value is not None and metric.why.startswith(CONFUSED)
 
 
 def mark_of(metric: Metric, doubt: Doubt | None = None) -> str:
@@ -116,6 +126,8 @@ def mark_of(metric: Metric, doubt: Doubt | None = None) -> str:
 
 def doubt_of(metric: Metric) -> str:
     """What simulations say of the interval of a doubtful reading, and why it is one; else empty."""
+    if is_confused(metric):
+        return metric.why
     entry = entry_of(metric.name)
     if entry is None or entry.doubt is None or not entry.doubt.holds(metric):
         return ""
@@ -124,8 +136,14 @@ def doubt_of(metric: Metric) -> str:
 
 def legend_of(metrics: Iterable[Metric]) -> str:
     """A sentence that explains the marks behind the intervals of these readings; empty where none has a mark."""
-    listed = "; ".join(dict.fromkeys(f"{metric.name}: {doubt_of(metric)}" for metric in metrics if mark_of(metric)))
-    return f"† In simulations such an interval held the truth in less than 90% of cases. {listed}." if listed else ""
+    marked = [metric for metric in metrics if mark_of(metric)]
+    leads = {False: "In simulations such an interval held the truth in less than 90% of cases", True: CONFUSED}
+    sentences = []
+    for confused, lead in leads.items():
+        its = [each for each in marked if is_confused(each) is confused]
+        told = dict.fromkeys(f"{each.name}: {doubt_of(each).removeprefix(f'{CONFUSED}: ')}" for each in its)
+        sentences += [f"{lead}. {'; '.join(told)}."] if told else []
+    return f"† {' '.join(sentences)}" if sentences else ""
 
 
 def unit_of(name: str) -> str:

@@ -127,7 +127,7 @@ def draw_lines(curves: Sequence[Curve], frame: Frame, axis: Axis, title: str) ->
 
 
 def draw_shares(curves: Sequence[Curve], frame: Frame, title: str) -> Chart:
-    """Stack curves that add up to 1. Steps where one of them is missing are left blank."""
+    """Stack curves whose sum is 1 at most. Steps where one of them is missing are left blank."""
     curves = [_thin(curve) for curve in curves]
     x, y = _scales(frame, 0.0, 1.0)
     by_step = [{point.step: point.number for point in curve.series.numeric} for curve in curves]
