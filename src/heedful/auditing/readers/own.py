@@ -35,9 +35,6 @@ from heedful.types import Ending, Image, Prompt, Reply, Span, Task, Trajectory, 
 _IDENTITY = ("step", "split", "group", "task_id", "member")
 """Columns that are the same in all rows of an episode."""
 _SPANS = ("thought_start", "thought_end", "answer_start", "answer_end")
-_LARGEST_ID = 2**31
-_LEAST_ID = -(2**63)
-"""Of pictures, whose ids are negative."""
 _ENDINGS = {ending.value: ending for ending in Ending}
 _HELD = {
     "token ids": "reply_ids",
@@ -208,7 +205,7 @@ def _turn(row: Fields, hints: Hints, images: tuple[Image, ...]) -> Turn:
             raise Misfit("token ids beside the pictures of a prompt", "text alone")
         said = with_thought(said, row, "a thought", hints.tags)
         return Turn(text_turn(prompt, said, hints.tags).reply, rewards, actions, valid, "", state)
-    ids, prompt_ids = _ids(row, "reply_ids"), _ids(row, "new_prompt_ids", _LEAST_ID if images else 0)
+    ids, prompt_ids = _ids(row, "reply_ids"), _ids(row, "new_prompt_ids")
     thought, answer = (Span(row.whole(f"{of}_start"), row.whole(f"{of}_end")) for of in ("thought", "answer"))
     if not 0 <= thought.start <= thought.end <= len(ids):
         raise Misfit(f"a thought within the {len(ids)} tokens of the reply", f"{thought.start} to {thought.end}")
@@ -242,15 +239,9 @@ def _rewards(row: Fields) -> dict[str, float]:
 
 
 def _number(value: object, what: str) -> float:
-    """A number that is there; it may be NaN."""
-    if type(value) not in (int, float):
-        raise Misfit(f"a number as `{what}`", records.shown(value))
     found = records.number(value, what)
     return math.nan if found is None else found
 
 
-def _ids(row: Fields, name: str, least: int = 0) -> tuple[int, ...]:
-    values = row.listed(name)
-    if not all(type(value) is int and least <= value < _LARGEST_ID for value in values):
-        raise Misfit(f"token ids from {least} to {_LARGEST_ID - 1} in `{name}`", records.shown(values[:5]))
-    return tuple(values)
+def _ids(row: Fields, name: str) -> tuple[int, ...]:
+    return tuple(records.integer(value, name) for value in row.listed(name))
