@@ -71,7 +71,6 @@ def sections(run: RunRecord) -> list[Section]:
                     "Information in the action",
                     "nats",
                     ("input to action", "grounding/input_to_action", 1),
-                    ("thought to action", _grounded(run, "reasoning_to_action"), 2),
                     optional=True,
                 ),
                 panel(

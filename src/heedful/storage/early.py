@@ -39,10 +39,9 @@ def read_early(path: Path) -> tuple[EarlyAnswer, ...]:
     try:
         with open_file(path) as file:
             trees = json.load(file)
-        return tuple(EarlyAnswer(**{name: _frozen(value) for name, value in tree.items()}) for tree in trees)
-    except (TypeError, AttributeError, ValueError) as error:
+        lists = ("pieces_T", "cuts_C", "right_C", "likeliest_C")
+        return tuple(
+            EarlyAnswer(tree["task"], tree["prompt"], *(tuple(tree[name]) for name in lists)) for tree in trees
+        )
+    except (TypeError, LookupError, ValueError) as error:
         raise ValueError(f"Expected early answers of heedful in {path}, found another file: {error}.") from error
-
-
-def _frozen(value: object) -> object:
-    return tuple(value) if isinstance(value, list) else value
