@@ -9,9 +9,9 @@ import gguf
 import numpy as np
 import torch
 from tokenizers import pre_tokenizers
-from transformers import Gemma3ForCausalLM, Gemma3TextConfig, PreTrainedModel, Qwen3Config, Qwen3ForCausalLM
+from transformers import Gemma3ForCausalLM, Gemma3TextConfig, PreTrainedModel
 
-from tiny_models import llama, qwen2
+from tiny_models import llama
 
 SPECIAL = ("<|start|>", "<|end|>")
 USERS = "<tool>"
@@ -41,20 +41,12 @@ TEMPLATE = (
 
 
 def model(kind: str = "llama") -> PreTrainedModel:
-    """A model of one of the architectures, in float32, with a vocabulary of TOKENS."""
+    """A model of one of the architectures, in float32: llama with a vocabulary of TOKENS, or gemma3."""
     if kind == "llama":
         return llama(len(TOKENS)).float()
-    if kind == "qwen2":
-        return qwen2(len(TOKENS)).float()
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(3)
-        if kind == "gemma3":
-            return _gemma3()
-        # transformers reads no size of the heads, and takes 128.
-        sizes = {"hidden_size": 32, "intermediate_size": 48, "num_hidden_layers": 2, "head_dim": 128}
-        heads = {"num_attention_heads": 4, "num_key_value_heads": 2, "initializer_range": 0.3}
-        config = Qwen3Config(vocab_size=len(TOKENS), max_position_embeddings=1024, **sizes, **heads)
-        return Qwen3ForCausalLM(config).eval()
+        return _gemma3()
 
 
 def _gemma3() -> PreTrainedModel:
@@ -70,23 +62,14 @@ def _gemma3() -> PreTrainedModel:
     return found.eval()
 
 
-def write(
-    path: Path,
-    kind: str = "llama",
-    cut: str = "smollm",
-    packed: bool = False,
-    settings: dict[str, Any] | None = None,
-    tensors: dict[str, Any] | None = None,
-) -> Path:
-    """Write `model(kind)` into a GGUF file. `settings` and `tensors` replace what it has (None: leave out)."""
+def write(path: Path, kind: str = "llama", packed: bool = False, settings: dict[str, Any] | None = None) -> Path:
+    """Write `model(kind)` into a GGUF file. `settings` are added."""
     found = model(kind)
     writer = gguf.GGUFWriter(path, kind)
-    for name, value in (_settings(found.config, kind, cut) | (settings or {})).items():
+    for name, value in (_settings(found.config, kind) | (settings or {})).items():
         if value is not None:
             _add(writer, name, value)
-    for name, array in (_tensors(found, kind) | (tensors or {})).items():
-        if array is None:
-            continue
+    for name, array in _tensors(found, kind).items():
         if packed and array.ndim == 2 and array.shape[1] % 32 == 0:
             block = gguf.GGMLQuantizationType.Q4_1
             writer.add_tensor(name, gguf.quants.quantize(array, block), raw_dtype=block)
@@ -99,7 +82,7 @@ def write(
     return path
 
 
-def _settings(config: Any, kind: str, cut: str) -> dict[str, Any]:
+def _settings(config: Any, kind: str) -> dict[str, Any]:
     positions = config.rope_parameters
     return {
         "general.license": "apache-2.0",
@@ -112,7 +95,7 @@ def _settings(config: Any, kind: str, cut: str) -> dict[str, Any]:
         f"{kind}.attention.layer_norm_rms_epsilon": float(config.rms_norm_eps),
         f"{kind}.rope.freq_base": float(positions.get("full_attention", positions)["rope_theta"]),
         "tokenizer.ggml.model": "gpt2",
-        "tokenizer.ggml.pre": cut,
+        "tokenizer.ggml.pre": "smollm",
         "tokenizer.ggml.tokens": list(TOKENS),
         "tokenizer.ggml.token_type": list(TYPES),
         "tokenizer.ggml.merges": list(MERGES),

@@ -4,7 +4,6 @@ from pathlib import Path
 
 import pytest
 
-from heedful.boundary import jsontext
 from heedful.boundary.jsontext import parse_json, read_json
 
 DEEP = "[" * 10**5 + "]" * 10**5
@@ -26,11 +25,3 @@ def test_what_cannot_be_parsed_is_described_in_a_phrase(text: str | bytes, phras
 def test_json_is_read_as_utf8(tmp_path: Path) -> None:
     (tmp_path / "file.json").write_text('{"é": 1}', encoding="utf-8")
     assert read_json(tmp_path / "file.json") == {"é": 1}
-
-
-def test_a_file_without_an_end_is_refused_after_the_bound(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(jsontext, "LARGEST", 1 << 20)
-    with pytest.raises(ValueError, match="more than 1 MiB in one JSON file"):
-        read_json(Path("/dev/zero"), pipes=True)
-    (tmp_path / "file.json").write_text('"' + "x" * ((1 << 20) - 2) + '"')
-    assert len(read_json(tmp_path / "file.json")) == (1 << 20) - 2

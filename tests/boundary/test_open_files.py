@@ -3,7 +3,6 @@
 import os
 import shutil
 import signal
-import tracemalloc
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,7 +15,6 @@ from heedful.auditing.logs.files import is_parquet, open_parquet
 from heedful.boundary import parse
 from heedful.boundary.jsontext import read_json
 from heedful.boundary.open_files import open_file, refuse_pipes
-from heedful.envs.common.rows import JsonList
 from heedful.models.cache import cache_root
 from heedful.storage import RunFolder, read_rollouts
 from heedful.storage.scores import read_scores
@@ -122,18 +120,6 @@ def test_the_trusted_cache_is_never_looked_for_in_the_current_folder(
             cache_root()
     else:
         assert cache_root() == tmp_path / "home" / ".cache" / "heedful"
-
-
-@pytest.mark.parametrize("read", [read_json, lambda path: JsonList(path, "a test")])
-def test_a_small_file_takes_little_memory(read: Callable[[Path], object], tmp_path: Path) -> None:
-    path = tmp_path / "small.json"
-    path.write_text("[{}]")
-    tracemalloc.start()
-    try:
-        read(path)
-        assert tracemalloc.get_traced_memory()[1] < 8 << 20
-    finally:
-        tracemalloc.stop()
 
 
 def test_a_typed_path_may_begin_at_home(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

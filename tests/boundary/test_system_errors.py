@@ -16,9 +16,7 @@ from heedful.boundary.system_errors import sentence_of
     [
         "train echo --out PATH",
         "train --resume PATH",
-        "eval PATH",
         "audit PATH",
-        "gradients PATH",
         "report PATH",
         "study smoke --out PATH",
         "study PATH.json",
@@ -49,8 +47,6 @@ def test_the_sentence_names_the_path_and_a_remedy() -> None:
         "Expected a folder at log"
     )
     assert sentence_of(ConnectionRefusedError(errno.ECONNREFUSED, "refused")) == "The system says: refused."
-    many = sentence_of(OSError(errno.EMFILE, "Too many open files"))
-    assert many == "Expected to open another file, but too many files are open. Raise the limit with `ulimit -n`."
     assert sentence_of(OSError("a sentence.")) == "a sentence."
     assert sentence_of(ValueError()) == "ValueError"
     quoted = ValueError(f"Expected JSON, found {OSError(errno.ENOENT, 'No such file', 'a.json')}.")

@@ -1,10 +1,8 @@
 """Studies as data: written and read back, from presets and flags, narrowed for a quick look."""
 
 import json
-import re
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -74,10 +72,8 @@ def test_a_file_takes_presets_partial_configurations_and_flags(tmp_path: Path) -
         ({"seeds": []}, "expected seeds, found none"),
         ({"seeds": [1, 1]}, "expected distinct seeds, found 1, 1"),
         ({"arms": [{"name": "a/b"}]}, "found 'a/b'"),
-        ({"arms": [{"name": "a" * 101}]}, "at most 100 letters"),
         ({"arms": [{"name": "results.md"}], "pairs": []}, "the name of a file of studies, found 'results.md'"),
         ({"arms": [{"name": "a"}, {"name": "A"}], "pairs": []}, "expected distinct arms, found a, A"),
-        ({"pairs": [{"arm": "bonus", "control": "bonus"}]}, "found bonus as its own control"),
         (
             {"measures": [{"title": "t", "metric": "m", "from_step": 9, "to_step": 8}]},
             "expected to_step at or after 9, found 8",
@@ -89,14 +85,11 @@ def test_a_file_takes_presets_partial_configurations_and_flags(tmp_path: Path) -
         ({"arms": [{"name": "a", "job": {"type": "dance"}}]}, "dance"),
         ({"arms": [{"name": "a", "job": {"preset": "echo", "flags": "'"}}]}, "flags of arm 'a' as on a command line"),
         ({"arms": [{"name": "a", "job": {"preset": "echo", "flags": "--help"}}]}, "flags of arm 'a', found --help"),
-        ({"arms": [{"name": "a", "job": {"preset": "echo", "flags": "--print-config"}}]}, "found --print-config"),
         ({"arms": [{"name": "a", "job": {"preset": "echo", "flags": "--config pipe"}}]}, "as the job's `config`"),
         ({"arms": [{"name": "a", "job": {"preset": "echo", "flags": "--seed 7"}}]}, "`seeds` of the study decide"),
-        ({"arms": [{"name": "a", "job": {"preset": "echo", "flags": "--seeds 1,2"}}]}, "`seeds` of the study decide"),
         ({"arms": [{"name": "a", "job": {"preset": "echo", "config": {"seed": 7}}}]}, "found `seed` in its config"),
         ({"arms": [{"name": "a", "job": {"preset": "echo", "flags": "--trust m"}}]}, "command line of heedful study"),
         ({"minutes": float("nan")}, "minutes: expected a number of at least 0"),
-        ({"minutes": -1}, "minutes: expected a number of at least 0"),
     ],
 )
 def test_what_a_file_cannot_mean_is_refused_with_a_sentence(change: dict, words: str, tmp_path: Path) -> None:
@@ -156,19 +149,11 @@ def test_a_pool_goes_with_any_of_its_arms_and_takes_its_comparisons_along() -> N
     assert (few.pools, few.pairs) == (pools[:1], ())
 
 
-@pytest.mark.parametrize(
-    ("pools", "said"),
-    [
-        ([{"name": "a", "arms": ["b"]}], "expected distinct arms and pools, found a, b, c, a"),
-        ([{"name": "p", "arms": []}], "pool p: expected distinct arms, found none"),
-        ([{"name": "p", "arms": ["a", "a"]}], "pool p: expected distinct arms, found a, a"),
-        ([{"name": "p/q", "arms": ["a"]}], "a pool's name is made of at most"),
-        ([{"name": "p", "arms": ["d"]}], "d is compared or read, but no arm has that name"),
-    ],
-)
-def test_a_pool_that_cannot_be_is_refused(pools: list[Any], said: str) -> None:
-    with pytest.raises(ValueError, match=re.escape(said)):
-        study_from_json(study_to_json(small()) | {"pools": pools})
+def test_a_pool_that_cannot_be_is_refused() -> None:
+    with pytest.raises(ValueError, match="expected distinct arms and pools, found a, b, c, a"):
+        replace(small(), pools=(Pool("a", ("b",)),))
+    with pytest.raises(ValueError, match="d is compared or read, but no arm has that name"):
+        replace(small(), pools=(Pool("p", ("d",)),))
 
 
 def test_an_interaction_goes_with_any_arm_of_its_pairs() -> None:
@@ -178,19 +163,6 @@ def test_an_interaction_goes_with_any_arm_of_its_pairs() -> None:
     assert study_from_json(json.loads(json.dumps(study_to_json(study)))) == study
     assert narrowed(study).interactions == interactions
     assert narrowed(study, arms=("a", "c")).interactions == ()
-
-
-def test_an_interaction_that_cannot_be_is_refused() -> None:
-    with pytest.raises(ValueError, match="expected interactions of two pairs, found a against b as its own base"):
-        Interaction(Pair("a", "b"), Pair("a", "b"))
-    with pytest.raises(ValueError, match="d is compared or read, but no arm has that name"):
-        replace(small(), interactions=(Interaction(Pair("a", "b"), Pair("d", "c")),))
-
-
-def test_runs_without_a_folder_of_their_arm_are_of_a_single_arm() -> None:
-    arms = (Arm("a"), Arm("b"))
-    with pytest.raises(ValueError, match="flat is for a single arm, found a, b"):
-        Study("two", "What?", arms, flat=True)
 
 
 def test_seeds_differ_in_the_seed_and_if_asked_in_the_seedling() -> None:

@@ -48,7 +48,7 @@ if TYPE_CHECKING:
 Ids = tuple[int, ...]
 Messages = Sequence[Mapping[str, str]]
 
-_REMEDY = "Give --model a folder with config.json, weights and tokenizer files, a .gguf file, or a Hugging Face name."
+_REMEDY = "Give --model a folder with config.json, weights and tokenizer files, or a Hugging Face name."
 _TOKENIZER_REMEDY = "Give --tokenizer the folder or the Hugging Face name of the served model."
 IMPROBABLE = 2.5
 """Bits per character (byte of UTF-8) above which a text is no text of this model.

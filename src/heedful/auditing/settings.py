@@ -35,8 +35,8 @@ class AuditSettings:
     """What can be set on the command line of `heedful audit`."""
 
     model: str | None = None
-    """A causal model (folder, .gguf file, `smollm2` or Hugging Face name) that reads prompts and thoughts; none =
-    what needs no model."""
+    """A causal model (folder, `smollm2` or Hugging Face name) that reads prompts and thoughts; none = what
+    needs no model."""
     server: str | None = None
     """A server's URL: its model reads prompts and thoughts, in place of --model. Only logs sampled at temperature 1."""
     model_name: str | None = None

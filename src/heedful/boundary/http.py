@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import re
 import socket
 import ssl
 import threading
@@ -201,12 +200,12 @@ def parts_of(url: str, of: str, instead: str) -> SplitResult:
     """
     try:
         parts = urlsplit(url)
-        if parts.scheme not in ("http", "https") or not parts.hostname or parts.port == 0 or re.search(r"\s", url):
-            raise ValueError
-        parts.hostname.encode("idna")
-    except ValueError:  # also of a port, an address or a name that is none
+        fits = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
+    except ValueError:  # of a port or an address that is none
+        fits = False
+    if not fits:
         found = repr(url) if "@" not in url else "one with a user or a password"
-        raise ValueError(f"Expected the URL of {of}, found {found}.") from None
+        raise ValueError(f"Expected the URL of {of}, found {found}.")
     odd = "a query or a fragment (? or # and what follows)" if "?" in url or "#" in url else ""
     odd = "a user or a password" if parts.username or parts.password else odd
     if odd:

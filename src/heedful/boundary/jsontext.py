@@ -11,10 +11,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from heedful.boundary.open_files import open_file, read_up_to
-
-LARGEST = 256 << 20
-"""Bytes of a JSON file. Rows, which may be many, are in other files."""
+from heedful.boundary.open_files import open_file
 
 
 def parse_json(text: str | bytes, constant: Callable[[str], Any] | None = None) -> Any:
@@ -40,13 +37,10 @@ def parse_json_at(text: str, start: int) -> tuple[Any, int]:
 def read_json(path: Path, pipes: bool = False) -> Any:
     """The JSON value in a file. Raises ValueError as `parse_json` does, and OSError where the file cannot be read.
 
-    A file that goes on after `LARGEST` bytes is refused, too. `pipes`: the user typed the path, which may be a pipe.
+    `pipes`: the user typed the path, which may be a pipe.
     """
     with path.open("rb") if pipes else open_file(path) as stream:
-        content = read_up_to(stream, LARGEST + 1)
-    if len(content) > LARGEST:
-        raise ValueError(f"more than {LARGEST >> 20} MiB in one JSON file")
-    return parse_json(content)
+        return parse_json(stream.read())
 
 
 @contextmanager

@@ -11,10 +11,6 @@ import os
 import stat
 from io import BufferedReader
 from pathlib import Path
-from typing import BinaryIO
-
-_PIECE = 1 << 20
-"""Bytes that are read at a time."""
 
 
 def open_file(path: Path) -> BufferedReader:
@@ -30,14 +26,6 @@ def open_file(path: Path) -> BufferedReader:
     if stat.S_ISDIR(mode):
         raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
     raise _no_file(path)
-
-
-def read_up_to(stream: BinaryIO, most: int) -> bytes:
-    """The rest of a stream, or its next `most` bytes. Unlike `read(most)` it takes no memory beyond what is there."""
-    content = bytearray()
-    while piece := stream.read(min(_PIECE, most - len(content))):
-        content += piece
-    return bytes(content)
 
 
 def in_home(path: Path | str) -> Path:

@@ -15,15 +15,12 @@ _KNOWN = {
     errno.EEXIST: "Expected nothing at {path}, found a file or a folder. Move it away, or give another path.",
     errno.ENOTEMPTY: "Expected an empty folder at {path}, found files in it. Move them away, or give another path.",
     errno.ENXIO: "Expected a file at {path}, found a pipe or a device. Give another path.",
-    errno.ELOOP: "Expected a file or a folder at {path}, found links that lead in a circle. Give another path.",
-    errno.ENAMETOOLONG: "Expected a path that the system can hold, found the too long {path}. Give a shorter one.",
     errno.EACCES: "Expected the right to use {path}, found none. Change its permissions, or give another path.",
     errno.EPERM: "Expected the right to use {path}, found none. Change its permissions, or give another path.",
     errno.EROFS: "Expected to write {path}, found a disk that can only be read. Give a path on another disk.",
     errno.ENOSPC: "Expected room on the disk to write {path}, but it is full. Free some space, then go on.",
     errno.EDQUOT: "Expected room on the disk to write {path}, but the quota is full. Free some space, then go on.",
     errno.EFBIG: "Expected to write {path}, but files may not be so large. Raise the limit (`ulimit -f`), then go on.",
-    errno.EMFILE: "Expected to open {path}, but too many files are open. Raise the limit with `ulimit -n`.",
 }
 NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 _NUMBER = re.compile(r"\[Errno -?\d+\] ")
@@ -40,8 +37,8 @@ def sentence_of(error: BaseException) -> str:
         return "The memory does not suffice. Choose a smaller model or smaller batches, or free some memory."
     if not isinstance(error, OSError) or error.errno is None or error.strerror is None:
         return _NUMBER.sub("", str(error)) or type(error).__name__
-    if error.filename is None and error.errno in (*NO_ROOM, errno.EMFILE):
-        return _KNOWN[error.errno].format(path="another file" if error.errno == errno.EMFILE else "the output")
+    if error.filename is None and error.errno in NO_ROOM:
+        return _KNOWN[error.errno].format(path="the output")
     if error.filename is None:
         return f"The system says: {error.strerror}."
     path = cut(os.fsdecode(error.filename) if not isinstance(error.filename, int) else "a file", LONGEST_PATH)

@@ -40,8 +40,7 @@ class EvaluateWords:
 
     subject: Annotated[str, Positional("RUN|ENV|MODEL", example="frozen_lake")]
     """A run's folder or one of its checkpoints, an environment or preset (its untrained seedling plays), or a model (a
-    folder, smollm2, a .gguf file or a Hugging Face name). A model must be causal and have a chat template. It needs
-    ENV."""
+    folder, smollm2 or a Hugging Face name). A model must be causal and have a chat template. It needs ENV."""
     environment: Annotated[str | None, Positional("ENV")] = None
     """The environment that a MODEL plays. Your own is named as module:Class."""
     checkpoint: Annotated[str | None, Shown("WHICH")] = None

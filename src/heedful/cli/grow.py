@@ -42,7 +42,7 @@ class GrowWords:
     env: Annotated[str, Positional("ENV", example="bandit")]
     """A preset or an environment whose solver demonstrates, or one of your own as module:Class."""
     model: Annotated[str, Shown("MODEL")] = SMOLLM2
-    """The model to begin with: smollm2 (extra smollm2), a folder, a .gguf file or a Hugging Face name."""
+    """The model to begin with: smollm2 (extra smollm2), a folder or a Hugging Face name."""
     only_after: bool = False
     """Leave out the measurement of the untouched model."""
 

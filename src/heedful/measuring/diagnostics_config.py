@@ -56,8 +56,8 @@ class DiagnosticsConfig:
     """Thoughts of a full measurement that are stored token by token, with what each token tells of the prompt; at most
     64, 0 = none."""
     judge: str | None = None
-    """Another causal model (a folder, smollm2, a .gguf file or a Hugging Face name) that reads prompts and thoughts as
-    text at full measurements; none = only the policy judges itself."""
+    """Another causal model (a folder, smollm2 or a Hugging Face name) that reads prompts and thoughts as text at full
+    measurements; none = only the policy judges itself."""
     max_tokens: Count = 4096
     """Most padded tokens scored in one forward pass."""
     alarms: AlarmConfig = field(default_factory=AlarmConfig)

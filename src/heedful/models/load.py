@@ -74,7 +74,7 @@ def load_model(
 def read_model(source: str | Path, dtype: torch.dtype, remedy: str) -> PreTrainedModel:
     """The causal language model that `source` names, in evaluation mode on the CPU. It may have a vision tower.
 
-    `source`: a folder, a Hugging Face name, a GGUF file, or `smollm2`; a file is converted once, into the cache.
+    `source`: a folder, a Hugging Face name, `smollm2` or `gemma3_270m`; these two are converted once, into the cache.
 
     Attention is torch's own (`sdpa`), or `eager` where the model has only that. `remedy`: the last sentence of the
     error. Code that the model brings runs only if the user has named the model as trusted.

@@ -89,8 +89,8 @@ class TrainConfig:
     env: Annotated[Any, Choice(envs.ENVIRONMENTS, Environment)] = field(default_factory=FrozenLake)
     """The environment and its knobs."""
     model: Text = "seedling"
-    """`seedling` grows a small model from the environment's solver. Otherwise a folder, a .gguf file, `smollm2`, or a
-    Hugging Face name."""
+    """`seedling` grows a small model from the environment's solver. Otherwise a folder, `smollm2`, or a Hugging
+    Face name."""
     vision: VisionConfig = field(default_factory=VisionConfig)
     seedling: Seedling = field(default_factory=Seedling)
     """Recipe of the seedling (only with --model seedling)."""

@@ -84,11 +84,6 @@ class Pool:
     name: str
     arms: tuple[str, ...]
 
-    def __post_init__(self) -> None:
-        refuse_name("a pool", self.name)
-        if not self.arms or len(set(self.arms)) < len(self.arms):
-            raise ValueError(f"pool {self.name}: expected distinct arms, found {', '.join(self.arms) or 'none'}")
-
 
 @declared_settings
 class Pair:
@@ -96,10 +91,6 @@ class Pair:
 
     arm: str
     control: str
-
-    def __post_init__(self) -> None:
-        if self.arm == self.control:
-            raise ValueError(f"expected pairs of two arms, found {self.arm} as its own control")
 
     def __str__(self) -> str:
         return f"{self.arm} − {self.control}"
@@ -115,10 +106,6 @@ class Interaction:
 
     pair: Pair
     base: Pair
-
-    def __post_init__(self) -> None:
-        if self.pair == self.base:
-            raise ValueError(f"expected interactions of two pairs, found {self.pair.names} as its own base")
 
     def __str__(self) -> str:
         return f"({self.pair}) − ({self.base})"
@@ -168,17 +155,12 @@ class Study:
                 raise ValueError(f"study {self.name}: expected {what}, found none")
             if len({str(value).lower() for value in values}) < len(values):  # some disks do not tell A from a
                 raise ValueError(f"study {self.name}: expected distinct {what}, found {', '.join(map(str, values))}")
-        if self.flat and len(names) > 1:
-            raise ValueError(f"study {self.name}: flat is for a single arm, found {', '.join(names)}")
         unknown = [name for name in self._arms_named() if name not in names]
         if unknown:
             raise ValueError(
                 f"study {self.name}: {', '.join(dict.fromkeys(unknown))} is compared or read, but no arm has that "
                 f"name; the arms are {', '.join(names)}"
             )
-        for name in names:
-            if name in self.read_by(name):
-                raise ValueError(f"study {self.name}: arm {name} waits for its own run; `after` names an earlier arm")
 
     def _arms_named(self) -> list[str]:
         """Every arm that a pair, an analysis or another arm refers to."""
