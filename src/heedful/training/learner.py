@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, Protocol, cast
 
 import torch
 
@@ -48,6 +48,22 @@ class Batch:
     """The weights of the tokens, where the learner is not the sampler."""
     metrics: Sequence[Metric] = ()
     """Of the correction, if there is one."""
+
+    def known(self, places: Sequence[int]) -> dict[str, torch.Tensor | None]:
+        """What `token_terms` needs beside the scores, for the trained tokens of the samples at `places`."""
+        scores = {"reference_N": self.reference, "learner_N": self.learner, "importance_N": self.importance}
+        return {
+            name: None if found is None else torch.cat([found[place] for place in places])
+            for name, found in scores.items()
+        }
+
+
+class SplitsSteps(Protocol):
+    """Reads each optimizer step of an update before it is taken, and changes nothing."""
+
+    def take(self, batch: Batch, places: Sequence[int]) -> None:
+        """The step on the samples at `places`. The gradient of the whole loss is in the parameters."""
+        ...
 
 
 class Learner:
@@ -88,6 +104,7 @@ class Learner:
         """The entropy coefficient of the next update."""
         self.updates = 0
         """Calls of `update` that changed the weights."""
+        self.splits_steps: SplitsSteps | None = None
         self.critic = critic
         self.sharded = settings.sharded
         rows = token_logits(self.model) if self.sharded is None else self.sharded.token_logits
@@ -95,8 +112,8 @@ class Learner:
         if isinstance(reference, torch.nn.Module):
             reference = token_logits(_placed(cast("PreTrainedModel", reference), self.device))
         self._reference_logits = cast("TokenLogits | None", reference)
-        self._cut_up = settings.cutter(self.model)
-        self._optimizer_step = OptimizerStep(model.parameters(), optimizer, self.world, sharded=self.sharded)
+        self.cut_up = settings.cutter(self.model)
+        self.optimizer_step = OptimizerStep(model.parameters(), optimizer, self.world, sharded=self.sharded)
 
     def update(
         self, samples: Sequence[TrainingSample], *, scale: float = 1.0, token_budget: int | None = None
@@ -133,10 +150,12 @@ class Learner:
                 if trains:
                     passes.append(self._backward(batch, places))
                 if self.critic is not None:
-                    cut = self._cut([samples[place] for place in places], token_budget)
+                    cut = self.cut([samples[place] for place in places], token_budget)
                     critic_passes.append(self.critic.learn(cut, scale, through_trunk=not warming))
                 if trains:
-                    norms.append(self._optimizer_step.take("policy"))
+                    if self.splits_steps is not None:
+                        self.splits_steps.take(batch, places)
+                    norms.append(self.optimizer_step.take("policy"))
         self.model.zero_grad(set_to_none=True)
         tokens = sum(len(sample.ids) for sample in samples) * self.algorithm.epochs
         metrics = [] if self.critic is None else self.critic.finish(critic_passes)
@@ -146,7 +165,7 @@ class Learner:
         metrics += update_metrics(
             passes,
             norms,
-            lr=self.config.lr_at(self._optimizer_step.steps - 1),
+            lr=self.config.lr_at(self.optimizer_step.steps - 1),
             entropy=self.entropy_coefficient,
             tokens=tokens,
             correction=batch.metrics,
@@ -166,6 +185,11 @@ class Learner:
         """
         return self._backward(self._batch(samples, scale, token_budget), range(len(samples)))
 
+    @property
+    def parameters(self) -> list[torch.nn.Parameter]:
+        """The trained parameters, in the optimizer's order."""
+        return [parameter for parameter in self.model.parameters() if parameter.requires_grad]
+
     def whole(self) -> AbstractContextManager[None]:
         """A context in which this process may use the model without the others. See `Sharded.whole`."""
         return nullcontext() if self.sharded is None else self.sharded.whole()
@@ -173,7 +197,7 @@ class Learner:
     def state_dict(self) -> dict[str, Any]:
         """The state that a resumed run needs besides the weights: the optimizer's state, the counts, and the critic."""
         return {
-            "descent": self._optimizer_step.state_dict(),
+            "descent": self.optimizer_step.state_dict(),
             "updates": self.updates,
             "entropy_coefficient": self.entropy_coefficient,
             "critic": None if self.critic is None else self.critic.state_dict(),
@@ -183,7 +207,7 @@ class Learner:
         """Load a state that `state_dict` gave. Raises ValueError when only one of both has a critic."""
         if (state["critic"] is None) != (self.critic is None):
             raise ValueError(f"Expected a learner's state with {'a' if self.critic else 'no'} critic, found the other.")
-        self._optimizer_step.load_state_dict(state["descent"])
+        self.optimizer_step.load_state_dict(state["descent"])
         self.updates, self.entropy_coefficient = state["updates"], state["entropy_coefficient"]
         if self.critic is not None:
             self.critic.load_state_dict(state["critic"])
@@ -203,7 +227,7 @@ class Learner:
         dealt = [trajectories[part::parts] for part in range(parts)]
         return [[place for name in names for place in places_of[name]] for names in dealt]
 
-    def _cut(self, samples: Sequence[TrainingSample], token_budget: int | None) -> list[MicroBatch]:
+    def cut(self, samples: Sequence[TrainingSample], token_budget: int | None) -> list[MicroBatch]:
         """Micro-batches of this rank's share of the samples of one optimizer step.
 
         Token weights depend on all samples, and on trajectories: one that became several samples counts as one.
@@ -218,12 +242,16 @@ class Learner:
         share_of = dict(zip(counts, shares, strict=True))
         weights_B = [share_of[sample.group, sample.member] for sample in samples]
         mine = self.world.mine([len(sample.ids) for sample in samples])
-        cut = self._cut_up([samples[place] for place in mine], [weights_B[place] for place in mine])
+        cut = self.cut_up([samples[place] for place in mine], [weights_B[place] for place in mine])
         return [replace(batch, places_B=tuple(mine[place] for place in batch.places_B)) for batch in cut]
 
     def _logits(self, rows: TokenLogits, batch: MicroBatch) -> torch.Tensor:
         logits_NV = rows(batch.ids_BT, batch.trained_BT, batch.prompts)
         return logits_NV.to(torch.promote_types(logits_NV.dtype, torch.float32)) / self.settings.temperature
+
+    def scores(self, batch: MicroBatch, with_entropy: bool = False) -> Scores:
+        """The learner's own scores of the trained tokens of a micro-batch."""
+        return self._scores(self._token_logits, batch, with_entropy)
 
     def _scores(self, rows: TokenLogits, batch: MicroBatch, with_entropy: bool = False) -> Scores:
         """The scores of the trained tokens under the model behind `rows`, in blocks for wide vocabularies."""
@@ -257,7 +285,7 @@ class Learner:
     @torch.no_grad()
     def _score_alone(self, rows: TokenLogits, samples: Sequence[TrainingSample]) -> list[torch.Tensor]:
         scores: list[torch.Tensor] = [torch.empty(0)] * len(samples)
-        for batch in self._cut_up(samples, [0.0] * len(samples)):
+        for batch in self.cut_up(samples, [0.0] * len(samples)):
             logprobs_N = self._scores(rows, batch).logprobs_N
             counts_B = [sum(samples[place].trained) for place in batch.places_B]
             for place, logprobs_T in zip(batch.places_B, logprobs_N.split(counts_B), strict=True):
@@ -268,7 +296,7 @@ class Learner:
         """Add the gradient of the loss of the samples at `places`, averaged over these alone."""
         reading = Pass()
         samples = [batch.samples[place] for place in places]
-        cut = self._cut(samples, batch.token_budget)
+        cut = self.cut(samples, batch.token_budget)
         reads_entropy = self.entropy_coefficient > 0 or isinstance(self.algorithm.entropy_control, EntropyTarget)
         # FSDP2 averages a sharded model's gradients over ranks, and their sum is needed.
         averaged = 1 if self.sharded is None else self.world.size
@@ -276,23 +304,15 @@ class Learner:
         most = len(cut) if self.sharded is None else max(self.world.gather(len(cut)))
         for micro in cut:
             at = [places[place] for place in micro.places_B]
-            reference_N = None if batch.reference is None else torch.cat([batch.reference[place] for place in at])
-            learner_N = None if batch.learner is None else torch.cat([batch.learner[place] for place in at])
-            importance_N = None if batch.importance is None else torch.cat([batch.importance[place] for place in at])
+            known = batch.known(at)
             with naming_the_size(micro, "the update", f" (now {self.settings.micro_batch_tokens})"):
-                terms = token_terms(
-                    self.algorithm,
-                    micro,
-                    self._scores(self._token_logits, micro, reads_entropy),
-                    reference_N=reference_N,
-                    learner_N=learner_N,
-                    importance_N=importance_N,
-                )
+                scores = self.scores(micro, reads_entropy)
+                terms = token_terms(self.algorithm, micro, scores, **known)
                 loss = batch.scale * terms.loss(self.algorithm.kl, self.entropy_coefficient)
                 (loss * averaged).backward()
-            reading.add(loss.detach(), terms, reference_N)
+            reading.add(loss.detach(), terms, known["reference_N"])
         for _ in range(most - len(cut)):
-            (blank,) = self._cut_up([min(samples, key=lambda sample: len(sample.ids))], [0.0])
+            (blank,) = self.cut_up([min(samples, key=lambda sample: len(sample.ids))], [0.0])
             (self._logits(self._token_logits, blank).sum() * 0.0).backward()
         return reading.over(self.world)
 

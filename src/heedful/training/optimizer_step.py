@@ -14,6 +14,7 @@ from typing import Any
 
 import torch
 
+from heedful.training.gradients.adamw import AdamWStep
 from heedful.training.ranks.sharding import Sharded, ShardedWeights, split_state, whole_state, whole_tensor
 from heedful.training.ranks.world import World
 from heedful.training.settings import OptimizerConfig
@@ -68,6 +69,21 @@ class OptimizerStep:
         self.steps += 1
         return norm
 
+    def ahead(self) -> AdamWStep:
+        """The step that `take` would take now, split into parts. Changes nothing. Not for shards, nor several ranks."""
+        lr, most = self.config.lr_at(self.steps), self.config.gradient_clip
+        return AdamWStep.ahead(self._optimizer, self.optimized, self._weights.gradients, lr, most)
+
+    def gradients(self) -> list[torch.Tensor]:
+        """The gradients of all parameters, as wide as `optimized`. 0 where there is none."""
+        found = zip(self._weights.gradients, self.optimized, strict=True)
+        return [torch.zeros_like(own, requires_grad=False) if one is None else one for one, own in found]
+
+    @property
+    def optimized(self) -> list[torch.Tensor]:
+        """The tensors that the step changes, in the order of the trained parameters."""
+        return self._weights.optimized
+
     def state_dict(self) -> dict[str, Any]:
         """The optimizer's state, the float32 copies and the number of steps. Sharded tensors are gathered."""
         return {
@@ -109,6 +125,14 @@ class MasterWeights:
         with torch.no_grad():
             for copy, saved in zip(own, copies, strict=True):
                 copy.copy_(saved)
+
+    @property
+    def gradients(self) -> list[torch.Tensor | None]:
+        """The gradients of the parameters, as wide as the tensors that are changed."""
+        return [
+            None if parameter.grad is None else parameter.grad.to(copy.dtype)
+            for parameter, copy in zip(self._parameters, self.optimized, strict=True)
+        ]
 
     def take_gradients(self) -> None:
         """Move the gradients of half-precision parameters to their copies."""

@@ -329,4 +329,4 @@ def test_models_that_do_not_keep_all_keys_read_every_prompt_with_its_row() -> No
         MambaConfig(vocab_size=llama().config.vocab_size, hidden_size=16, state_size=4, num_hidden_layers=1)
     )
     learner = Learner(model, ALGORITHMS["grpo"](), OptimizerConfig())
-    assert all(micro.prompts is None for micro in learner._cut(SAMPLES, 20))
+    assert all(micro.prompts is None for micro in learner.cut(SAMPLES, 20))
