@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from benchmarks.truth import actions, correlations, episodes, gradients, luck, studies, thoughts, trends
+from benchmarks.truth import actions, attribution, correlations, episodes, gradients, luck, studies, thoughts, trends
 from benchmarks.truth.channels import HEAD
 from benchmarks.truth.simulation import Case, Estimator
 from heedful.auditing.scalars.aliases import ALIASES
@@ -13,7 +13,7 @@ from heedful.diagnostics.alarms.rules import AlarmConfig, standard_rules
 
 CASES: dict[str, Case] = {
     case.name: case
-    for module in (episodes, luck, studies, thoughts, actions, gradients, trends, correlations)
+    for module in (episodes, luck, studies, thoughts, actions, gradients, trends, correlations, attribution)
     for case in module.CASES
 }
 
@@ -204,6 +204,22 @@ ESTIMATORS = (
         _of("gradient/all", "task_undivided_trend kl_trend task_undivided_trend_over_kl"),
         "exact, from the kinds of groups",
     ),
+    *(
+        _row(
+            f"`attribution/{reading}/...`, {label}",
+            f"attribution/<read>/{pattern}" if reading == "gap" else "",
+            " ".join(f"attribution/{reading}/{part}" for part in parts.split()),
+            "sum over kinds of prompts and thoughts"
+            + (", finite differences" if pattern in ("<term>", "total") else ""),
+        )
+        for reading in ("gap", "mi", "thought_entropy", "success")
+        for label, pattern, parts in (
+            ("parts", "<term>", "solved_varied fluency_constant entropy"),
+            ("total", "total", "total"),
+            ("measured", "measured", "measured"),
+            ("before", "before", "before"),
+        )
+    ),
     _row("studies: mean over seeds", "", "mean_over_seeds", "mean of the population of runs"),
     _row("studies: difference of two arms, paired by seed", "", "difference", "0: both arms are alike"),
     _row("studies: gain over tasks", "", "gain_over_tasks", "the mean gain of the tasks"),
@@ -243,6 +259,7 @@ NO_INTERVAL: dict[str, str] = {
     "an alarm of an audit: its false alarms are in docs/results/watch.md": " ".join(
         f"alarm/{rule.name}" for rule in logged_rules(AlarmConfig())[len(standard_rules(AlarmConfig())) :]
     ),
+    "a ratio beside its two intervals": "attribution/<read>/explained",
     "a number of the trainer's own; `--validation-tasks` gives its validation score Wilson's interval": (
         " ".join([*ALIASES, "trainer/not_finite"])
     ),

@@ -58,6 +58,24 @@ def test_gradients_that_do_not_fit_are_projected_and_say_so(run: Path) -> None:
     assert re.fullmatch(r"projected to \d+ numbers", stored.facts["gradients"])
 
 
+def test_updates_are_split_by_the_terms_of_the_loss_on_one_page(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    before = {path: path.read_bytes() for path in run.rglob("*") if path.is_file()}
+    small = ["--attribution.prompts", "6", "--attribution.thoughts", "2", "--attribution.blocks", "3"]
+    assert cli.run(["gradients", str(run), "--attribute", *small]) == 0
+    shown = capsys.readouterr().out
+    assert "Step 1: the change of each reading in this update, by part" in shown  # step 2 has no episodes of its own
+    assert "not what would have been without a part" in shown
+    assert all(path.read_bytes() == content for path, content in before.items())  # nothing of the run was changed
+    folder = RunFolder(run)
+    assert folder.attribution_steps() == [1]
+    page = folder.attribution_page.read_text()
+    assert page.count('<svg class="chart"') == 4
+    assert "total / measured" in page
+    assert re.findall(r"(?:src|href)=\"[^#]", page) == []  # loads nothing
+    assert cli.run(["gradients", str(run), "--attribute", "--checkpoint", "2", *small]) == 2
+    assert "Expected the episodes of step 2" in capsys.readouterr().err
+
+
 def test_what_cannot_be_measured_is_answered_by_a_sentence(
     run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

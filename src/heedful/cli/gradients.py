@@ -7,13 +7,16 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 from heedful.boundary import CommandLine, Positional, Shown
 from heedful.run.config import TrainConfig, read_config
 from heedful.run.evaluation.subjects import choose_checkpoint, find_subject, is_checkpoint
 from heedful.run.gradients import GradientsSettings, measure_gradients
 from heedful.storage import RunFolder, is_run
+
+if TYPE_CHECKING:
+    from rich.console import Console
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,19 +32,27 @@ class GradientsWords:
 
     The run's folder gets gradients_<step>.json, and gradients.html over all of them. In training,
     `heedful train ENV --gradients.every 20` measures the groups of every 20th step.
+
+    With --attribute: replay the update of a checkpoint's step, and split what it did to the information in thoughts and
+    to success by the terms of the loss. Fresh episodes read it, and the measured change stands beside it.
+
+      heedful gradients runs/chain-grpo-s0-1 --attribute --checkpoint 3,9
     """
 
     run: Annotated[str, Positional("RUN")]
     """The folder of a run, or one of its checkpoints."""
     checkpoint: Annotated[tuple[str, ...], Shown("A,B")] = ()
     """Checkpoints of the run: steps, last (default) or best. 0 is the policy before training. A run keeps the last two
-    and the best, or every one with --keep-checkpoints all."""
+    and the best, or every one with --keep-checkpoints all. By default --attribute
+    takes all whose episodes are stored."""
+    attribute: bool = False
+    """Split the update after each checkpoint by the terms of the loss."""
 
 
 def main(argv: list[str]) -> int:
     line = CommandLine(GradientsWords, argv, "heedful gradients")
     settings = line.settings(GradientsSettings, GradientsSettings())
-    folder, config, steps = _chosen(line.words.run, line.words.checkpoint)
+    folder, config, steps = _chosen(line.words.run, line.words.checkpoint, line.words.attribute)
     config = replace(config, threads=settings.threads or config.threads, device=settings.device or config.device)
 
     from heedful.console import SafeConsole, plain_table
@@ -51,6 +62,8 @@ def main(argv: list[str]) -> int:
     console = SafeConsole()
     if not console.is_terminal:
         console.width = 160  # a log has room for a table
+    if line.words.attribute:
+        return _attribute(folder, config, steps, settings, console)
     for step in steps:
         measure_gradients(folder, config, step, settings, console)
         stored = read_gradients(folder.gradients(step))
@@ -68,7 +81,32 @@ def main(argv: list[str]) -> int:
     return 0
 
 
-def _chosen(name: str, checkpoints: tuple[str, ...]) -> tuple[RunFolder, TrainConfig, list[int]]:
+def _attribute(
+    folder: RunFolder, config: TrainConfig, steps: list[int], settings: GradientsSettings, console: Console
+) -> int:
+    """Split the updates of these steps, and print the parts."""
+    from heedful.console import plain_table
+    from heedful.report.attribution import parts_table, told, write_attribution_page
+    from heedful.run.attribution import attribute_update
+    from heedful.storage import read_gradients
+
+    for step in steps:
+        attribute_update(folder, config, step, settings.attribution, settings.seed, console)
+        stored = read_gradients(folder.attribution(step))
+        headings, *rows = parts_table(stored)
+        shown = plain_table(*headings)
+        for row in rows:
+            shown.add_row(*row)
+        console.print(f"Step {step}: the change of each reading in this update, by part", style="bold")
+        console.print(shown)
+        for sentence in told(stored):
+            console.print(sentence, soft_wrap=True)
+        console.print(f"written to {folder.attribution(step)}", soft_wrap=True)
+    console.print(f"page: {write_attribution_page(folder)}", soft_wrap=True)
+    return 0
+
+
+def _chosen(name: str, checkpoints: tuple[str, ...], attribute: bool) -> tuple[RunFolder, TrainConfig, list[int]]:
     """The run, its configuration, and the steps to measure at."""
     path = Path(name)
     if not is_run(path):
@@ -81,6 +119,9 @@ def _chosen(name: str, checkpoints: tuple[str, ...]) -> tuple[RunFolder, TrainCo
         return RunFolder(path.parent.parent), subject.config, [subject.version]
     folder = RunFolder(path)
     config = read_config(folder)
+    if attribute and not checkpoints:
+        stored = {0, *folder.checkpoint_steps()} & set(folder.rollout_steps())
+        return folder, config, sorted(stored - {0}) or sorted(stored)
     steps = [
         0 if choice == "0" else choose_checkpoint(folder, config, choice)[0] for choice in checkpoints or ("last",)
     ]

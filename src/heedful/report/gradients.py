@@ -102,6 +102,15 @@ _BARE = frozenset({"sorted_variance", "reward_variance"})
 """Shown without their intervals."""
 
 
+_LEAD = (
+    "One panel per checkpoint, all panels of a row on one scale that begins at zero. Bucket 0 holds groups whose "
+    "sorting half was constant; the others go up with the variance of the rewards. Under each name: its groups. A "
+    "bucket is measured on the half of the members that did not choose it, <em>all</em> on all of them. Lines are 95% "
+    "intervals over groups (in simulations those with a † held the truth in less than 90% of some cases); an arrow "
+    "says that one goes on. A cross: nothing to read, point at it for the reason."
+)
+
+
 def write_gradients_page(folder: RunFolder) -> Path:
     """Write `gradients.html` from every stored measurement of a run, and return its path.
 
@@ -122,11 +131,13 @@ def write_gradients_page(folder: RunFolder) -> Path:
         {
             "name": name,
             "version": __version__,
+            "heading": "Signal and noise of the gradient",
+            "lead": Markup(_LEAD),
             "sentences": list(dict.fromkeys(sentence for one in stored for sentence in sentences(one))),
             "rows": [(title, lead, panels(stored, series)) for title, lead, series in FIGURES],
             "tables": tables,
             "measured": [
-                (f"Step {one.step}", {fact: _shown(value) for fact, value in one.facts.items()}) for one in stored
+                (f"Step {one.step}", {fact: shown_fact(value) for fact, value in one.facts.items()}) for one in stored
             ],
         },
     )
@@ -211,5 +222,6 @@ _NO_POINTER = '{"steps":[],"places":[],"curves":[]}'
 """Bars have titles of their own."""
 
 
-def _shown(value: str | int | float | None) -> str | Markup:
+def shown_fact(value: str | int | float | None) -> str | Markup:
+    """One condition of a measurement."""
     return "none" if value is None else numeral(value) if isinstance(value, int | float) else value

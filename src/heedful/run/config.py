@@ -83,6 +83,36 @@ class GradientsConfig:
 
 
 @settings
+class AttributionConfig:
+    """What each part of an update does to the thoughts: every reward, KL, entropy, the moments that were carried."""
+
+    every: Natural = 0
+    """Steps between updates that are split. 0 = none. One costs as much as several steps."""
+    prompts: Annotated[int, Interval(ge=4)] = 36
+    """Held-out tasks whose thoughts read the update, other ones at every step."""
+    thoughts: Annotated[int, Interval(ge=2)] = 4
+    """Episodes of each."""
+    blocks: Annotated[int, Interval(ge=2)] = 6
+    """Parts of the prompts that share nothing. Intervals are taken over them."""
+    foreign: Count = 2
+    """Foreign prompts of a thought in the gradient of the gap. They are drawn, so fewer add noise and no bias."""
+    moments: bool = False
+    """Keep one first moment of AdamW for each term of the loss, in the checkpoints: then what is carried from earlier
+    steps has a name. It costs a backward pass and a copy of the weights per term."""
+
+    def __post_init__(self) -> None:
+        if self.prompts < 2 * self.blocks:
+            raise ValueError(
+                f"attribution.prompts must give each of the {self.blocks} blocks (attribution.blocks) two prompts, so "
+                f"at least {2 * self.blocks}, found {self.prompts}"
+            )
+
+    @property
+    def on(self) -> bool:
+        return self.every > 0 or self.moments
+
+
+@settings
 class TrainConfig:
     """Everything that decides a run's numbers. `heedful train ENV` starts from the environment's preset."""
 
@@ -134,6 +164,7 @@ class TrainConfig:
     # A seedling's measurements are cheap, so nothing of them is thinned. Presets of loaded models set a share.
     diagnostics: DiagnosticsConfig = field(default_factory=lambda: DiagnosticsConfig(share=None))
     gradients: GradientsConfig = field(default_factory=GradientsConfig)
+    attribution: AttributionConfig = field(default_factory=AttributionConfig)
     on_collapse: Literal["warn", "stop"] = "warn"
     """Reaction to an alarm named a collapse. warn = report it and continue. stop = end the run after the step, saved,
     with exit code 3. Other alarms only warn."""
@@ -214,6 +245,7 @@ class TrainConfig:
             ("a critic (--algorithm ppo)", isinstance(algorithm.advantage, UsesCritic)),
             ("LoRA (--lora.rank)", self.lora.rank > 0),
             ("the measurement of gradients (--gradients.every)", self.gradients.every > 0),
+            ("the parts of an update (--attribution)", self.attribution.on),
             ("a copy of it in float64 (--sampling.precision double)", self.sampling.precision == "double"),
         ):
             yield (

@@ -6,16 +6,14 @@ The run is not changed but for its file of the measurement. Loads torch when it 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from dataclasses import replace
+from collections.abc import Callable
+from dataclasses import field, replace
 from typing import TYPE_CHECKING, Annotated, Literal
 
 from annotated_types import Interval
 
 from heedful.boundary import Count, Threads, settings, to_json
-from heedful.envs.common.contract import turns_of
-from heedful.run.config import Buckets, GradientsConfig, TrainConfig
+from heedful.run.config import AttributionConfig, Buckets, GradientsConfig, TrainConfig
 from heedful.storage import RunFolder
 from heedful.types import Group
 
@@ -39,6 +37,7 @@ class GradientsSettings:
     """Room for all gradients together. Larger ones are projected."""
     at_once: Count = 1024
     """Most episodes played at once: lower it when memory is short."""
+    attribution: AttributionConfig = field(default_factory=AttributionConfig)
     seed: int = 0
     """Seed of the tasks and of the sampling noise."""
     threads: Threads | None = None
@@ -55,7 +54,7 @@ def measure_gradients(
     from heedful.run.checkpoint import Checkpoint, checkpoints
     from heedful.run.evaluation.held_out import success_metric
     from heedful.run.parts import assemble
-    from heedful.run.terminal import GrowthBar
+    from heedful.run.terminal import GrowthBar, progress_bar
     from heedful.storage import refuse_unwritable, write_gradients
 
     gradients = GradientsConfig(every=1, buckets=settings.buckets, memory_mb=settings.memory_mb)
@@ -70,9 +69,9 @@ def measure_gradients(
     assert parts.gradient_meter is not None
     began = time.perf_counter()
     total = settings.groups * settings.group_size
-    with _progress(console, f"step {step}: playing {total} episodes") as tell:
+    with progress_bar(console, f"step {step}: playing {total} episodes") as tell:
         groups = _play(asked, parts, step, settings, tell)
-    with _progress(console, f"step {step}: gradients of {total} episodes") as tell:
+    with progress_bar(console, f"step {step}: gradients of {total} episodes") as tell:
         measured = parts.gradient_meter.measure(groups, tell)
     coefficients = {"kl": config.algorithm.kl, "entropy": parts.learner.entropy_coefficient}
     metrics = gradient_metrics(measured.noise, settings.buckets, coefficients)
@@ -102,43 +101,16 @@ def _play(
 ) -> list[Group]:
     """Play fresh episodes with rewards shaped as in training, on the run's pool of tasks if it has one."""
     from heedful.envs.common.tagged import in_tags
-    from heedful.envs.common.tasks import TaskStream
     from heedful.policies import Weights, open_with
-    from heedful.rollout import Request, isolated, shape_overlong
-    from heedful.seeds import derive
+    from heedful.rollout import isolated
+    from heedful.run.fresh import fresh_tasks, play_fresh
 
-    env, algorithm, limit = in_tags(config.env, parts.renderer.tags), config.algorithm, config.sampling.tokens_per_turn
-    names = ("tasks",) if config.pool is not None else ("gradients", "tasks", settings.seed)
-    tasks = TaskStream(env, "train", derive(config.seed, *names), config.pool).next(settings.groups)
-    size = max(1, settings.at_once // settings.group_size)
-    groups: list[Group] = []
+    env = in_tags(config.env, parts.renderer.tags)
+    tasks = fresh_tasks(config, env, "train", settings.groups, "gradients", settings.seed)
+    names = ("gradients", settings.seed, step)
     with (
         isolated(env, config.env_workers, config.env_timeout) as played,
         open_with(config.policy, Weights(parts.model, step, parts.saveable)) as source,
     ):
-        for start in range(0, len(tasks), size):
-            seed = derive(config.seed, "gradients", settings.seed, step, start)
-            policy = source.policy(parts.renderer, config.asked(config.sampling), seed)
-            chunk = tasks[start : start + size]
-            groups += config.collect(
-                policy, Request(played.episode, chunk, settings.group_size, turns_of(env), config.context)
-            )
-            tell(len(groups) * settings.group_size, settings.groups * settings.group_size)
-    if not algorithm.overlong_buffer:
-        return groups
-    return shape_overlong(groups, limit, algorithm.overlong_buffer, algorithm.overlong_penalty)
-
-
-@contextmanager
-def _progress(console: Console, stage: str) -> Iterator[Callable[[int, int], None]]:
-    """A bar in a terminal, a plain line elsewhere."""
-    if not console.is_terminal:
-        console.print(stage, soft_wrap=True)
-        yield lambda done, total: None
-        return
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
-
-    columns = TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn()
-    with Progress(*columns, console=console, transient=True) as bars:
-        task = bars.add_task(stage, total=None)
-        yield lambda done, total: bars.update(task, completed=done, total=total)
+        size, at_once = settings.group_size, settings.at_once
+        return play_fresh(config, parts, played, source, tasks, size, *names, at_once=at_once, tell=tell)

@@ -14,7 +14,6 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Protocol
 
-from heedful.algorithms.table import loss_scale_factor
 from heedful.boundary import to_json
 from heedful.diagnostics.alarms.watch import StepAlarms
 from heedful.diagnostics.gradient.metrics import gradient_metrics
@@ -29,22 +28,23 @@ from heedful.measuring.swapped import TokenScorer
 from heedful.policies import OpenPolicySource, Sampling, Weights
 from heedful.policies.servers import ServerRefused, ServerUnreachable
 from heedful.policies.vllm import WrongWeights
-from heedful.protocols import Environment, Policy, Tracker, UsesCritic
+from heedful.protocols import Environment, Policy, Tracker
 from heedful.rollout import Collection, Request, collect_until_enough, isolated, shape_overlong
 from heedful.rollout.player import replayed_values
 from heedful.run import checkpoint
+from heedful.run.attribution import store_attribution
 from heedful.run.config import TrainConfig
 from heedful.run.evaluation.held_out import Baselines, evaluation_seed, measure_baselines, play_tasks, success_metric
 from heedful.run.forecast import estimate, sentence_after
+from heedful.run.fresh import fresh_tasks, play_fresh
 from heedful.run.parts import Parts
+from heedful.run.update import update_policy
 from heedful.scorers.dealt import DealtScorer
 from heedful.seeds import derive, stream
 from heedful.stopping import finish_the_step_first
 from heedful.storage import RunFolder, write_early, write_rollouts, write_whole
 from heedful.storage.trackers import TakesAlerts
-from heedful.training.critic import value_metrics
 from heedful.training.ranks.world import World
-from heedful.training.samples import advantage_without_outcome, credit, merge_rows
 from heedful.types import Group, Metric, Trajectory, Verdict
 
 
@@ -134,8 +134,10 @@ def train_steps(
                 with clock.stage("diagnose"):  # before the update: the scorer must be the policy that sampled
                     diagnosis = run.diagnose(step, groups, verdicts)
                 metrics += run.measure_gradients(step, groups, clock)
+                run.read_fresh(step, clock)
                 with clock.stage("update"):
-                    updated = run.update(groups, verdicts)
+                    updated = update_policy(config, parts.learner, groups, verdicts, parts.attributor)
+                metrics += run.attribution(step, groups, clock)
                 late = StepAlarms(step, (), ())
                 if world.is_rank_0:
                     late = parts.diagnostician.watch_update(step, updated)
@@ -328,22 +330,26 @@ class _Run:
             measured = gradient_meter.measure(groups[: config.groups])
             return gradient_metrics(measured.noise, config.gradients.buckets, coefficients)
 
-    def update(self, groups: Sequence[Group], verdicts: Sequence[Verdict]) -> list[Metric]:
-        """One update from the kept groups. With a critic, also how well its values predicted."""
-        config, learner = self.config, self.parts.learner
-        estimator, rows = config.algorithm.advantage, merge_rows(groups, verdicts)
-        metrics: list[Metric] = []
-        if learner.critic is not None and rows and isinstance(estimator, UsesCritic):
-            values = learner.critic.values(rows)
-            samples = credit(rows, groups, estimator, values)
-            metrics += value_metrics(rows, groups, values, estimator)
-        else:
-            samples = credit(rows, groups, estimator)
-        metrics.append(advantage_without_outcome(samples, groups))
-        kept = sum(verdict.kept for verdict in verdicts)
-        scale = loss_scale_factor(config.loss_scale, kept, len(verdicts), config.filter.share)
-        budget = turns_of(self.env) * config.sampling.tokens_per_turn
-        return metrics + learner.update(samples, scale=scale, token_budget=budget)
+    def read_fresh(self, step: int, clock: Clock) -> None:
+        """If the update of this step is to be split, read fresh thoughts before it."""
+        asked, attributor = self.config.attribution, self.parts.attributor
+        if attributor is None or not asked.every or step % asked.every:
+            return
+        with clock.stage("attribution"):
+            split = self.config.evaluation.split
+            tasks = fresh_tasks(self.config, self.parts.env, split, asked.prompts, "attribution", step)
+            names = ("attribution", step)
+            attributor.read(
+                step, play_fresh(self.config, self.parts, self.env, self.source, tasks, asked.thoughts, *names)
+            )
+
+    def attribution(self, step: int, groups: Sequence[Group], clock: Clock) -> list[Metric]:
+        """What the parts of the update did to the fresh thoughts, where they were read. It is stored, too."""
+        if self.parts.attributor is None:
+            return []
+        with clock.stage("attribution"):
+            found = self.parts.attributor.finish()
+            return [] if found is None else store_attribution(self.folder, self.config, self.parts, step, groups, found)
 
     def store(self, step: int, groups: Sequence[Group], verdicts: Sequence[Verdict], diagnosis: Diagnosis) -> None:
         if not self.world.is_rank_0:
@@ -366,7 +372,7 @@ class _Run:
 
     def save(self, version: int) -> None:
         parts, folder = self.parts, self.folder.path / "checkpoints"
-        model, learner_state = parts.saveable(), parts.learner.state_dict()  # on all ranks: shards are gathered
+        model, learner_state = parts.saveable(), parts.learner_state()  # on all ranks: shards are gathered
         if not self.world.is_rank_0:
             return
         self.folder.refuse_moved("--resume")

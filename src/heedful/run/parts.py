@@ -42,7 +42,9 @@ from heedful.seeds import derive
 from heedful.storage import check_model
 from heedful.training.batch import UpdateSettings
 from heedful.training.critic import Critic
+from heedful.training.gradients.attribution import Attributor
 from heedful.training.gradients.meter import GradientMeter
+from heedful.training.gradients.update_parts import TermMoments
 from heedful.training.learner import Learner
 from heedful.training.lora import Adapters
 from heedful.training.ranks.sharding import Sharded
@@ -50,6 +52,8 @@ from heedful.training.ranks.world import World
 
 _OF_THE_BEGINNING = ("env", "seedling", "warm_start", "context", "tags", "template_options", "vision", "threads")
 """Settings that decide the model before the first step."""
+MOMENTS = "term_moments"
+"""The key of the moments of terms in a learner's state."""
 
 
 @dataclass(slots=True)
@@ -66,6 +70,8 @@ class Parts:
     selection: Selection
     gradient_meter: GradientMeter | None
     """`None` where gradients are not measured."""
+    attributor: Attributor | None
+    """`None` where updates are not split."""
     adapters: Adapters | None
     """LoRA's additions to the model, where only they are trained."""
     began: TrainConfig
@@ -85,6 +91,12 @@ class Parts:
             return self.adapters
         sharded = self.learner.sharded
         return self.model if sharded is None else WholeWeights(self.model, sharded.weights())
+
+    def learner_state(self) -> dict[str, Any]:
+        """The learner's state, and the moments of the loss's terms where they are kept. Every rank must call it."""
+        moments = None if self.attributor is None else self.attributor.moments
+        kept = {} if moments is None else {MOMENTS: moments.state_dict()}
+        return {**self.learner.state_dict(), **kept}
 
     def state(self) -> dict[str, Any]:
         """The loop's own state, as a JSON tree."""
@@ -181,6 +193,22 @@ def assemble(
             seed=derive(config.seed, "gradients"),
             device=learner.device,
         )
+    attributor = None
+    if config.attribution.on:
+        if world.size > 1:
+            raise ValueError(
+                "The parts of an update (--attribution) are read in one process, found several: leave its settings "
+                "out, or split a stored update afterwards with heedful gradients RUN --attribute."
+            )
+        attributor = Attributor(
+            learner,
+            HFScorer(model, max_tokens=config.diagnostics.max_tokens),
+            ThoughtTags(renderer.tags.open, renderer.tags.close),
+            moments=TermMoments() if config.attribution.moments else None,
+            blocks=config.attribution.blocks,
+            foreign=config.attribution.foreign,
+            seed=derive(config.seed, "attribution"),
+        )
     parts = Parts(
         env=in_tags(config.env, renderer.tags),
         model=model,
@@ -191,13 +219,17 @@ def assemble(
         diagnostician=_diagnostician(config, model, renderer, world),
         selection=Selection(config.filter, config.coverage, None if config.pool is None else TaskMemory()),
         gradient_meter=gradient_meter,
+        attributor=attributor,
         adapters=adapters,
         began=began,
     )
     if start is not None:
         state = start.state()
         with _fitting(start):
-            learner.load_state_dict(start.learner_state())
+            learned = start.learner_state()
+            learner.load_state_dict(learned)
+            if attributor is not None and (config.attribution.moments or MOMENTS in learned):
+                attributor.moments = TermMoments(dict(learned.get(MOMENTS, {})))
             parts.tasks.cursor = state["tasks"]
             if parts.selection.memory is not None:
                 parts.selection.memory.load_state(state["memory"])
@@ -291,6 +323,11 @@ def _contradictions(config: TrainConfig, model: PreTrainedModel) -> Iterator[tup
         config.parallel.sharded and sees,
         f"--parallel fsdp2 shards the model, and {kind} sees: pictures cannot be read by shards yet; use --parallel "
         "data",
+    )
+    yield (
+        config.attribution.on and sees,
+        f"--attribution reads thoughts behind the prompts of others, and {kind} sees: prompts with pictures cannot be "
+        "read so yet. Leave its settings out.",
     )
     yield (
         config.model == "seedling" and replace(asked, tower=plain.tower) != plain,

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import time
 from collections import deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 
 from rich.console import Console
 from rich.live import Live
@@ -237,3 +238,16 @@ def _cells(metric: Metric, unit: str) -> tuple[str, str, str]:
         return f"{metric.value:.3f}", metric.why, f"{metric.n} {unit}"
     interval = f"[{metric.low:.3f}, {metric.high:.3f}]{mark_of(metric)}"
     return f"{metric.value:.3f}", interval, f"{metric.n} {unit}"
+
+
+@contextmanager
+def progress_bar(console: Console, stage: str) -> Iterator[Callable[[int, int], None]]:
+    """Told of what is done, of how much: a bar in a terminal, a plain line elsewhere."""
+    if not console.is_terminal:
+        console.print(stage, soft_wrap=True)
+        yield lambda done, total: None
+        return
+    columns = TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn()
+    with Progress(*columns, console=console, transient=True) as bars:
+        task = bars.add_task(stage, total=None)
+        yield lambda done, total: bars.update(task, completed=done, total=total)

@@ -93,12 +93,15 @@ def _number(value: Any) -> Any:
 
 @dataclass(frozen=True, slots=True)
 class StoredGradients:
-    """Signal and noise of the gradient at one checkpoint, with the settings of the measurement."""
+    """Signal and noise of the gradient at one checkpoint, or the parts of the update after it, with the settings of
+    the measurement."""
 
     step: int
     facts: Mapping[str, str | int | float | None]
     """Settings, counts, and how exactly the gradients were stored."""
     metrics: Mapping[str, Metric]
+    moved: Sequence[Mapping[str, Any]] = ()
+    """Of an attribution: the episodes that moved a reading most."""
 
     def metric(self, name: str) -> Metric:
         """One reading; a missing one where the file lacks it."""
@@ -106,11 +109,16 @@ class StoredGradients:
 
 
 def write_gradients(
-    path: Path, step: int, facts: Mapping[str, str | int | float | None], metrics: Sequence[Metric]
+    path: Path,
+    step: int,
+    facts: Mapping[str, str | int | float | None],
+    metrics: Sequence[Metric],
+    moved: Sequence[Mapping[str, Any]] = (),
 ) -> None:
     """Write one measurement. `facts` are shown unchanged."""
     readings = {metric.name: {field: getattr(metric, field) for field in FIELDS} for metric in metrics}
-    write_whole(path, json.dumps({"step": int(step), **facts, "metrics": readings}, indent=1) + "\n")
+    tree = {"step": int(step), **facts, **({"moved": list(moved)} if moved else {}), "metrics": readings}
+    write_whole(path, json.dumps(tree, indent=1) + "\n")
 
 
 def read_gradients(path: Path) -> StoredGradients:
@@ -119,7 +127,8 @@ def read_gradients(path: Path) -> StoredGradients:
         tree = dict(read_json(path))
         readings = tree.pop("metrics")
         metrics = {name: metric_from_json(name, reading) for name, reading in readings.items()}
-        return StoredGradients(tree.pop("step"), tree, metrics)
+        moved = tuple(map(dict, tree.pop("moved", ())))
+        return StoredGradients(tree.pop("step"), tree, metrics, moved)
     except (OSError, ValueError, TypeError, KeyError, AttributeError) as error:
         raise ValueError(
             f"Expected a measurement of gradients in {path}, found {error}. Delete the file and measure again: "

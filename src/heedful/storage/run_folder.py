@@ -19,7 +19,7 @@ from heedful.storage.files import claim_folder, write_whole
 from heedful.storage.locks import LOCK
 
 _STEP_FILE = re.compile(r"step_(\d+)(?:_\w+)?\.(?:parquet|npz)")
-_OF_THE_END = ("report.html", "verdict.json", "gradients.html", "tensorboard", "wandb")
+_OF_THE_END = ("report.html", "verdict.json", "gradients.html", "attribution.html", "tensorboard", "wandb")
 _PACKAGES = (
     *("heedful", "numpy", "pyarrow", "torch", "transformers", "tokenizers", "safetensors"),
     *("trl", "verl", "vllm", "pillow"),
@@ -120,6 +120,19 @@ class RunFolder:
     def gradient_steps(self) -> list[int]:
         """The steps with stored gradient measurements, ascending."""
         return self._steps("", r"gradients_(\d+)\.json")
+
+    @property
+    def attribution_page(self) -> Path:
+        """The page of `heedful gradients --attribute` with every update that was split."""
+        return self.path / "attribution.html"
+
+    def attribution(self, step: int) -> Path:
+        """The parts of the update of a step."""
+        return self.path / f"{_step_name(step).replace('step', 'attribution')}.json"
+
+    def attribution_steps(self) -> list[int]:
+        """The steps whose updates were split, ascending."""
+        return self._steps("", r"attribution_(\d+)\.json")
 
     def rollouts(self, step: int, of: str = "") -> Path:
         """The rollouts of a step. `of` names an evaluation (`val_greedy`), empty = the training rollouts."""

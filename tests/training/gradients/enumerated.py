@@ -82,7 +82,7 @@ class Enumerated:
         return float(np.dot(ends, [1, -8, 8, -1]) / (12 * reach))
 
     def gradient(self, reading: Reading, at: Sampled, weights_W: torch.Tensor, path: bool = True) -> torch.Tensor:
-        """The gradient of a reading from the rows of its estimate. `at` may be sampled thoughts with columns `thought`."""
+        """The gradient of a reading, from the rows of its estimate over all thoughts."""
         leaf_W = weights_W.clone().requires_grad_()
         logprobs_NZ = self.logprobs_NZ(leaf_W)
         thought_M = np.tile(np.arange(logprobs_NZ.shape[1]), len(logprobs_NZ))
@@ -105,7 +105,7 @@ def gradient_of_rows(
 def batch_of(
     prompts_B: list[int], thoughts_B: list[int], logprobs_B: list[float], advantages_B: list[float], size: int = 2
 ) -> MicroBatch:
-    """One token per sample, `size` members per group: sample b is thought `thoughts_B[b]` behind a token of its prompt."""
+    """One token per sample: sample b is thought `thoughts_B[b]` behind a token of its prompt."""
     samples = [
         TrainingSample(
             (100 + prompt, thought), (False, True), (0.0, logprob), (0.0, advantage), place // size, place % size, 1.0

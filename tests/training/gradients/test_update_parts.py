@@ -106,12 +106,16 @@ def test_every_part_of_an_enumerated_policy_is_its_finite_difference(seed: int) 
     }
     whole_W = sum(gradients.values())
     moments = None if plain else (0.1 * some(20), 0.1 * some(20) ** 2)
-    step = AdamWStep([torch.full((20,), LR, dtype=torch.float64)], [torch.zeros(20, dtype=torch.float64)], 0.0, 1.0, 0.0)
+    step = AdamWStep(
+        [torch.full((20,), LR, dtype=torch.float64)], [torch.zeros(20, dtype=torch.float64)], 0.0, 1.0, 0.0
+    )
     if moments is not None:
         parameter = torch.nn.Parameter(weights_W.clone())
         optimizer = torch.optim.AdamW([parameter], lr=LR, betas=(BETA, OTHER), eps=EPS, weight_decay=DECAY)
         optimizer.state[parameter] = {
-            "step": torch.tensor(STEPS - 1.0), "exp_avg": moments[0].clone(), "exp_avg_sq": moments[1].clone()
+            "step": torch.tensor(STEPS - 1.0),
+            "exp_avg": moments[0].clone(),
+            "exp_avg_sq": moments[1].clone(),
         }
         step = AdamWStep.ahead(optimizer, [parameter], [whole_W], LR, MOST)
         # The parts add up to the step that torch takes.

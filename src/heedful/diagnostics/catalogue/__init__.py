@@ -59,6 +59,7 @@ TABLES: dict[str, tuple[Entry, ...]] = {
     "update": training.UPDATE,
     "cost": training.COST,
     "gradient": training.GRADIENT,
+    "attribution": training.ATTRIBUTION,
 }
 """Table of the page -> its entries, in their order."""
 

@@ -25,12 +25,14 @@ PARTS = {
     "p": "task|kl|entropy",
     "part": "task|task_undivided|task_divided|kl|entropy",
     "q": "kl|entropy",
+    "read": "gap|mi|thought_entropy|success",
     "reason": ".+",
     "regulariser": "kl|entropy",
     "scope": "(?:first_turn|any_turn|observation|image|image_newest|image_all|text)(?:_closed)?",
     "scorer": "[^/]+",
     "split": "[^/]+",
     "stage": "[^/]+",
+    "term": ".+_varied|.+_constant|kl|entropy|clip|importance|critic|carried|decay",
 }
 """A named part of a pattern -> the regular expression that it stands for."""
 

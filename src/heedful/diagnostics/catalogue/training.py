@@ -226,3 +226,21 @@ GRADIENT = under(
     missing="fewer than two groups",
     cadence="gradients",
 )
+
+ATTRIBUTION = under(
+    "attribution/<read>/",
+    Entry("<term>", "", "Change of the reading by this part of the update, to first order.",
+        "`<component>_varied` and `<component>_constant`: one component of the reward, in groups whose outcome varies "
+        "and in groups of one outcome. `carried`: moments of earlier steps that have no name. `critic`: what values "
+        "and whitening add to the advantages."),
+    Entry("total", "", "Sum of all parts."),
+    Entry("measured", "", "Change of the reading in the update, measured on the same fresh thoughts.",
+        "Thoughts are weighed by what the update made of their probability."),
+    Entry("explained", "", "Total over measured: near 1 where the first order is enough.",
+        missing="the measured change is not clear of 0"),
+    Entry("before", "", "The reading before the update.",
+        "`gap`: mean over pairs of prompts of the divergence of their thoughts, in nats. `mi`: among the prompts of a "
+        "block. `thought_entropy`: of a thought given its prompt, in nats. `success`: mean outcome."),
+    missing="no update, or fewer than two prompts with a thought in a block",
+    cadence="gradients",
+)

@@ -42,7 +42,7 @@ class AdamWStep:
         lr: float,
         most: float,
     ) -> AdamWStep:
-        """The next step of `torch.optim.AdamW` on `parameters`, by `gradients`, which are clipped to the norm `most`."""
+        """The next step of `torch.optim.AdamW` on `parameters`, by `gradients` that are clipped to the norm `most`."""
         settings = optimizer.param_groups[0]
         (beta, other), eps = settings["betas"], settings["eps"]
         known = [one for one in gradients if one is not None]
@@ -85,4 +85,6 @@ class AdamWStep:
 
 def product(one: Sequence[torch.Tensor], other: Sequence[torch.Tensor]) -> float:
     """The inner product of two lists of tensors, in float64."""
-    return math.fsum(float(each.double().flatten() @ same.double().flatten()) for each, same in zip(one, other, strict=True))
+    return math.fsum(
+        float(each.double().flatten() @ same.double().flatten()) for each, same in zip(one, other, strict=True)
+    )

@@ -55,7 +55,9 @@ def split_advantages(
 
 def component_names(groups: Sequence[Group]) -> list[str]:
     """The components of the reward, by name."""
-    return sorted({name for group in groups for one in group.trajectories for turn in one.turns for name in turn.rewards})
+    return sorted(
+        {name for group in groups for one in group.trajectories for turn in one.turns for name in turn.rewards}
+    )
 
 
 def _constant_outcome(group: Group) -> bool:
@@ -88,7 +90,9 @@ def _by_component(
     parts = {}
     for name in names:
         only = _with_only(name, groups)
-        scaled = {index: _scaled(groups[index], only[index], estimator, undivided) for index in {row.group for row in rows}}
+        scaled = {
+            index: _scaled(groups[index], only[index], estimator, undivided) for index in {row.group for row in rows}
+        }
         parts[name] = [
             tuple(scaled[row.group][row.member][turn] if turn >= 0 else 0.0 for turn in row.turns) for row in rows
         ]
@@ -138,9 +142,6 @@ def _with_only(name: str, groups: Sequence[Group]) -> list[Group]:
 def _deviation(samples: Sequence[TrainingSample]) -> float:
     """The sample deviation of the advantages of all sampled tokens. Infinite where they are constant: none is left."""
     flat = [
-        one
-        for sample in samples
-        for one, trained in zip(sample.advantages, sample.trained, strict=True)
-        if trained
+        one for sample in samples for one, trained in zip(sample.advantages, sample.trained, strict=True) if trained
     ]
     return math.inf if is_constant(flat) else math.sqrt(sample_variance(flat))

@@ -84,9 +84,7 @@ READINGS: dict[str, Reading] = {
         lambda at: at.own_scores_M - at.mixture_M,
         constant=lambda before, after: _ratios(before, after) - np.expm1(after.mixture_M - before.mixture_M),
     ),
-    "thought_entropy": Reading(
-        lambda at: -at.own_scores_M, constant=lambda before, after: -_ratios(before, after)
-    ),
+    "thought_entropy": Reading(lambda at: -at.own_scores_M, constant=lambda before, after: -_ratios(before, after)),
     "success": Reading(lambda at: at.outcomes_M, whole=True),
 }
 """gap: sum over pairs of prompts of w_i omega_ij KL(p_i, p_j), in nats. mi: the mutual information of these prompts and

@@ -19,7 +19,7 @@ from heedful.training.learner import Learner
 from heedful.training.objective import Scores, scores_of
 from heedful.types import TrainingSample
 
-REACH = 1e-3
+REACH = 2e-4
 """How far the central difference goes, as a part of the norm of the weights."""
 
 
@@ -36,12 +36,25 @@ def weighted_gradient(learner: Learner, samples: Sequence[TrainingSample], weigh
     total = [torch.zeros_like(one, dtype=torch.promote_types(one.dtype, torch.float32)) for one in parameters]
     asked = [(sample, weight) for sample, weight in zip(samples, weights_B, strict=True) if weight]
     for micro in learner.cut_up([sample for sample, _ in asked], [weight for _, weight in asked]):
-        counts_B = torch.tensor([sum(asked[place][0].trained) for place in micro.places_B], device=micro.weights_B.device)
+        counts_B = torch.tensor(
+            [sum(asked[place][0].trained) for place in micro.places_B], device=micro.weights_B.device
+        )
         scores_N = learner.scores(micro).logprobs_N
         target = (micro.weights_B.repeat_interleave(counts_B).to(scores_N.dtype) * scores_N).sum()
         for one, found in zip(total, torch.autograd.grad(target, parameters, materialize_grads=True), strict=True):
             one += found
     return total
+
+
+@torch.no_grad()
+def score_sums(learner: Learner, samples: Sequence[TrainingSample]) -> list[float]:
+    """For each sample the summed log-probabilities of its trained tokens, in nats."""
+    sums = [0.0] * len(samples)
+    for micro in learner.cut_up(samples, [0.0] * len(samples)):
+        counts = [sum(samples[place].trained) for place in micro.places_B]
+        for place, logprobs_T in zip(micro.places_B, learner.scores(micro).logprobs_N.split(counts), strict=True):
+            sums[place] = float(logprobs_T.double().sum())
+    return sums
 
 
 def slopes(learner: Learner, samples: Sequence[TrainingSample], direction: Tensors) -> list[Slopes]:
@@ -64,8 +77,10 @@ def central_slopes(learner: Learner, samples: Sequence[TrainingSample], directio
     rows = _Rows(wide, learner.settings.temperature)
     names = [name for name, parameter in rows.named_parameters() if parameter.requires_grad]
     weights = {name: parameter.detach() for name, parameter in rows.named_parameters() if parameter.requires_grad}
-    norms = [float(torch.linalg.vector_norm(torch.cat([one.double().flatten() for one in each])))
-             for each in (list(weights.values()), direction)]
+    norms = [
+        float(torch.linalg.vector_norm(torch.cat([one.double().flatten() for one in each])))
+        for each in (list(weights.values()), direction)
+    ]
     if not norms[1]:
         return [Slopes(torch.zeros(sum(one.trained)), torch.zeros(sum(one.trained))) for one in samples]
     reach = REACH * norms[0] / norms[1]
@@ -74,7 +89,9 @@ def central_slopes(learner: Learner, samples: Sequence[TrainingSample], directio
     def read(micro: MicroBatch) -> Scores:
         ends = []
         for sign in (1, -1):
-            moved = {name: weights[name] + sign * reach * way.double() for name, way in zip(names, direction, strict=True)}
+            moved = {
+                name: weights[name] + sign * reach * way.double() for name, way in zip(names, direction, strict=True)
+            }
             ends.append(cast(Scores, functional_call(rows, moved, (micro,))))
         (up, up_entropy), (down, down_entropy) = ends
         assert up_entropy is not None

@@ -15,6 +15,7 @@ from heedful.training.gradients.adamw import AdamWStep, Tensors
 from heedful.training.gradients.components import CRITIC, Advantages
 from heedful.training.gradients.parts import Pull, Weighing, pulls
 from heedful.training.learner import Batch, Learner
+from heedful.types import TrainingSample
 
 CARRIED, DECAY = "carried", "decay"
 """The first moments from before the update, as far as no term owns them; the weight decay."""
@@ -29,9 +30,9 @@ class TermMoments:
     def after(self, term: str, moved: Tensors, beta: float) -> Tensors:
         """The moment of a term after a step that adds `moved` to it; it is kept."""
         before = self.of_term.get(term)
-        self.of_term[term] = moved if before is None else [
-            beta * one + new for one, new in zip(before, moved, strict=True)
-        ]
+        self.of_term[term] = (
+            moved if before is None else [beta * one + new for one, new in zip(before, moved, strict=True)]
+        )
         return self.of_term[term]
 
     def state_dict(self) -> dict[str, Any]:
@@ -56,6 +57,8 @@ class UpdateParts:
     """Term -> sample -> its pull on each trained token, in the first optimizer step."""
     first: AdamWStep | None = None
     """The first optimizer step."""
+    samples: Sequence[TrainingSample] = ()
+    """The samples of the update, by place."""
     steps: int = 0
 
     def take(self, batch: Batch, places: Sequence[int]) -> None:
@@ -80,7 +83,7 @@ class UpdateParts:
         if step.decayed:
             self._add(DECAY, step.decay(self.learner.optimizer_step.optimized))
         if self.first is None:
-            self.first = step
+            self.first, self.samples = step, batch.samples
         self.steps += 1
 
     def _add(self, name: str, part: Tensors) -> None:
@@ -118,6 +121,4 @@ class UpdateParts:
             self.token_pulls.setdefault(name, {})[place] = Pull(of_logprobs, of_entropy)
 
     def _trained(self, batch: Batch, place: int, advantages: Advantages) -> list[float]:
-        return [
-            one for one, trained in zip(advantages[place], batch.samples[place].trained, strict=True) if trained
-        ]
+        return [one for one, trained in zip(advantages[place], batch.samples[place].trained, strict=True) if trained]

@@ -1,0 +1,79 @@
+"""The change of readings in one update, split by the parts of the update: `attribution/<reading>/...`.
+
+Values come in blocks of prompts that share nothing, so the blocks are independent. Intervals are Student's over blocks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from statistics import fmean
+
+from heedful.diagnostics.statistics.intervals import effective_clusters, mean_interval
+from heedful.types import Metric
+
+BEFORE, TOTAL, MEASURED, EXPLAINED = "before", "total", "measured", "explained"
+
+
+@dataclass(frozen=True, slots=True)
+class Moved:
+    """An episode of the batch, and what its tokens added to the change of a reading in this step."""
+
+    reading: str
+    group: int
+    member: int
+    total: float
+    of_terms: Mapping[str, float]
+    tokens: tuple[tuple[int, float], ...]
+    """The tokens that moved most: id and addition, the largest first."""
+
+
+@dataclass(frozen=True, slots=True)
+class Attribution:
+    """One update as fresh thoughts see it, reading by reading, one number per block."""
+
+    before: Mapping[str, Sequence[float]]
+    """The reading before the update."""
+    parts: Mapping[str, Mapping[str, Sequence[float]]]
+    """Reading -> part of the update -> what it adds to the reading, to first order."""
+    measured: Mapping[str, Sequence[float]]
+    """The change of the reading, from the probabilities before and after."""
+    thoughts: int
+    moved: tuple[Moved, ...] = ()
+    why: str = ""
+    """Why there is nothing."""
+
+
+def attribution_metrics(found: Attribution) -> list[Metric]:
+    """The reading before the update, each part, their sum, the measured change, and the sum as a part of it.
+
+    `explained` has a value where the interval of the measured change leaves 0.
+    """
+    metrics = []
+    for reading, parts in found.parts.items():
+        prefix = f"attribution/{reading}"
+        metrics += [_mean(f"{prefix}/{part}", values, found.thoughts) for part, values in parts.items()]
+        sums = [sum(each) for each in zip(*parts.values(), strict=True)]
+        total = _mean(f"{prefix}/{TOTAL}", sums, found.thoughts)
+        measured = _mean(f"{prefix}/{MEASURED}", found.measured[reading], found.thoughts)
+        before = _mean(f"{prefix}/{BEFORE}", found.before[reading], found.thoughts)
+        metrics += [before, total, measured, _explained(f"{prefix}/{EXPLAINED}", total, measured)]
+    return metrics
+
+
+def is_clear(metric: Metric) -> bool:
+    """Whether its interval leaves 0."""
+    return metric.low is not None and metric.high is not None and (metric.low > 0 or metric.high < 0)
+
+
+def _mean(name: str, values: Sequence[float], n: int) -> Metric:
+    interval = mean_interval(values)
+    if interval is None:
+        return Metric(name, fmean(values), n, why="no interval: one block")
+    return Metric(name, fmean(values), n, *interval, clusters=effective_clusters(values))
+
+
+def _explained(name: str, total: Metric, measured: Metric) -> Metric:
+    if not is_clear(measured) or not isinstance(total.value, float) or not isinstance(measured.value, float):
+        return Metric(name, None, measured.n, why="the measured change is not clear of 0")
+    return Metric(name, total.value / measured.value, measured.n)

@@ -1,0 +1,184 @@
+"""The parts of updates: a table, sentences, and one panel of stacked bars per reading. `attribution.html` holds them.
+
+A reading whose total is far from its measured change is shown as it is: the first order of the step was not enough.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from markupsafe import Markup
+
+from heedful.diagnostics.attribution import BEFORE, EXPLAINED, MEASURED, TOTAL, is_clear
+from heedful.report.drawing.chart import BOTTOM, LEFT, RIGHT, Curve, grid, height, key, opened, tick
+from heedful.report.drawing.numerals import in_full, numeral
+from heedful.report.drawing.panel import DrawnPanel
+from heedful.report.gradients import cell, shown_fact
+from heedful.report.record import Series
+from heedful.report.templates import fill
+from heedful.storage import RunFolder, StoredGradients, read_gradients, write_whole
+from heedful.version import __version__
+
+READINGS = {
+    "success": ("sampled success", "mean outcome"),
+    "gap": ("gap", "nats"),
+    "mi": ("mutual information", "nats"),
+    "thought_entropy": ("entropy of a thought", "nats"),
+}
+"""Reading -> its title and its unit, the one by which causes are ranked first."""
+_NOT_PARTS = (BEFORE, TOTAL, MEASURED, EXPLAINED)
+_MOST_HUES = 5
+_REST = "all other parts"
+_LEAD = (
+    "One column per update: the parts of the change to first order, stacked. The line is their sum. The dot is the "
+    "change that was measured on the same fresh thoughts, with its 95% interval. Point at a part for its own interval."
+)
+_POINTER = '{"steps":[],"places":[],"curves":[]}'
+
+
+def part_names(stored: StoredGradients) -> list[str]:
+    """The parts of the update, in order."""
+    names = [name.split("/", 2)[2] for name in stored.metrics if name.startswith("attribution/")]
+    return [name for name in dict.fromkeys(names) if name not in _NOT_PARTS]
+
+
+def parts_table(stored: StoredGradients) -> list[list[str]]:
+    """Heading, and one row per part, with the total, the measured change and their ratio below."""
+    readings = [name for name in READINGS if f"attribution/{name}/{TOTAL}" in stored.metrics]
+    rows = [["part", *(f"{READINGS[name][0]}, {READINGS[name][1]}" for name in readings)]]
+    for part in (*part_names(stored), TOTAL, MEASURED, EXPLAINED, BEFORE):
+        label = {EXPLAINED: "total / measured", BEFORE: "before the update"}.get(part, part)
+        rows.append([label, *(cell(stored.metric(f"attribution/{name}/{part}")) for name in readings)])
+    return rows
+
+
+def told(stored: StoredGradients) -> list[str]:
+    """The largest part that is clear of 0 of each reading, and what the numbers are."""
+    if "why" in stored.facts:
+        return [f"Step {stored.step}: not split, because {stored.facts['why']}."]
+    found = []
+    for name, (title, unit) in READINGS.items():
+        metrics = {part: stored.metric(f"attribution/{name}/{part}") for part in part_names(stored)}
+        clear = [part for part, metric in metrics.items() if is_clear(metric) and isinstance(metric.value, float)]
+        largest = sorted(clear, key=lambda part: -abs(float(metrics[part].value or 0.0)))[:2]
+        parts = ", ".join(f"{part} {cell(metrics[part])}" for part in largest) or "no part is clear of 0"
+        found.append(f"Step {stored.step}, {title} ({unit}): {parts}.")
+    return [*found, f"These are parts {stored.facts.get('what', '')}."]
+
+
+def panel(stored: Sequence[StoredGradients], reading: str) -> DrawnPanel:
+    """One column per update: its parts stacked from 0, the total as a line, the measured change as a dot."""
+    title, unit = READINGS[reading]
+    sizes: dict[str, float] = {}
+    for one in stored:
+        for part in part_names(one):
+            sizes[part] = max(sizes.get(part, 0.0), abs(_value(one, reading, part)))
+    chosen = sorted(sizes, key=lambda part: -sizes[part])[:_MOST_HUES]
+    columns = []
+    for one in stored:
+        values = {part: _value(one, reading, part) for part in chosen}
+        rest = sum(_value(one, reading, part) for part in part_names(one) if part not in chosen)
+        columns.append({**values, **({_REST: rest} if len(sizes) > _MOST_HUES else {})})
+    drawn = [one.metric(f"attribution/{reading}/{name}") for one in stored for name in (TOTAL, MEASURED)]
+    known = [each for one in drawn for each in (one.value, one.low, one.high) if isinstance(each, int | float)]
+    if not known:
+        return DrawnPanel(title, unit, Markup(""), "", (), "no update was split", (), ())
+    stacks = [sum(v for v in column.values() if v * sign > 0) for column in columns for sign in (1, -1)]
+    low, high = min([0.0, *known, *stacks]), max([0.0, *known, *stacks])
+    margin = 0.05 * ((high - low) or 1.0)
+    y = height(low - margin, high + margin)
+    svg = [opened(f"{title}: the parts of updates"), *grid(low - margin, high + margin, y)]
+    width = (RIGHT - LEFT) / len(stored)
+    for place, (one, column) in enumerate(zip(stored, columns, strict=True)):
+        middle = LEFT + (place + 0.5) * width
+        svg.append(tick(middle, BOTTOM + 15, "middle", f"step {one.step}"))
+        svg += _column(one, column, reading, (middle, min(width * 0.6, 60.0)), y)
+    svg.append(Markup('<path class="axis" d="M{} {:.1f}H{}"/></svg>').format(LEFT, y(0.0), RIGHT))
+    names = [*chosen, *([_REST] if len(sizes) > _MOST_HUES else [])]
+    legend = [(key(Curve(name, Series("", ()), hue), stacked=True), name) for hue, name in enumerate(names, start=1)]
+    note = ("The line across a column is the sum of its parts. The dot is the measured change.",)
+    return DrawnPanel(title, unit, Markup("").join(svg), _POINTER, tuple(legend), "", note, ())
+
+
+def _column(
+    one: StoredGradients, column: dict[str, float], reading: str, across: tuple[float, float], y
+) -> list[Markup]:
+    middle, width = across
+    svg, ends = [], {1: 0.0, -1: 0.0}
+    for hue, (part, value) in enumerate(column.items(), start=1):
+        if not value:
+            continue
+        sign = 1 if value > 0 else -1
+        bottom, top = y(ends[sign]), y(ends[sign] + value)
+        ends[sign] += value
+        outline = f"M{middle - width / 2:.1f} {bottom:.1f}H{middle + width / 2:.1f}V{top:.1f}H{middle - width / 2:.1f}Z"
+        words = numeral(value) if part == _REST else in_full(one.metric(f"attribution/{reading}/{part}"))
+        svg.append(
+            Markup('<path class="area c{}" d="{}"><title>{}, step {}: {}</title></path>').format(
+                hue, outline, part, one.step, words
+            )
+        )
+    total, measured = (one.metric(f"attribution/{reading}/{name}") for name in (TOTAL, MEASURED))
+    if isinstance(total.value, int | float):
+        line = f"M{middle - width / 2 - 5:.1f} {y(total.value):.1f}H{middle + width / 2 + 5:.1f}"
+        svg.append(Markup('<path class="axis" d="{}"><title>total: {}</title></path>').format(line, in_full(total)))
+    if isinstance(measured.value, int | float):
+        if measured.low is not None and measured.high is not None:
+            bar = f"M{middle:.1f} {y(measured.low):.1f}V{y(measured.high):.1f}"
+            svg.append(Markup('<path class="axis" d="{}"/>').format(bar))
+        svg.append(
+            Markup('<circle class="dot" cx="{:.1f}" cy="{:.1f}" r="4"><title>measured: {}</title></circle>').format(
+                middle, y(measured.value), in_full(measured)
+            )
+        )
+    return svg
+
+
+def _value(stored: StoredGradients, reading: str, part: str) -> float:
+    value = stored.metric(f"attribution/{reading}/{part}").value
+    return float(value) if isinstance(value, int | float) else 0.0
+
+
+def moved_table(stored: StoredGradients, reading: str) -> list[list[str]]:
+    """The episodes of the batch that moved a reading most in this step, with their largest terms and tokens."""
+    rows = [["episode", "all terms", "largest terms", "tokens that moved most"]]
+    for one in stored.moved:
+        if one["reading"] == reading:
+            terms = sorted(one["terms"].items(), key=lambda each: -abs(each[1]))[:2]
+            rows.append(
+                [
+                    f"group {one['group']}, member {one['member']}",
+                    numeral(one["total"]),
+                    ", ".join(f"{name} {numeral(value)}" for name, value in terms),
+                    ", ".join(f"{text!r} {numeral(value)}" for text, value in one["tokens"]),
+                ]
+            )
+    return rows
+
+
+def write_attribution_page(folder: RunFolder) -> Path:
+    """Write `attribution.html` from every split update of a run, and return its path."""
+    stored = [read_gradients(folder.attribution(step)) for step in folder.attribution_steps()]
+    tables = [(f"Step {one.step}: the parts of the update", parts_table(one)) for one in stored]
+    for one in stored:
+        for reading in dict.fromkeys(each["reading"] for each in one.moved):
+            title = f"Step {one.step}: episodes of the batch whose gradient moved {READINGS[reading][0]} most"
+            tables.append((title, moved_table(one, reading)))
+    page = fill(
+        "gradients.html",
+        {
+            "name": folder.path.resolve().name,
+            "version": __version__,
+            "heading": "Which part of the loss moved the thoughts",
+            "lead": _LEAD,
+            "sentences": list(dict.fromkeys(sentence for one in stored for sentence in told(one))),
+            "rows": [("Parts of each update", "", [panel(stored, reading) for reading in READINGS])],
+            "tables": tables,
+            "measured": [
+                (f"Step {one.step}", {fact: shown_fact(value) for fact, value in one.facts.items()}) for one in stored
+            ],
+        },
+    )
+    write_whole(folder.attribution_page, page)
+    return folder.attribution_page

@@ -1,0 +1,130 @@
+"""Which part of the loss moved the thoughts in one update: of a stored step, or in training.
+
+A stored step is replayed: the checkpoint's weights and optimizer, the step's own rollouts and verdicts. Fresh episodes
+read the update. The run is not changed but for its file of the measurement.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from heedful.diagnostics.attribution import Attribution, attribution_metrics
+from heedful.run.config import AttributionConfig, TrainConfig
+from heedful.run.fresh import fresh_tasks, play_fresh
+from heedful.run.terminal import GrowthBar, progress_bar
+from heedful.storage import Rollouts, RunFolder, read_rollouts, refuse_unwritable, write_gradients
+from heedful.types import Group, Metric
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from heedful.run.parts import Parts
+
+CONDITION = (
+    "of this one update, with AdamW's second moment and the clipped norm held: not what would have been without a part"
+)
+"""What the numbers are, beside every table of them."""
+
+
+def attribute_update(
+    folder: RunFolder, config: TrainConfig, step: int, asked: AttributionConfig, seed: int, console: Console
+) -> None:
+    """Replay the update of a step from its checkpoint, split it, and store the parts.
+
+    Raises ValueError where the step's rollouts are missing, or were sampled by other weights.
+    """
+    from heedful.envs.common.tagged import in_tags
+    from heedful.policies import Weights, open_with
+    from heedful.rollout import isolated
+    from heedful.run.checkpoint import Checkpoint, checkpoints
+    from heedful.run.parts import assemble
+    from heedful.run.update import update_policy
+
+    rollouts = _batch(folder, step)
+    refuse_unwritable(folder.attribution(step))
+    asked = replace(asked, every=1)
+    config = replace(config, attribution=asked, diagnostics=replace(config.diagnostics, enabled=False))
+    checkpoint = Checkpoint(folder.checkpoint(step), step) if step else None
+    origin = next((each.began() for each in checkpoints(folder.path / "checkpoints")), None)
+    if checkpoint is not None:
+        checkpoint.check("Restore it, or choose another checkpoint.")
+    began = time.perf_counter()
+    with GrowthBar(console) as bar:
+        parts = assemble(config, bar, checkpoint, began=origin)
+    assert parts.attributor is not None
+    env = in_tags(config.env, parts.renderer.tags)
+    tasks = fresh_tasks(config, env, config.evaluation.split, asked.prompts, "attribution", seed)
+    total = asked.prompts * asked.thoughts
+    with (
+        isolated(env, config.env_workers, config.env_timeout) as played,
+        open_with(config.policy, Weights(parts.model, step, parts.saveable)) as source,
+        progress_bar(console, f"step {step}: playing {total} fresh episodes") as tell,
+    ):
+        names = ("attribution", seed, step)
+        fresh = play_fresh(config, parts, played, source, tasks, asked.thoughts, *names, tell=tell)
+    with progress_bar(console, f"step {step}: splitting the update of {len(rollouts.groups)} groups"):
+        parts.attributor.read(step, fresh)
+        update_policy(config, parts.learner, rollouts.groups, rollouts.verdicts or (), parts.attributor)
+        found = parts.attributor.finish()
+    assert found is not None
+    facts = {"seed": seed, "seconds": round(time.perf_counter() - began, 1)}
+    store_attribution(folder, config, parts, step, rollouts.groups, found, facts)
+
+
+def _batch(folder: RunFolder, step: int) -> Rollouts:
+    """The stored batch of a step, whose episodes the weights of its checkpoint sampled."""
+    if not folder.rollouts(step).exists():
+        raise ValueError(
+            f"Expected the episodes of step {step} in {folder.rollouts(step)}, found none: an update is split from its "
+            "own batch. Choose a checkpoint of a step that has one, or train with --keep-rollouts all."
+        )
+    rollouts = read_rollouts(folder.rollouts(step))
+    versions = {one.policy_version for group in rollouts.groups for one in group.trajectories}
+    if versions != {step}:
+        raise ValueError(
+            f"Expected episodes that the weights of step {step} sampled in {folder.rollouts(step)}, found those of "
+            f"{', '.join(map(str, sorted(versions)))}: their update cannot be replayed from this checkpoint."
+        )
+    return rollouts
+
+
+def store_attribution(
+    folder: RunFolder,
+    config: TrainConfig,
+    parts: Parts,
+    step: int,
+    groups: Sequence[Group],
+    found: Attribution,
+    facts: dict[str, str | int | float | None] | None = None,
+) -> list[Metric]:
+    """Write the parts of one update beside the run, and return them as metrics."""
+    assert parts.attributor is not None
+    asked, metrics = config.attribution, attribution_metrics(found)
+    piece = parts.renderer.piece
+    moved = [
+        {
+            "reading": one.reading,
+            "group": one.group,
+            "member": one.member,
+            "task": groups[one.group].task.id,
+            "total": one.total,
+            "terms": dict(one.of_terms),
+            "tokens": [[piece(token), value] for token, value in one.tokens],
+        }
+        for one in found.moved
+    ]
+    own = {
+        "environment": config.env.name,
+        "what": CONDITION,
+        "prompts": asked.prompts,
+        "thoughts": found.thoughts,
+        "blocks": asked.blocks,
+        "moments of terms": "kept" if parts.attributor.moments is not None else "not kept: carried has no name",
+        **({"why": found.why} if found.why else {}),
+        **(facts or {}),
+    }
+    write_gradients(folder.attribution(step), step, own, metrics, moved)
+    return metrics

@@ -1,0 +1,154 @@
+"""The parts of updates in training and of stored steps: they change nothing, and a replay is the update itself."""
+
+import json
+import shutil
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+torch = pytest.importorskip("torch")
+pytest.importorskip("transformers")
+
+from heedful.algorithms.table import Grpo  # noqa: E402
+from heedful.console import SafeConsole  # noqa: E402
+from heedful.filters import KeepAll  # noqa: E402
+from heedful.run.attribution import attribute_update  # noqa: E402
+from heedful.run.checkpoint import Checkpoint, checkpoints  # noqa: E402
+from heedful.run.config import AttributionConfig, DiagnosticsConfig, EvaluationConfig, TrainConfig  # noqa: E402
+from heedful.run.loop import train_steps  # noqa: E402
+from heedful.run.parts import assemble  # noqa: E402
+from heedful.run.update import update_policy  # noqa: E402
+from heedful.storage import RunFolder, read_gradients, read_metrics, read_rollouts, write_rollouts  # noqa: E402
+from heedful.storage.trackers import JsonlTracker  # noqa: E402
+from heedful.training.gradients.readings import READINGS  # noqa: E402
+from heedful.types import Group, Metric, Trajectory  # noqa: E402
+
+SMALL = AttributionConfig(every=2, prompts=6, thoughts=2, blocks=3)
+
+
+class Quiet:
+    def write(self, step: int, metrics: Sequence[Metric]) -> None: ...
+
+    def first_rollout(self, trajectory: Trajectory) -> None: ...
+
+    def note(self, sentence: str) -> None: ...
+
+    def close(self) -> None: ...
+
+
+def trained(config: TrainConfig, path: Path) -> RunFolder:
+    folder = RunFolder.open(path)
+    tracker = JsonlTracker(folder.metrics)
+    train_steps(config, assemble(config, lambda step, steps, loss: None, None), folder, [tracker], Quiet())
+    tracker.close()
+    return folder
+
+
+@pytest.fixture(scope="module")
+def config(echo_run: TrainConfig) -> TrainConfig:
+    return replace(
+        echo_run,
+        algorithm=Grpo(kl=0.05, entropy=0.05),
+        filter=KeepAll(),
+        sampling=replace(echo_run.sampling, temperature=2.0),  # thoughts that vary
+        optimizer=replace(echo_run.optimizer, lr=1e-5),  # steps for which the first order is enough
+        steps=3,
+        evaluation=EvaluationConfig(times=0),
+        diagnostics=DiagnosticsConfig(enabled=False),
+        checkpoint_every=1,
+        keep_checkpoints="all",
+    )
+
+
+@pytest.fixture(scope="module")
+def plain(config: TrainConfig, tmp_path_factory: pytest.TempPathFactory) -> RunFolder:
+    return trained(config, tmp_path_factory.mktemp("attribution") / "plain")
+
+
+def lines(folder: RunFolder) -> list[dict[str, Any]]:
+    rows = [json.loads(line) for line in folder.metrics.read_text().splitlines()]
+    for row in rows:
+        del row["time"]
+        row["metrics"] = {
+            name: value for name, value in row["metrics"].items() if not name.startswith(("time/", "attribution/"))
+        }
+    return rows
+
+
+@pytest.mark.parametrize("moments", [False, True])
+def test_a_run_whose_updates_are_split_is_the_same_run_to_the_byte(
+    config: TrainConfig, plain: RunFolder, moments: bool, tmp_path: Path
+) -> None:
+    split = trained(replace(config, attribution=replace(SMALL, moments=moments)), tmp_path / "split")
+    assert lines(split) == lines(plain)
+    for one, other in zip(*(checkpoints(each.path / "checkpoints") for each in (plain, split)), strict=True):
+        names = ("model.safetensors", "state.json") if moments else ("model.safetensors", "state.json", "learner.pt")
+        assert all((one.path / name).read_bytes() == (other.path / name).read_bytes() for name in names)
+    read = [line.metrics for line in read_metrics(split.metrics)]
+    written = [{name for name in metrics if name.startswith("attribution/")} for metrics in read]
+    kl = {f"attribution/{name}/kl" for name in READINGS}
+    assert kl <= written[2] - written[0]  # at first the policy is its own reference
+    assert written[1] == set()
+    parts = read[2]["attribution/thought_entropy/total"], read[2]["attribution/thought_entropy/measured"]
+    assert parts[0].value == pytest.approx(parts[1].value, rel=0.1)
+    assert split.attribution_steps() == [0, 2]
+    carried = read[2]["attribution/thought_entropy/carried"].value / parts[0].value
+    assert abs(carried) < 1e-4 if moments else abs(carried) > 0.1
+    if moments:
+        state = checkpoints(split.path / "checkpoints")[-1].learner_state()
+        for place, found in enumerate(zip(*state["term_moments"].values(), strict=True)):
+            whole = state["descent"]["optimizer"]["state"][place]["exp_avg"]
+            assert torch.allclose(sum(found), whole, atol=1e-6 * float(whole.abs().max()))
+
+
+def test_the_replay_of_a_stored_step_is_the_update_that_was(config: TrainConfig, plain: RunFolder) -> None:
+    stored = read_rollouts(plain.rollouts(1))
+    parts = assemble(config, lambda step, steps, loss: None, Checkpoint(plain.checkpoint(1), 1))
+    update_policy(config, parts.learner, stored.groups, stored.verdicts or ())
+    after = Checkpoint(plain.checkpoint(2), 2).model(torch.float32)
+    assert all(torch.equal(one, other) for one, other in zip(parts.model.parameters(), after.parameters(), strict=True))
+
+
+def attributed(folder: RunFolder, config: TrainConfig, step: int) -> Any:
+    attribute_update(folder, config, step, SMALL, 0, SafeConsole(quiet=True))
+    return read_gradients(folder.attribution(step))
+
+
+def test_a_stored_step_is_split_as_in_training(config: TrainConfig, plain: RunFolder, tmp_path: Path) -> None:
+    folder = RunFolder(Path(shutil.copytree(plain.path, tmp_path / "copy")))
+    found = attributed(folder, config, 1)
+    total = found.metric("attribution/thought_entropy/total")
+    parts = {
+        name: metric.value
+        for name, metric in found.metrics.items()
+        if name.startswith("attribution/thought_entropy/")
+        and name.rpartition("/")[2] not in ("before", "total", "measured", "explained")
+    }
+    assert {name.rpartition("/")[2] for name in parts} >= {"carried", "kl", "entropy"}
+    assert sum(parts.values()) == pytest.approx(total.value, rel=1e-6)
+    assert total.value == pytest.approx(found.metric("attribution/thought_entropy/measured").value, rel=0.1)
+    assert {one["reading"] for one in found.moved} <= {"success", "gap"}
+    assert found.moved
+    assert all(one["tokens"] for one in found.moved)
+
+
+def test_a_step_that_cannot_be_replayed_is_refused(config: TrainConfig, plain: RunFolder, tmp_path: Path) -> None:
+    folder = RunFolder(Path(shutil.copytree(plain.path, tmp_path / "copy")))
+    stored = read_rollouts(folder.rollouts(1))
+    late = [
+        Group(group.task, tuple(replace(one, policy_version=0) for one in group.trajectories))
+        for group in stored.groups
+    ]
+    write_rollouts(folder.rollouts(1), 1, "train", late, stored.verdicts, "echo")
+    with pytest.raises(ValueError, match=r"the weights of step 1 sampled in .*, found those of 0: their update cannot"):
+        attributed(folder, config, 1)
+    with pytest.raises(ValueError, match=r"Expected the episodes of step 3 in .*, found none"):
+        attributed(folder, config, 3)
+
+
+def test_settings_that_cannot_work_are_refused() -> None:
+    with pytest.raises(ValueError, match=r"at least 12, found 8"):
+        AttributionConfig(prompts=8)
