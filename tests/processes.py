@@ -1,4 +1,4 @@
-"""Starting one program in two processes that find each other, as torchrun does it."""
+"""Starting one program in two or more processes that find each other, as torchrun does it."""
 
 from __future__ import annotations
 
@@ -24,21 +24,23 @@ ALONE_S = 300
 """The time in which a process must notice that the other one has failed."""
 
 
-def run_in_two(program: Sequence[str], folder: Path, variables: Mapping[str, str] | None = None) -> list[str]:
-    """What the two processes of `python PROGRAM...`, started in `folder`, print. Both must end with 0.
+def run_in_two(
+    program: Sequence[str], folder: Path, variables: Mapping[str, str] | None = None, count: int = 2
+) -> list[str]:
+    """What the processes of `python PROGRAM...`, started in `folder`, print. All must end with 0.
 
     The store is kept here, as torchrun keeps it. It takes a free port, so no port can be taken by somebody else.
     """
-    store = store_of_two()
-    with started(range(2), program, folder, meeting_at(store) | dict(variables or {})) as ranks:
+    store = store_of(count)
+    with started(range(count), program, folder, meeting_at(store) | dict(variables or {}), count) as ranks:
         said = ended(ranks)
-    assert [rank.returncode for rank in ranks] == [0, 0], "\n".join(text[-3000:] for text in said)
+    assert not any(rank.returncode for rank in ranks), "\n".join(text[-3000:] for text in said)
     return said
 
 
-def store_of_two() -> TCPStore:
-    """The store in which two ranks meet. It lives as long as the object."""
-    return TCPStore("127.0.0.1", 0, 2, True, timedelta(seconds=LIMIT_S), wait_for_workers=False)
+def store_of(count: int) -> TCPStore:
+    """The store in which the ranks meet. It lives as long as the object."""
+    return TCPStore("127.0.0.1", 0, count, True, timedelta(seconds=LIMIT_S), wait_for_workers=False)
 
 
 def meeting_at(store: TCPStore) -> dict[str, str]:
@@ -46,19 +48,24 @@ def meeting_at(store: TCPStore) -> dict[str, str]:
     return {"MASTER_PORT": str(store.port), "TORCHELASTIC_USE_AGENT_STORE": "True"}
 
 
-def found_in_two(script: str, folder: Path, arguments: Sequence[str] = ()) -> list[dict[str, Any]]:
-    """What the two processes of `script FOLDER ARGUMENTS...` left in `found-<rank>.pt`."""
-    run_in_two([script, str(folder), *arguments], folder)
-    return [torch.load(folder / f"found-{rank}.pt", weights_only=False) for rank in range(2)]
+def found_in_two(script: str, folder: Path, arguments: Sequence[str] = (), count: int = 2) -> list[dict[str, Any]]:
+    """What the processes of `script FOLDER ARGUMENTS...` left in `found-<rank>.pt`."""
+    run_in_two([script, str(folder), *arguments], folder, count=count)
+    return [torch.load(folder / f"found-{rank}.pt", weights_only=False) for rank in range(count)]
 
 
 @contextmanager
 def started(
-    ranks: Sequence[int], program: Sequence[str], folder: Path, variables: Mapping[str, str]
+    ranks: Sequence[int], program: Sequence[str], folder: Path, variables: Mapping[str, str], count: int = 2
 ) -> Iterator[list[WarmProcess]]:
-    """These ranks of two, killed with the context."""
+    """These ranks of `count`, killed with the context."""
     paths = os.pathsep.join([str(Path(__file__).parent), *filter(None, sys.path)])
-    common = {"MASTER_ADDR": "127.0.0.1", "WORLD_SIZE": "2", "LOCAL_WORLD_SIZE": "2", "OMP_NUM_THREADS": "1"}
+    common = {
+        "MASTER_ADDR": "127.0.0.1",
+        "WORLD_SIZE": str(count),
+        "LOCAL_WORLD_SIZE": str(count),
+        "OMP_NUM_THREADS": "1",
+    }
     common |= {"PYTHONPATH": paths, **variables}
     processes: list[WarmProcess] = []
     try:

@@ -85,7 +85,7 @@ def row_of(name: str) -> Algorithm:
 def learner_of(world: World, algorithm: Algorithm, model: Any, *, pieces: bool, dtype: torch.dtype) -> Learner:
     critic = None
     if isinstance(algorithm.advantage, UsesCritic):
-        kind = CriticConfig(kind="head", trunk=0.5, clip=0.2)
+        kind = CriticConfig(kind="model", clip=0.2) if pieces else CriticConfig(kind="head", trunk=0.5, clip=0.2)
         critic = Critic(model, kind, OPTIMIZER, UpdateSettings(micro_batch_tokens=40, world=world))
     half = dtype == torch.bfloat16
     sharded = Sharded(model.float() if half else model, world, half=half) if pieces and world.size > 1 else None
@@ -184,6 +184,7 @@ def main(folder: Path, config: str) -> None:
             "updates in pieces": {
                 name: updates(world, name, pieces=True, folder=folder / f"model-{name}") for name in IN_PIECES
             },
+            "critic beside pieces": updates(world, "ppo", pieces=True),
             "half in pieces": updates(world, "grpo", pieces=True, dtype=torch.bfloat16),
             "windows": windows(world),
         }

@@ -24,7 +24,7 @@ from heedful import __main__, cli, stopping  # noqa: E402
 from heedful.run.checkpoint import checkpoints  # noqa: E402
 from heedful.stopping import STOP_SIGNALS, StoppedBySignal  # noqa: E402
 from heedful.storage import RunFolder, read_rollouts  # noqa: E402
-from processes import meeting_at, store_of_two  # noqa: E402
+from processes import meeting_at, store_of  # noqa: E402
 from warm import WarmProcess  # noqa: E402
 
 LIMIT_S = 1800.0
@@ -135,7 +135,7 @@ def test_sigterm_lets_train_finish_its_step_with_its_workers_save_and_end_with_1
 
 
 def test_a_signal_to_one_rank_ends_all_ranks_after_the_step(model: str, tmp_path: Path) -> None:
-    store = store_of_two()
+    store = store_of(2)
     common = {"WORLD_SIZE": "2", "LOCAL_WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", **meeting_at(store)}
     words = ["train", "waiting_echo:WaitingEcho", "--model", model, "--out", "run", *SMALL]
     ranks = [started(words, tmp_path, **common, RANK=str(rank), LOCAL_RANK=str(rank)) for rank in range(2)]

@@ -83,9 +83,9 @@ def test_a_private_method_that_is_gone_stops_trainer_and_probe_when_they_are_mad
     args = arguments(tmp_path, num_generations=2, per_device_train_batch_size=2)
     script = Script(written([[0, 1]]))
     plain = trainer_of(tiny_model, args, script)
-    monkeypatch.delattr(trl.GRPOTrainer, "_calculate_rewards")
+    monkeypatch.delattr(trl.GRPOTrainer, "_generate")
     monkeypatch.delattr(trl.GRPOTrainer, "_tokenize_prompts")
-    with pytest.raises(ValueError, match="_calculate_rewards is gone"):
+    with pytest.raises(ValueError, match="_generate is gone"):
         trainer_of(tiny_model, args, script, heedful=filtering())
     with pytest.raises(ValueError, match="_tokenize_prompts is gone"):
         Probe().attach(plain)

@@ -78,7 +78,7 @@ def test_the_one_line_the_three_and_the_probe_run_on_a_dataset_and_a_reward_func
 
 def test_the_environments_run_with_trls_engine_and_with_heedfuls_sampler(seedling_folder: Path, tmp_path: Path) -> None:
     names = run(EPISODES, seedling_folder, tmp_path / "engine")
-    sampled = run(SAMPLER, seedling_folder, tmp_path)["rollouts"]
+    sampled = run(SAMPLER, seedling_folder, tmp_path, dict(names))["rollouts"]
     rows = sampled([row["prompt"] for row in sampled.dataset(4)], names["trainer"])
     assert [len(ids) for ids in rows["completion_ids"]] == [len(mask) for mask in rows["env_mask"]]
     assert rows["logprobs"] is not None

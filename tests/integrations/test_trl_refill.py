@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -9,10 +11,13 @@ import pytest
 
 pytest.importorskip("trl", reason="TRL is not installed (pip install 'heedful[trl]')")
 
-from tiny_trl import Gradients, Script, arguments, recorded, trainer_of, weights_of, written
+import datasets
+from test_trl_tools import double, with_engine
+from tiny_trl import MEASURED, Gradients, Script, Scripted, arguments, recorded, trainer_of, weights_of, written
 
+from heedful.envs.toys.echo import Echo
 from heedful.filters import DropConstant, KeepAll
-from heedful.integrations.trl import HeedfulConfig
+from heedful.integrations.trl import HeedfulConfig, environment_reward, to_trl_rollout_func
 from heedful.measuring.diagnostics_config import DiagnosticsConfig
 
 pytestmark = pytest.mark.filterwarnings("ignore::FutureWarning", "ignore::UserWarning")
@@ -37,7 +42,6 @@ def run(model: Path, folder: Path, heedful: HeedfulConfig, tasks: Any = TASKS, *
 
 @pytest.mark.parametrize("loss", ["grpo", "dapo"])
 def test_the_gradient_is_that_of_the_accepted_groups(loss: str, tiny_model: Path, tmp_path: Path) -> None:
-    # Under this seed no task is drawn twice.
     _, found = run(tiny_model, tmp_path / "a", config(sampling_batches=4, seed=1), loss_type=loss)
     rollouts, line = recorded(tmp_path / "a")
     kept = [group for group, verdict in zip(rollouts.groups, rollouts.verdicts, strict=True) if verdict.kept]
@@ -51,7 +55,7 @@ def test_the_gradient_is_that_of_the_accepted_groups(loss: str, tiny_model: Path
 
 
 def test_a_refill_ends_with_the_budget_of_batches_or_of_tokens(tiny_model: Path, tmp_path: Path) -> None:
-    flat = written([FLAT] * 5)
+    flat = written([FLAT] * 12)
     for name, changes, draws in (("batches", {"sampling_batches": 3}, 3), ("tokens", {"sampling_tokens": 1}, 1)):
         run(tiny_model, tmp_path / name, config(**{"sampling_batches": 9, **changes}), flat)
         _, line = recorded(tmp_path / name)
@@ -81,3 +85,88 @@ def test_a_resumed_run_draws_on_where_it_was(tiny_model: Path, tmp_path: Path) -
 def test_what_a_refill_needs_is_said_before_the_run(tiny_model: Path, tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="needs a filter that drops groups"):
         run(tiny_model, tmp_path, config(sampling_batches=2, filter=KeepAll(on="reward")))
+
+
+def asked(rollouts: Any) -> list[str]:
+    return [group.trajectories[0].turns[0].reply.prompt.text for group in rollouts.groups]
+
+
+def test_no_prompt_is_drawn_twice_and_the_search_ends_with_the_data(tiny_model: Path, tmp_path: Path) -> None:
+    one_varies = written([FLAT] * 5 + [UP] + [FLAT] * 3)
+    run(tiny_model, tmp_path, config(sampling_batches=9), one_varies)
+    rollouts, line = recorded(tmp_path)
+    assert (line.metrics["filter/refill"].value, line.metrics["filter/collected_groups"].value) == ("pool", 9)
+    assert len(set(asked(rollouts))) == 9
+    assert sum(verdict.kept for verdict in rollouts.verdicts or ()) == 1
+
+
+def test_the_order_goes_on_in_the_next_update_and_leaves_out_its_batch(tiny_model: Path, tmp_path: Path) -> None:
+    run(tiny_model, tmp_path, config(sampling_batches=2, seed=2), written([FLAT] * 9), max_steps=3)
+    for step in range(3):
+        shown = asked(recorded(tmp_path, step)[0])
+        assert len(set(shown)) == len(shown) > 3
+
+
+def test_an_evaluation_in_between_changes_nothing(tiny_model: Path, tmp_path: Path) -> None:
+    plain, _ = run(tiny_model, tmp_path / "a", config(sampling_batches=4), max_steps=3)
+    held_out = [Scripted(f"held out {task.prompt}", task.answers, task.rewards) for task in TASKS[:1]]
+    script = Script([*TASKS, *held_out])
+    splits = {"train_dataset": Script(TASKS).dataset(), "eval_dataset": Script(held_out).dataset()}
+    args = arguments(
+        tmp_path / "b",
+        learning_rate=0.01,
+        max_steps=3,
+        num_generations=4,
+        per_device_train_batch_size=6,
+        gradient_accumulation_steps=2,
+        per_device_eval_batch_size=4,
+        eval_strategy="steps",
+        eval_steps=1,
+    )
+    between = trainer_of(tiny_model, args, script, heedful=config(sampling_batches=4), **splits)
+    between.train()
+    assert sum("eval_reward" in entry for entry in between.state.log_history) == 3
+    # Rows are shuffled into other micro-batches, and TRL computes some of its sums in float32.
+    assert (weights_of(between) - weights_of(plain)).abs().max() < 1e-8
+    mine, its = (recorded(tmp_path / name, 2)[1].metrics for name in ("a", "b"))
+    for name in (name for name in its if name.startswith(("filter/", "reward/", "signal/", "tokens/"))):
+        assert mine[name].value == its[name].value
+
+
+def by_prompt(prompts: Sequence[Any], **_: Any) -> list[float]:
+    """Members differ for the number 5 alone."""
+    return [float(row % 2) if "5" in prompt[0]["content"] else 1.0 for row, prompt in enumerate(prompts)]
+
+
+def test_tools_are_called_in_a_refill_too(tiny_model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    data = datasets.Dataset.from_list([{"prompt": [{"role": "user", "content": f"Twice {n}?"}]} for n in range(3, 7)])
+    refilling = replace(MEASURED, sampling_batches=9)
+    others = {"tools": [double], "train_dataset": data, "reward_funcs": by_prompt, "heedful": refilling}
+    trainer, _ = with_engine(monkeypatch, tiny_model, tmp_path, "double", **others)
+    rollouts, line = recorded(tmp_path)
+    assert line.metrics["filter/refill"].value == "pool"
+    assert len(set(asked(rollouts))) == 4
+    assert [group for group, verdict in zip(asked(rollouts), rollouts.verdicts or (), strict=True) if verdict.kept] == [
+        text for text in asked(rollouts) if "5" in text
+    ]
+    assert all(len(group.trajectories[0].turns) == 2 for group in rollouts.groups)
+    (batch,) = trainer._buffered_inputs
+    assert len(batch["advantages"]) == 2
+
+
+def test_episodes_of_an_environment_are_played_in_a_refill_too(seedling_folder: Path, tmp_path: Path) -> None:
+    rollouts = to_trl_rollout_func(Echo(instructions="brief"), tokens_per_turn=2)  # too short to answer
+    args = arguments(tmp_path, num_generations=4, per_device_train_batch_size=8, max_completion_length=64)
+    trainer = trainer_of(
+        seedling_folder,
+        args,
+        heedful=config(filter=DropConstant(on="outcome"), sampling_batches=2),
+        reward_funcs=environment_reward,
+        rollout_func=rollouts,
+        train_dataset=rollouts.dataset(6),
+    )
+    trainer.train()
+    found, line = recorded(tmp_path)
+    assert line.metrics["filter/draws"].value == 2
+    assert len({group.task.id for group in found.groups}) == len(found.groups) == 4
+    assert [[member.member for member in group.trajectories] for group in found.groups] == [[0, 1, 2, 3]] * 4

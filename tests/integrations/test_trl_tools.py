@@ -75,7 +75,8 @@ def with_engine(
     monkeypatch.setattr(trl.GRPOTrainer, "_generate_single_turn", answering(tokenizer, tool))
     args = arguments(folder, num_generations=2, per_device_train_batch_size=4, max_completion_length=300)
     model = llama(len(tokenizer), window=4096)
-    trainer = trainer_of(tiny_model, args, heedful=MEASURED, model=model, processing_class=tokenizer, **others)
+    given = {"heedful": MEASURED, "model": model, "processing_class": tokenizer, **others}
+    trainer = trainer_of(tiny_model, args, **given)
     trainer.train()
     return trainer, tokenizer
 

@@ -117,12 +117,29 @@ def test_trls_completion_log_holds_the_rows_of_both_processes(two: tuple[Path, l
     assert [rewards[f"0/1/{member}"] for member in range(4)] == trl_worker.DOWN
 
 
-def test_a_resumed_run_of_two_processes_goes_on_as_it_was(two: tuple[Path, list[Found]]) -> None:
+@pytest.mark.parametrize("name", ["grpo", "sharded"])
+def test_a_resumed_run_of_two_processes_goes_on_as_it_was(name: str, two: tuple[Path, list[Found]]) -> None:
+    """Also with the moments of AdamW, split by FSDP2."""
     folder, found = two
     for rank in range(2):
-        assert torch.equal(found[rank]["resumed"]["weights"], found[rank]["grpo"]["weights"])
+        assert torch.equal(found[rank][f"resumed {name}"]["weights"], found[rank][name]["weights"])
     again, whole = (
-        [{name: m for name, m in line.metrics.items() if not name.startswith("time/")} for line in lines(folder / name)]
-        for name in ("resumed", "grpo")
+        [{name: m for name, m in line.metrics.items() if not name.startswith("time/")} for line in lines(folder / run)]
+        for run in (f"resumed {name}", name)
     )
     assert again == whole
+
+
+def test_four_processes_make_the_run_of_one(tiny_model: Path, one: tuple[Path, Found], tmp_path: Path) -> None:
+    """Three rows each: every group lies across two of them, some have none to keep, and in one step nobody has any."""
+    expected = one[1]["dapo"]
+    four = found_in_two(trl_worker.__file__, tmp_path, [str(tiny_model)], count=4)
+    for found in four:
+        assert (found["dapo"]["weights"] - expected["weights"]).norm() <= 1e-5 * expected["weights"].norm()
+        assert [bool(gradient.any()) for gradient in found["dapo"]["gradients"]] == [True] * 4 + [False] * 2 + [
+            True
+        ] * 2
+    for mine, its in zip(lines(tmp_path / "dapo"), lines(one[0] / "dapo"), strict=True):
+        for metric, told in its.metrics.items():
+            if not metric.startswith("time/"):
+                assert_close(mine.metrics[metric].value, told.value)

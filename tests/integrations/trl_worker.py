@@ -12,18 +12,20 @@ import os
 import shutil
 import sys
 import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 if __name__ == "__main__":
     os.environ["HF_HUB_OFFLINE"] = "1"
     sys.path.insert(0, str(Path(__file__).parents[1]))
 
 import torch
+from accelerate.state import AcceleratorState, DistributedType
 from tiny_trl import Gradients, Script, arguments, trainer_of, weights_of, written
-from torch.distributed.device_mesh import init_device_mesh
-from torch.distributed.fsdp import fully_shard
 
 from heedful.filters import DropConstant
 from heedful.integrations.trl import HeedfulConfig
@@ -44,7 +46,13 @@ RUNS: dict[str, dict[str, Any]] = {
     "dapo": {"loss_type": "dapo", "num_iterations": 2},
     "batch": {"loss_type": "dr_grpo", "scale_rewards": "batch"},
     "objectives": {"loss_type": "luspo", "multi_objective_aggregation": "normalize_then_sum", "beta": 0.1},
-    "sharded": {"loss_type": "dapo", "max_grad_norm": 0.1},
+    "sharded": {
+        "loss_type": "dapo",
+        "max_grad_norm": 0.1,
+        "save_strategy": "steps",
+        "save_steps": 2,
+        "optim": "adamw_torch",
+    },
     "refilled": {"loss_type": "dr_grpo", "scale_rewards": "batch"},
 }
 
@@ -73,15 +81,21 @@ def script() -> Script:
 def run(model: Path, folder: Path, name: str, resume: str | None = None) -> dict[str, Any]:
     """One run; what this process knows at its end."""
     world = int(os.environ.get("WORLD_SIZE", "1"))
+    with sharded_by_accelerate() if name == "sharded" and world > 1 else nullcontext():
+        return _run(model, folder, name, world, resume)
+
+
+def _run(model: Path, folder: Path, name: str, world: int, resume: str | None) -> dict[str, Any]:
     tasks, gradients, changes = script(), Gradients(), RUNS[name]
     data = tasks.dataset()
     groups = len(STEPS) * len(STEPS[0])
+    cuts = 2 if world < 4 else 1
     args = arguments(
         folder,
         max_steps=len(STEPS) * changes.get("num_iterations", 1),
         num_generations=GROUP,
-        gradient_accumulation_steps=2,
-        per_device_train_batch_size=ROWS // 2 // world,
+        gradient_accumulation_steps=cuts,
+        per_device_train_batch_size=ROWS // cuts // world,
         learning_rate=0.01,
         **(EVALUATED | {"per_device_eval_batch_size": GROUP // world} if name == "grpo" else {}),
         **changes,
@@ -96,8 +110,7 @@ def run(model: Path, folder: Path, name: str, resume: str | None = None) -> dict
         train_dataset=data.select(range(groups)),
         eval_dataset=data.select(range(groups, len(data))),
     )
-    if name == "sharded" and world > 1:
-        shard(trainer, world)
+    assert (name == "sharded" and world > 1) == trainer.is_fsdp_enabled
     rows, apart, loss = list[int](), list[float](), trainer.compute_loss
 
     def noted(model: Any, batch: Any, *rest: Any, **named: Any) -> Any:
@@ -114,25 +127,42 @@ def run(model: Path, folder: Path, name: str, resume: str | None = None) -> dict
     return found | {"most_rows": max(rows), "apart": max(apart)}
 
 
-def shard(trainer: Any, world: int) -> None:
-    """FSDP2 as accelerate applies it on GPUs. On a CPU accelerate knows data parallelism alone."""
-    mesh = init_device_mesh("cpu", (world,))
-    for layer in trainer.model.get_decoder().layers:
-        fully_shard(layer, mesh=mesh)
-    fully_shard(trainer.model, mesh=mesh, reshard_after_forward=True)
-    trainer.accelerator.prepare_model = lambda model, **_: model
+@contextmanager
+def sharded_by_accelerate() -> Iterator[None]:
+    """accelerate applies FSDP2 as `accelerate launch --use_fsdp` does on GPUs. It leaves it out on CPUs unless told."""
+    settings = {
+        "ACCELERATE_USE_FSDP": "true",
+        "FSDP_VERSION": "2",
+        "FSDP_AUTO_WRAP_POLICY": "TRANSFORMER_BASED_WRAP",
+        "FSDP_STATE_DICT_TYPE": "FULL_STATE_DICT",
+    }
+    made: Any = AcceleratorState.__init__
+
+    def on_cpus(self: Any, *args: Any, fsdp_plugin: Any = None, **named: Any) -> None:
+        made(self, *args, fsdp_plugin=fsdp_plugin, **named)
+        if fsdp_plugin is not None:
+            self.fsdp_plugin = fsdp_plugin
+        if self.__dict__.get("fsdp_plugin") is not None:
+            self.distributed_type = DistributedType.FSDP
+
+    with patch.dict(os.environ, settings), patch.object(AcceleratorState, "__init__", on_cpus):
+        yield
+    AcceleratorState._reset_state()
 
 
 def main(folder: Path, model: Path) -> None:
     warnings.simplefilter("ignore")
     torch.set_num_threads(1)
     gc.freeze()  # each run collects garbage, and there is none among the packages' own objects
-    found = {name: run(model, folder / name, name) for name in RUNS}
-    if os.environ["RANK"] == "0":
-        shutil.copytree(folder / "grpo" / "checkpoint-2", folder / "resumed" / "checkpoint-2")
-        shutil.copytree(folder / "grpo" / "heedful", folder / "resumed" / "heedful")
-    torch.distributed.barrier()
-    found["resumed"] = run(model, folder / "resumed", "grpo", resume=str(folder / "resumed" / "checkpoint-2"))
+    world = int(os.environ["WORLD_SIZE"])
+    found = {name: run(model, folder / name, name) for name in (RUNS if world == 2 else ["dapo"])}
+    for name in ("grpo", "sharded") if world == 2 else ():
+        again = folder / f"resumed {name}"
+        if os.environ["RANK"] == "0":
+            shutil.copytree(folder / name / "checkpoint-2", again / "checkpoint-2")
+            shutil.copytree(folder / name / "heedful", again / "heedful")
+        torch.distributed.barrier()
+        found[again.name] = run(model, again, name, resume=str(again / "checkpoint-2"))
     torch.save(found, folder / f"found-{os.environ['RANK']}.pt")
     torch.distributed.destroy_process_group()
 

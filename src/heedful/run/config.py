@@ -242,7 +242,10 @@ class TrainConfig:
             "for none; choose the filter top_p, or the loss scale kept, all or sqrt",
         )
         for part, used in (
-            ("a critic (--algorithm ppo)", isinstance(algorithm.advantage, UsesCritic)),
+            (
+                "a critic on the policy's layers (--critic.kind head)",
+                isinstance(algorithm.advantage, UsesCritic) and self.critic.kind == "head",
+            ),
             ("LoRA (--lora.rank)", self.lora.rank > 0),
             ("the measurement of gradients (--gradients.every)", self.gradients.every > 0),
             ("the parts of an update (--attribution)", self.attribution.on),

@@ -156,22 +156,21 @@ def assemble(
                 adapters.load(start.path)
             else:
                 cast(Any, model).load_state_dict(start.model(model.dtype).state_dict())
-    sharded = None
-    if config.parallel.sharded and world.size > 1:
-        half = model.dtype == torch.bfloat16  # such a model is stepped in float32
-        sharded = Sharded(cast(Any, model).float() if half else model, world, half=half)
     settings = UpdateSettings(
         temperature=config.sampling.temperature,
         micro_batch_tokens=config.micro_batch_tokens,
         device=world.device,
         seed=derive(config.seed, "learner"),
         world=world,
-        sharded=sharded,
         recompute=config.gradient_checkpointing,
     )
-    # The critic begins as the policy is now.
+    # The critic begins as the policy is now. Each rank holds a whole one, also where the policy is sharded.
     uses_critic = isinstance(config.algorithm.advantage, UsesCritic)
     critic = Critic(model, config.critic, config.optimizer, settings) if uses_critic else None
+    if config.parallel.sharded and world.size > 1:
+        half = model.dtype == torch.bfloat16  # such a model is stepped in float32
+        sharded = Sharded(cast(Any, model).float() if half else model, world, half=half)
+        settings = replace(settings, sharded=sharded)
     learner = Learner(
         model,
         config.learning,

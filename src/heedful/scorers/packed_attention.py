@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, cast
 
 import numpy as np
@@ -30,19 +30,27 @@ _FUSED_KEYS = 64
 """With fewer keys the plain products are as fast as the fused kernel (15 keys .28 against .39 ms, 100: 2.3, 1.8)."""
 
 
-@dataclass(frozen=True, slots=True)
 class PackedAttention:
-    """The data of one pass for every layer's attention: P prompts of one length, and a pack after each."""
+    """The data of one pass for every layer's attention: P prompts of one length, and a pack after each.
 
-    prefixes: Sequence[tuple[torch.Tensor, torch.Tensor]]
-    """Per layer the prompts' keys and values, P x H x T x D, read only."""
-    groups: Sequence[_Group]
-    shift_P: torch.Tensor | None = None
-    """What the positions after each prompt differ by from the number of its ids (`models.vision.positions`)."""
-    asked_for: set[str] = field(default_factory=set)
-    """Features that layers requested and this attention lacks. They are collected so that the model can be refused."""
-    layers: set[int] = field(default_factory=set)
-    """The layers that used this attention."""
+    It is no dataclass on purpose: FSDP2 with mixed precision hands each layer a copy of those, with other tensors.
+    """
+
+    def __init__(
+        self,
+        prefixes: Sequence[tuple[torch.Tensor, torch.Tensor]],
+        groups: Sequence[_Group],
+        shift_P: torch.Tensor | None = None,
+    ) -> None:
+        self.prefixes = prefixes
+        """Per layer the prompts' keys and values, P x H x T x D, read only."""
+        self.groups = groups
+        self.shift_P = shift_P
+        """What the positions after each prompt differ by from the number of its ids (`models.vision.positions`)."""
+        self.asked_for: set[str] = set()
+        """Features that layers requested and this attention lacks. They are collected to refuse the model."""
+        self.layers: set[int] = set()
+        """The layers that used this attention."""
 
     @classmethod
     def of(cls, cache: Cache, part: slice, groups: Sequence[_Group]) -> PackedAttention:
@@ -177,7 +185,9 @@ def _attend_group(
     query, key, value = (s.reshape(prompts * group.size, -1, *s.shape[2:]).transpose(1, 2) for s in flat)
     if repeats > 1:
         key, value = key.repeat_interleave(repeats, dim=1), value.repeat_interleave(repeats, dim=1)
-    out, total = _attend(query, key, value, scale, causal=group.mask_BQK is None, mask=group.mask_BQK)
+    # The model may compute in another dtype than that of its parameters.
+    mask = None if group.mask_BQK is None else group.mask_BQK.to(query.dtype)
+    out, total = _attend(query, key, value, scale, causal=group.mask_BQK is None, mask=mask)
     return out.transpose(1, 2), total.transpose(1, 2)
 
 

@@ -33,7 +33,7 @@ from heedful.training.learner import Learner  # noqa: E402
 from heedful.training.ranks.parallel import DataParallel, Fsdp2, ProcessRank  # noqa: E402
 from heedful.training.ranks.sharding import Sharded  # noqa: E402
 from heedful.training.ranks.world import World  # noqa: E402
-from heedful.training.settings import LoraConfig  # noqa: E402
+from heedful.training.settings import CriticConfig, LoraConfig  # noqa: E402
 from processes import found_in_two  # noqa: E402
 
 Found = dict[str, Any]
@@ -122,6 +122,14 @@ def test_pieces_are_saved_as_a_whole_model_that_one_process_goes_on_with(
     for number, own in right.items():
         for moment, tensor in own.items():
             assert torch.allclose(state[number][moment], tensor, rtol=1e-5, atol=1e-12)
+
+
+def test_a_critic_of_its_own_learns_beside_a_policy_in_pieces(two: list[Found], world: World) -> None:
+    expected = worker.updates(world, "ppo", pieces=True)  # one process holds all of the policy
+    for found in (each["critic beside pieces"] for each in two):
+        assert_same_update(found, expected)
+        for mine, right in zip(found["values"], expected["values"], strict=True):
+            assert mine == pytest.approx(right, rel=1e-5)
 
 
 def test_pieces_computed_with_in_bfloat16_are_stepped_in_float32(two: list[Found], world: World) -> None:
@@ -231,8 +239,9 @@ def assert_goes_on(run: Path, before: Path) -> None:
 
 
 def test_what_pieces_cannot_do_is_refused_before_anything_is_loaded(echo_run: TrainConfig) -> None:
-    with pytest.raises(ValueError, match=r"fsdp2 shards the model, and a critic \(--algorithm ppo\) cannot"):
-        replace(echo_run, parallel=Fsdp2(), algorithm=Ppo())
+    with pytest.raises(ValueError, match=r"a critic on the policy's layers \(--critic.kind head\) cannot"):
+        replace(echo_run, parallel=Fsdp2(), algorithm=Ppo(), critic=CriticConfig(kind="head"))
+    assert replace(echo_run, parallel=Fsdp2(), algorithm=Ppo()).critic.kind == "model"
     with pytest.raises(ValueError, match=r"and LoRA \(--lora.rank\) cannot work on shards yet; use --parallel data"):
         replace(echo_run, parallel=Fsdp2(), lora=LoraConfig(rank=2))
     with pytest.raises(ValueError, match=r"measurement of gradients \(--gradients.every\) cannot work on shards yet"):

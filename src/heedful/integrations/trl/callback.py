@@ -16,7 +16,7 @@ from typing import Any, ClassVar
 from accelerate.utils import broadcast_object_list
 from transformers import TrainerCallback, TrainerControl, TrainerState, TrainingArguments
 
-from heedful.integrations.trl.observer import claim_record, observer_of
+from heedful.integrations.trl.observer import Processes, claim_record, observer_of
 from heedful.integrations.trl.settings import HeedfulConfig
 from heedful.integrations.watching.completions import Completion, in_groups
 from heedful.integrations.watching.observer import Seen
@@ -133,17 +133,19 @@ class Batches(Bridge):
         `completions`: those of all processes. Every rank scores its share of the pairs that rank 0 asks for. `also`,
         `most`: as in `Observer.observe`.
         """
+        scorer, ranks = self.observer.diagnostician.scorer, Processes(self._trainer.accelerator)
         found: Seen | None = None
-        told: list[Any] = [None]
-        scorer = self.observer.diagnostician.scorer
-        if self._trainer.accelerator.is_main_process:
-            members_PG = in_groups(completions, self._trainer.num_generations)
-            with scorer.asking() if isinstance(scorer, DealtScorer) else nullcontext():
-                found = self.observer.observe(members_PG, self._trainer.state.global_step, also, most)
-            told = [replace(found, groups=[])]
-        elif isinstance(scorer, DealtScorer):
-            scorer.answer()
-        seen: Seen = broadcast_object_list(told)[0]
+        try:
+            if ranks.rank == 0:
+                members_PG = in_groups(completions, self._trainer.num_generations)
+                with scorer.asking() if isinstance(scorer, DealtScorer) else nullcontext():
+                    found = self.observer.observe(members_PG, self._trainer.state.global_step, also, most)
+            elif isinstance(scorer, DealtScorer):
+                scorer.answer()
+        finally:  # the others wait, also for a rank 0 that failed
+            seen: Seen | None = ranks.hear(found and replace(found, groups=[]))
+        if seen is None:
+            raise RuntimeError("heedful expected numbers of process 0, found that it has failed: see its own output.")
         self.collapsed |= any(alarm.collapse for alarm in seen.raised)
         return found or seen
 

@@ -21,7 +21,6 @@ PROBE_INSTEAD = "use heedful.integrations.trl.Probe, which needs less of TRL"
 PRIVATE: Mapping[str, tuple[str, ...]] = {
     "_generate_and_score_completions": ("self", "inputs"),
     "_generate": ("self", "prompts"),
-    "_calculate_rewards": ("self", "inputs", "prompts", "completions", "completion_ids_list"),
     "_get_per_token_logps_and_entropies": (
         *("self", "model", "input_ids", "attention_mask", "logits_to_keep"),
         *("pixel_values", "image_grid_thw", "num_images", "pixel_attention_mask", "spatial_shapes", "num_tiles"),

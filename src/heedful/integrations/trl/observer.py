@@ -5,14 +5,14 @@ The weights that it measures are those that sampled the batch, because TRL rewar
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import torch
-from accelerate.utils import DistributedType, gather_object
+from accelerate.utils import DistributedType, broadcast_object_list, gather_object
 
 from heedful.boundary import to_json
 from heedful.integrations.trl.pictures import PausedSight, bare_model, sees, sight_of
@@ -145,7 +145,25 @@ class Processes:
         return int(self.accelerator.num_processes)
 
     def gather(self, item: Any) -> list[Any]:
-        return list(gather_object([item]))
+        with _expecting_all():
+            return list(gather_object([item]))
+
+    def hear(self, item: Any) -> Any:
+        """The item of rank 0, on every rank."""
+        with _expecting_all():
+            return broadcast_object_list([item])[0]
+
+
+@contextmanager
+def _expecting_all() -> Iterator[None]:
+    """Say in a sentence that a rank was lost: gloo notices it at once, NCCL after its timeout."""
+    try:
+        yield
+    except RuntimeError as error:
+        raise RuntimeError(
+            "heedful expected an answer of every process while it measured, found that one has ended or hangs: see "
+            f"its own output, and resume from the last checkpoint. torch says: {str(error).strip().splitlines()[0]}"
+        ) from error
 
 
 def _reading(trainer: Any) -> AbstractContextManager[None]:

@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import math
 import warnings
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from itertools import islice
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -62,6 +64,7 @@ class HeedfulGRPOTrainer(GRPOTrainer):
     learns_pictures = True
     """Pictures of heedful's environments reach the learner. In TRL's own trainer those of a rollout_func do not."""
 
+    reward_func_names: list[str]
     beta: float
     entropy_coef: float
     _last_world_entropy: float
@@ -78,11 +81,13 @@ class HeedfulGRPOTrainer(GRPOTrainer):
         self._images: Sequence[Sequence[Any] | None] = []
         self._pixels: dict[str, Any] = {}
         """The pictures of episodes that were played, while their batch is made."""
-        self._rewards_BF: Tensor | None = None
         self._refilling = False
         self._drawn: _Draw
         self._kept_in_window = 0
         self._batches = Batches(self, self.heedful, self._filter, self._leave_weights_if_nothing_was_kept)
+        names = list(self.reward_func_names)  # TRL logs by name, so one name for two functions would lose a column
+        earlier = [names[:place].count(name) for place, name in enumerate(names)]
+        self.reward_func_names = [f"{name}_{n + 1}" if n else name for name, n in zip(names, earlier, strict=True)]
 
     @property
     def observer(self) -> Observer:
@@ -163,16 +168,9 @@ class HeedfulGRPOTrainer(GRPOTrainer):
             None if losses[0] is None else torch.stack(losses).mean(),
         )
 
-    def _calculate_rewards(
-        self, inputs: Any, prompts: Any, completions: Any, completion_ids_list: list[list[int]]
-    ) -> Tensor:
-        """TRL's raw rewards, stored for the filter before any normalisation."""
-        rewards: Tensor = super()._calculate_rewards(inputs, prompts, completions, completion_ids_list)
-        self._rewards_BF = rewards
-        return rewards
-
     def _generate_and_score_completions(self, inputs: list[dict[str, Any]]) -> dict[str, Any]:
         """TRL's batch without the dropped groups, after the observation."""
+        asked = [repr(example) for example in inputs]  # TRL adds to them what a rollout_func returns
         batch: dict[str, Any] = super()._generate_and_score_completions(inputs)
         if self._pixels:
             rows = torch.cat([batch["prompt_ids"], batch["completion_ids"]], dim=1)
@@ -181,12 +179,12 @@ class HeedfulGRPOTrainer(GRPOTrainer):
         if not self.model.training:
             self._extend_logs(self.accelerator.num_processes * len(inputs), None)
             return batch
-        assert self._rewards_BF is not None
-        first = _Draw(batch, gather_object(self._local_completions(inputs)), self._rewards_BF)
+        rewards_BF = self._raw_rewards(self.accelerator.num_processes * len(inputs))
+        first = _Draw(batch, gather_object(self._local_completions(inputs, rewards_BF)), rewards_BF)
         if self._refilling:
             self._drawn = first
             return batch
-        draws, collection = self._refilled(first)
+        draws, collection = self._refilled(first, asked)
         completions = [one for draw in draws for one in draw.completions]
         refills = collection.ending != "off"
         most = collection.wanted if refills else None
@@ -195,11 +193,15 @@ class HeedfulGRPOTrainer(GRPOTrainer):
         self._extend_logs(len(completions), seen)
         return self._filtered(draws, seen.verdicts)
 
-    def _refilled(self, first: _Draw) -> tuple[list[_Draw], Collection]:
+    def _refilled(self, first: _Draw, asked: Sequence[str]) -> tuple[list[_Draw], Collection]:
         """The generation batch, and further ones while too few groups vary. All processes draw alike."""
         draws, size, varying = [first], self.num_generations, 0
         wanted = collected = len(first.completions) // size
-        ending: RefillEnding = "off" if self.heedful.sampling_batches == 1 else "bound"
+        if self.heedful.sampling_batches == 1:
+            return draws, Collection((), wanted, "off")
+        self._batches.refilled = broadcast_object_list([self._batches.refilled])[0]
+        undrawn = self._undrawn(asked)
+        ending: RefillEnding = "bound"
         while ending == "bound":
             varying += self._batches.observer.varying(in_groups(draws[-1].completions, size))
             sampled = sum(sum(row.sampled) for draw in draws for row in draw.completions)
@@ -207,34 +209,54 @@ class HeedfulGRPOTrainer(GRPOTrainer):
                 ending = "enough"
             elif len(draws) == self.heedful.sampling_batches or sampled >= (self.heedful.sampling_tokens or math.inf):
                 break
+            elif places := self._drawn_from(undrawn, refill_size(wanted - varying, varying, collected, wanted)):
+                draws.append(self._draw(places))
+                collected += len(places)
             else:
-                draws.append(self._draw(refill_size(wanted - varying, varying, collected, wanted)))
-                collected += len(draws[-1].completions) // size
+                ending = "pool"
         return draws, Collection((), wanted, ending, len(draws), varying, collected)
 
-    def _draw(self, groups: int) -> _Draw:
-        """One more generation batch: `groups` prompts from a random order of the training data, or a few more, so that
-        every process has equally many rows."""
-        processes, size, data = self.accelerator.num_processes, self.num_generations, self.train_dataset
-        while groups * size % processes:
-            groups += 1
-        start = broadcast_object_list([self._batches.refilled])[0]
-        self._batches.refilled = start + groups
+    def _undrawn(self, asked: Sequence[str]) -> Iterator[int]:
+        """Places in the training data, in a random order of its own, that this update has not drawn yet.
+
+        TRL does not say which places its batch has, so they are known by their content. `refilled` counts the places
+        that refills have passed, and a resumed run goes on there.
+        """
+        data, drawn = self.train_dataset, gather_object(list(asked))
+        left = Counter(drawn[:: self.num_generations])
         seed = self.args.seed if self.heedful.seed is None else self.heedful.seed
-        first, last = start // len(data), (start + groups - 1) // len(data)
-        order = torch.cat(
-            [
-                torch.randperm(len(data), generator=torch.Generator().manual_seed(derive(seed, "refill", time)))
-                for time in range(first, last + 1)
-            ]
-        )
-        drawn = order[start - first * len(data) :][:groups].tolist()
-        places = [place for place in drawn for _ in range(size)]
-        rows = len(places) // processes
-        mine = places[self.accelerator.process_index * rows :][:rows]
+        passed: set[int] = set()
+        while len(passed) < len(data):
+            time, at = divmod(self._batches.refilled, len(data))
+            if not at or not passed:
+                generator = torch.Generator().manual_seed(derive(seed, "refill", time))
+                order = torch.randperm(len(data), generator=generator).tolist()
+            self._batches.refilled += 1
+            place = order[at]
+            if place in passed:
+                continue
+            passed.add(place)
+            content = repr(data[place])
+            if left[content]:
+                left[content] -= 1
+            else:
+                yield place
+
+    def _drawn_from(self, undrawn: Iterator[int], groups: int) -> list[int]:
+        """The next `groups` places, or a few more or less, so that every process has equally many rows."""
+        processes, size = self.accelerator.num_processes, self.num_generations
+        even = processes // math.gcd(processes, size)
+        places = list(islice(undrawn, -(-groups // even) * even))
+        return places[: len(places) // even * even]
+
+    def _draw(self, places: Sequence[int]) -> _Draw:
+        """One more generation batch, of the prompts at these places of the training data."""
+        all_rows = [place for place in places for _ in range(self.num_generations)]
+        rows = len(all_rows) // self.accelerator.num_processes
+        mine = all_rows[self.accelerator.process_index * rows :][:rows]
         self._refilling = True
         try:
-            self._generate_and_score_completions([data[place] for place in mine])
+            self._generate_and_score_completions([self.train_dataset[place] for place in mine])
         finally:
             self._refilling = False
         return self._drawn
@@ -334,10 +356,14 @@ class HeedfulGRPOTrainer(GRPOTrainer):
         batch[removal.LOSS_FACTOR] = torch.tensor(scale)
         return batch
 
-    def _local_completions(self, inputs: Sequence[dict[str, Any]]) -> list[Completion]:
-        assert self._rewards_BF is not None
+    def _raw_rewards(self, rows: int) -> Tensor:
+        """The raw rewards of the last rows of all processes, as TRL logs them before any normalisation."""
+        columns = [list(self._logs["rewards"][name])[-rows:] for name in self.reward_func_names]
+        return torch.tensor(columns, device=self.accelerator.device).T
+
+    def _local_completions(self, inputs: Sequence[dict[str, Any]], rewards_BF: Tensor) -> list[Completion]:
         start = self.accelerator.process_index * len(inputs)
-        rewards = self._rewards_BF[start : start + len(inputs)].tolist()
+        rewards = rewards_BF[start : start + len(inputs)].tolist()
         prompts, completions, masks = self._generated
         return completions_of(self, inputs, prompts, completions, masks, rewards, self.heedful.outcome, self._images)
 

@@ -70,16 +70,18 @@ def _open(root: nn.Module) -> Iterator[None]:
         whole = cast(FSDPModule, root)
         ids_1T = torch.zeros(1, 2, dtype=torch.int64, device=next(root.parameters()).device)
         root(input_ids=ids_1T, use_cache=False)  # FSDP2 learns in its first pass which module is the root
-        inner = (module for module in root.modules() if isinstance(module, FSDPModule) and module is not root)
+        inner = [module for module in root.modules() if isinstance(module, FSDPModule) and module is not root]
         of_layers = {id(one) for module in inner for one in module.parameters()}
         splits = any(isinstance(one, DTensor) for one in root.parameters() if id(one) not in of_layers)
+        whole.reshard()  # it may be split over fewer ranks than all (`reshard_after_forward=2`)
         whole.set_reshard_after_forward(False, recurse=False)
         whole.unshard()
         try:
             yield
         finally:
             whole.set_reshard_after_forward(splits, recurse=False)
-            whole.reshard()
+            for module in (whole, *inner):
+                module.reshard()
     elif kind == "FSDP":
         with FSDP1.summon_full_params(root, recurse=False, writeback=False):
             yield
