@@ -149,6 +149,8 @@ def asynchronously(
 
 @pytest.fixture
 def on_cpu(monkeypatch: pytest.MonkeyPatch) -> None:
+    loaded = "this TRL loads FlashAttention 3 as soon as a model is made"
+    pytest.importorskip("trl.experimental.async_grpo.packing", reason=loaded)
     kernel = SimpleNamespace(flash_attn_varlen_func=plain_attention)
     monkeypatch.setattr("trl.experimental.async_grpo.packing._flash_attn", lambda: kernel)
     monkeypatch.setattr("trl.experimental.async_grpo.async_grpo_trainer.get_peak_flops_per_device", lambda *_: None)

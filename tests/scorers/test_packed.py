@@ -204,7 +204,7 @@ def test_prompts_in_the_wrong_row_would_be_noticed(monkeypatch: pytest.MonkeyPat
     def rolled(cache: Any, part: slice, groups: Any) -> packed_attention.PackedAttention:
         right = of(cache, part, groups)
         prefixes = [(keys.roll(1, dims=0), values.roll(1, dims=0)) for keys, values in right.prefixes]
-        return dataclasses.replace(right, prefixes=prefixes)
+        return packed_attention.PackedAttention(prefixes, right.groups, right.shift_P)
 
     monkeypatch.setattr(packed.PackedAttention, "of", rolled)
     assert_noticed(scorer, expected, prompts, thoughts, [0, 0])

@@ -136,15 +136,15 @@ class AsyncGroups(Bridge):
         first, *rest = rows
         given = {name: first.metrics[_REWARDS + name] for name in names}
         outcome = self.heedful.outcome
-        ids = first.input_ids.tolist()
-        start = int(first.completion_mask.argmax())
+        ids, sampled = tuple(map(int, first.input_ids)), tuple(map(bool, first.completion_mask))
+        start = sampled.index(True)  # TRL leaves out rows without a sampled token
         return Completion(
-            prompt_ids=tuple(ids[:start]),
-            ids=tuple(ids[start:]),
-            sampled=tuple(map(bool, first.completion_mask[start:])),
+            prompt_ids=ids[:start],
+            ids=ids[start:],
+            sampled=sampled[start:],
             rewards={} if all(map(math.isnan, given.values())) else given,
             outcome=success_of(given.get(str(outcome), math.nan), str(outcome), "HeedfulConfig.outcome"),
-            logprobs=tuple(first.old_log_probs[start:].tolist()),
+            logprobs=tuple(map(float, first.old_log_probs[start:])),
             version=first.model_version,
             rest=tuple(self._completion([row], names) for row in rest),
         )
@@ -176,7 +176,7 @@ def conversations_in(group: Sequence[Any]) -> list[list[Any]]:
     for row in group:
         last = found[-1] if found else []
         same = bool(last) and (row.prompt, row.completion) == (last[0].prompt, last[0].completion)
-        if same and not any(other.input_ids.tolist() == row.input_ids.tolist() for other in last):
+        if same and not any(list(other.input_ids) == list(row.input_ids) for other in last):
             last.append(row)
         else:
             found.append([row])
