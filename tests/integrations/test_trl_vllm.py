@@ -224,10 +224,19 @@ def test_a_reply_that_had_no_room_does_not_hide_the_log_probabilities_of_the_oth
     assert rows["env_mask"] == [[1, 1], [0]]
 
 
-def test_one_engine_of_several_processes_plays_no_environment() -> None:
-    shared = SimpleNamespace(use_vllm=True, vllm_mode="server", accelerator=SimpleNamespace(num_processes=2))
-    with pytest.raises(ValueError, match="found 2 processes with one engine"):
-        _Engine(shared, None, 6, None)  # type: ignore[arg-type]
+def test_an_environment_is_played_in_several_processes_only_where_each_has_an_engine() -> None:
+    trainer = SimpleNamespace(
+        accelerator=SimpleNamespace(num_processes=2),
+        use_vllm=True,
+        vllm_mode="colocate",
+        vllm_tensor_parallel_size=1,
+        temperature=1.0,
+        state=SimpleNamespace(global_step=2),
+    )
+    assert _Engine(trainer, None, 6, None).version == 2  # type: ignore[arg-type]
+    for shared in ({"vllm_mode": "server"}, {"vllm_tensor_parallel_size": 2}):
+        with pytest.raises(ValueError, match="found 2 processes with one engine"):
+            _Engine(SimpleNamespace(**vars(trainer) | shared), None, 6, None)  # type: ignore[arg-type]
 
 
 def test_without_trls_correction_the_difference_is_missing_with_the_reason(
