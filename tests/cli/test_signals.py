@@ -35,6 +35,7 @@ TESTS = Path(__file__).parents[1]
 SMALL = [
     *("--steps", "3", "--groups", "2", "--group-size", "2", "--checkpoint-every", "10"),
     *("--evaluation.times", "0", "--diagnostics.enabled", "false", "--optimizer.warmup-steps", "0", "--threads", "1"),
+    *("--sampling.tokens-per-turn", "24"),
 ]
 
 

@@ -48,7 +48,8 @@ def test_an_environment_that_goes_wrong_now_and_then_costs_these_episodes_only(
     record_property: Callable[[str, object], None],
 ) -> None:
     workers = "--env-workers 2 --env-timeout 2 --collect.threads 2" if name == "Hangs" else ""
-    start = f"train bad_environments:{name} --model {seedling_folder} --out out {SMALL} {workers}"
+    few = "--sampling.tokens-per-turn 24"
+    start = f"train bad_environments:{name} --model {seedling_folder} --out out {SMALL} {few} {workers}"
     ended = heedful(start.split(), tmp_path)
     assert ended.code == 0, ended.said
     found = episodes(tmp_path / "out")
