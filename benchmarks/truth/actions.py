@@ -186,7 +186,7 @@ def _later(label: str, shares: tuple[float, float, float], episodes: int, off: i
 
     truths = {"later_foreign_lost": lost * (1 - 1 / TYPES) * 6 / 9} if lost else _later_truths(table, said)
     name = f"later turns: {label}, {episodes} episodes"
-    return Case(name, draw, {f"grounding/{name}": value for name, value in truths.items()})
+    return Case(name, draw, {f"grounding/{name}": value for name, value in truths.items()}, batches=400)
 
 
 def _later_truths(table: Floats, said: Floats) -> dict[str, float]:

@@ -123,13 +123,14 @@ def test_sampled_batches_are_unbiased_at_every_number_of_episodes(episodes, acts
     assert (np.abs(np.mean(values, axis=0) - truth) < 4 * errors + 1e-12).all()
 
 
-def test_thoughts_that_change_nothing_have_a_part_of_exactly_0_in_every_batch() -> None:
+@pytest.mark.parametrize(("shares", "part"), [((0.3, 0.0, 0.4), 3), ((0.3, 0.4, 0.0), 4)])
+def test_what_changes_nothing_has_a_part_of_exactly_0_whichever_episode_is_left_out(shares, part) -> None:
     blank = ((),) * 8
     reads_R3 = np.array(LaterExchange(histories_M=blank, observations_M=blank, thoughts_M=blank).reads)
-    found = read(whole(additive(0.3, 0.0, 0.4), names_the_answer, np.arange(8) * 4 + np.arange(8) % 3), reads_R3)
-    assert found[3] == pytest.approx(0, abs=1e-12)
-    ignored = read(whole(additive(0.3, 0.4, 0.0), names_the_answer, np.arange(8) * 4 + np.arange(8) % 3), reads_R3)
-    assert ignored[4] == pytest.approx(0, abs=1e-12)
+    tensor = whole(additive(*shares), names_the_answer, np.arange(8) * 4 + np.arange(8) % 3)
+    chances_MR = tensor[:, reads_R3[:, 0], reads_R3[:, 1], reads_R3[:, 2]]
+    for left_out in range(-1, 8):
+        assert later_split(chances_MR, reads_R3, True, left_out)[part] == pytest.approx(0, abs=1e-12)
 
 
 def test_without_a_history_the_split_is_that_of_first_turns() -> None:

@@ -162,24 +162,34 @@ def later_split(chances_MR: Floats, reads_R3: npt.NDArray[np.int_], remembers: b
     Args:
         chances_MR: probability of an action that is right for episode k in each reading; NaN where not known.
         reads_R3: history, observation and thought of each reading, distinct triples.
-        remembers: False if no context has a history: then all readings of an observation and a thought are alike.
+        remembers: False if no context has a history: then the part of the memory is 0.
         left_out: an episode that takes no part.
+
+    Parts of thought and observation are taken reading by reading: the own one less the foreign one that differs from it
+    in nothing else. So they are exactly 0 where they change nothing, whatever is left out.
     """
     history_R, observation_R, thought_R = reads_R3.T
-    own_M1 = np.arange(len(chances_MR))[:, None]
-    kept_MR = np.isfinite(chances_MR) & (own_M1 != left_out) & (reads_R3 != left_out).all(axis=1)
-    remembered_MR, seen_MR, thought_MR = (own_M1 == places_R for places_R in (history_R, observation_R, thought_R))
-    neither_MR = ~seen_MR & ~thought_MR & (observation_R != thought_R)
-    apart_R = (history_R != observation_R) & (history_R != thought_R)
-    chance_MR, alone_MR = neither_MR & ~remembered_MR & apart_R, neither_MR & remembered_MR
-    if not remembers:
-        chance_MR = alone_MR = neither_MR
-    cases = remembered_MR & seen_MR & thought_MR, chance_MR, alone_MR
-    cases = *cases, remembered_MR & ~seen_MR & thought_MR, remembered_MR & seen_MR & ~thought_MR
-    means = [chances_MR[case & kept_MR].mean() if (case & kept_MR).any() else np.nan for case in cases]
-    right, chance, alone, thought, observation = means
-    parts = np.array([alone - chance, thought - alone, observation - alone])
-    return np.array([right, chance, *parts, right - chance - parts.sum()])
+    numbers = {tuple(read): number for number, read in enumerate(reads_R3.tolist())}
+    left_R = (reads_R3 != left_out).all(axis=1)
+    own_R = chances_MR[history_R, np.arange(len(reads_R3))]  # right for the episode of the history
+    foreign_R = (observation_R != history_R) & (thought_R != history_R) & (observation_R != thought_R) & left_R
+    whole_R = (observation_R == history_R) & (thought_R == history_R) & left_R
+    alone = np.flatnonzero(foreign_R)
+    behind = [(numbers[h, o, h], numbers[h, h, z]) for h, o, z in reads_R3[alone].tolist()]
+    thoughts, observations = np.array(behind, dtype=np.int_).reshape(-1, 2).T
+    # Neither history nor what follows it is of the episode that is asked about.
+    places_M1 = np.arange(len(chances_MR))[:, None]
+    apart_MR = (places_M1[:, :, None] != reads_R3).all(axis=2) & (places_M1 != left_out) & foreign_R
+    right, kept = _mean(own_R[whole_R]), _mean(own_R[alone])
+    chance = _mean(chances_MR[apart_MR]) if remembers else kept
+    thought, observation = (_mean(own_R[found] - own_R[alone]) for found in (thoughts, observations))
+    return np.array([right, chance, kept - chance, thought, observation, right - kept - thought - observation])
+
+
+def _mean(values: Floats) -> float:
+    """The mean of what is known; NaN if nothing is."""
+    known = values[np.isfinite(values)]
+    return float(known.mean()) if len(known) else float("nan")
 
 
 def _parts(chances_MR: Floats, reads_R3: npt.NDArray[np.int_], remembers: bool) -> list[Metric]:
