@@ -331,7 +331,7 @@ def test_wall_c_a_watch_of_scalars_begins_without_what_rollouts_and_pages_need()
     loaded = in_a_fresh_process("""
 import sys, heedful.cli.watch, heedful.auditing.follow, heedful.watching.status, heedful.watching.terminal
 for_later = {"heedful.auditing.measure", "heedful.measuring", "heedful.models", "heedful.envs.common",
-             "heedful.diagnostics.cross_scores.information", "heedful.report.page", "jinja2", "pyarrow"}
+             "heedful.auditing.conclusion", "heedful.diagnostics.actions", "heedful.report.page", "jinja2", "pyarrow"}
 print(for_later & set(sys.modules))
 """)
     assert loaded == "set()\n"

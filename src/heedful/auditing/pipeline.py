@@ -17,7 +17,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO
 
-from heedful.auditing.conclusion import conclusion
 from heedful.auditing.logs.records import Faults, digest
 from heedful.auditing.noticed import Noticed
 from heedful.auditing.recognised import RecognisedLog, counted
@@ -265,6 +264,8 @@ class Pipeline:
         if record.left_out["count"]:
             read.append(f"{counted(record.left_out['count'], 'line')} did not fit and were left out; see audit.json.")
         read += [f"Assumed: {sentence}" for sentence in record.assumed]
+        from heedful.auditing.conclusion import conclusion  # a watch begins before there is anything to conclude
+
         lines = read_metrics(self.run.metrics) if self.run.metrics.exists() else []
         said = conclusion(lines, noticed.untagged(log)) if noticed.episodes else [SCALARS_ALONE]
         tree = {"sentences": said, "read": read, "regime": "", "figures": {}}
