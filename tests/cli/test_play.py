@@ -8,6 +8,7 @@ import pytest
 
 from heedful import cli
 from heedful.boundary.foreign_text import LONGEST_SHOWN
+from heedful.envs import FrozenLake
 from heedful.envs.common.tasks import TaskStream
 from heedful.envs.toys.echo import Echo
 
@@ -83,6 +84,12 @@ def test_seed_and_split_choose_the_task(typed: Typed, capsys: pytest.CaptureFixt
     typed(asked("test", 4))
     assert cli.run(["play", "echo", "--split", "test", "--seed", "4"]) == 0
     assert "outcome 1 (success)" in capsys.readouterr().out
+
+
+def test_a_task_is_played_by_the_seed_that_rollouts_name(typed: Typed, capsys: pytest.CaptureFixture[str]) -> None:
+    typed("quit")
+    assert cli.run(["play", "frozen_lake", "--task", "263904178418276"]) == 0
+    assert f"task {FrozenLake().task(263904178418276).id} of train" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize("lines", [("down", "quit"), ("down",)], ids=["quit", "end of input"])

@@ -52,6 +52,7 @@ class PlayWords:
       heedful play frozen_lake --by solver
       heedful play sokoban --env.observation image --picture board.png
       heedful play --by runs/frozen_lake-grpo-s0-1 --seed 3 --sampling.greedy
+      heedful play --by runs/frozen_lake-grpo-s0-1 --task 5837263401
       heedful play my_game:Maze --by seedling --seedling.steps 500
       heedful play bandit --by http://127.0.0.1:8000 --model-name policy
     """

@@ -36,7 +36,9 @@ class ScriptedSettings:
     """Settings of an episode that no model plays."""
 
     seed: int = 0
-    """Seed of the task, and of the random draws of the player."""
+    """Seed of the draw of a task, and of the random draws of the player."""
+    task: int | None = None
+    """Play the task of this seed, as rollouts and the page of a run name it, whatever its split. none = draw one."""
     split: Literal["train", "val", "test"] = "val"
     """The split of the task."""
     member: Natural = 0
@@ -59,6 +61,9 @@ class SampledSettings(ScriptedSettings):
 def drawn_task(settings: ScriptedSettings) -> Task:
     from heedful.envs.common.tasks import TaskStream
 
+    if settings.task is not None:
+        drawn: Task = settings.env.task(settings.task)
+        return drawn
     return TaskStream(settings.env, settings.split, settings.seed).next(1)[0]
 
 
