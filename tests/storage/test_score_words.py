@@ -3,7 +3,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from heedful.storage import TokenValues, read_scores, write_scores
+from heedful.storage import Swaps, TokenValues, read_scores, write_scores
 from heedful.types import CrossScores, Image
 
 SCORES = CrossScores([[-1.0, -2.0], [-3.0, -1.0], [-2.0, -2.0]], [3, 1, 2], [0, 1, 1])
@@ -29,6 +29,19 @@ def test_scores_without_words_hold_none(tmp_path: Path) -> None:
     assert read_scores(tmp_path / "s.npz").words == ()
     with np.load(tmp_path / "s.npz") as archive:
         assert set(archive.files) == {"scores", "lengths", "own", "thoughts", "prompts"}
+
+
+def test_exchanged_thoughts_come_back_with_what_was_not_read(tmp_path: Path) -> None:
+    chances = np.array([[[0.25, 0.75], [np.nan, np.nan]]])
+    right = np.array([[1.0, 0.0], [np.nan, np.nan]])
+    swaps = Swaps(chances, np.array([0]), np.array([1]), right, ("Up", "Left"), ("é",), ("p", "q"))
+    write_scores(tmp_path / "s.npz", SCORES, *TEXTS, swaps=swaps)
+    read = read_scores(tmp_path / "s.npz").swaps
+    assert read is not None
+    np.testing.assert_array_equal(read.chances_MNA, chances)
+    np.testing.assert_array_equal(read.right_NA, right)
+    assert (read.own_M.tolist(), read.taken_M.tolist()) == ([0], [1])
+    assert (read.names_A, read.thoughts_M, read.prompts_N) == (("Up", "Left"), ("é",), ("p", "q"))
 
 
 def test_what_is_no_archive_is_not_called_a_pickle_that_could_be_trusted(tmp_path: Path) -> None:

@@ -29,7 +29,7 @@ from heedful.measuring.swapped import TokenScorer
 from heedful.measuring.thought_scores import FirstTurns, ThoughtScores
 from heedful.protocols import WindowExceeded
 from heedful.seeds import derive
-from heedful.storage import TokenValues, write_scores
+from heedful.storage import Swaps, TokenValues, write_scores
 from heedful.types import CrossScores, Group, Metric, Rightness, Verdict, nothing_right
 
 if TYPE_CHECKING:
@@ -51,12 +51,14 @@ class Diagnosis:
     """What each token of some of the thoughts tells of its prompt."""
     raised: tuple[Alarm, ...] = ()
     """Alarms that were not raised at the step before."""
+    swaps: Swaps | None = None
+    """What first actions do when thoughts are exchanged."""
 
     def store_scores(self, path: Path) -> None:
         """Write the matrix with its texts to a file, if there is one."""
         if self.scores is not None and self.thoughts is not None:
             texts = self.thoughts.thought_texts_M, self.thoughts.prompt_texts_N
-            write_scores(path, self.scores, *texts, self.words, self.thoughts.images_N)
+            write_scores(path, self.scores, *texts, self.words, self.thoughts.images_N, self.swaps)
 
 
 @dataclass(slots=True)
@@ -190,8 +192,10 @@ class Diagnostician:
             metrics += self.reader.measure(step, "any_turn", asked.any_turn(), place)
         if config.swapped_rows:
             metrics += self.reader.measure(step, "observation", asked.observation(), place)
+        swaps = None
         if config.grounding_rows:
-            metrics += asked.exchanged()
+            grounded, swaps = asked.exchanged(self.piece)
+            metrics += grounded
         if config.later_rows:
             metrics += asked.later()
         if asked.shows_pictures:
@@ -201,7 +205,7 @@ class Diagnostician:
             metrics += self.reader.measure(step, "first_turn", judged, place, self.judge.name)
         metrics += spending.metrics(place)
         words = first.token_values(config.words, self.piece)
-        return Diagnosis(metrics, replace(first.scores, tokens=None), first.thoughts, words)
+        return Diagnosis(metrics, replace(first.scores, tokens=None), first.thoughts, words, swaps=swaps)
 
     def state(self) -> dict[str, Any]:
         """The numbers to checkpoint, as a JSON tree."""

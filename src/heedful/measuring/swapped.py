@@ -6,7 +6,7 @@ What contexts share is read once. A scorer meets pictures in prompts alone.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Literal, Protocol, cast
 
@@ -16,12 +16,14 @@ import numpy.typing as npt
 from heedful.diagnostics.actions.exchanged import Exchange, exchange
 from heedful.diagnostics.actions.grounding import grounding
 from heedful.diagnostics.actions.later import LaterExchange, later_rightness
+from heedful.diagnostics.actions.rightness import action_chances, right_actions
 from heedful.diagnostics.cross_scores.image_metrics import image_share
 from heedful.diagnostics.cross_scores.pictures import Exchanged, Pictured
 from heedful.diagnostics.cross_scores.score_matrix import take_rows
 from heedful.diagnostics.cross_scores.thoughts import Ids, SwappedObservations, Thoughts
 from heedful.measuring.scope_reader import ScoredThoughts
 from heedful.protocols import Scorer, WindowExceeded
+from heedful.storage import Swaps
 from heedful.types import CrossScores, Group, Metric, Rightness, nothing_right
 
 
@@ -181,8 +183,42 @@ def grounding_metrics(
     must be of one environment. `place` is `/<environment>` in a batch that mixes several. If a text exceeds the model's
     window, the metrics have a reason instead of numbers.
     """
+    return exchanged_thoughts(scorer, groups, temperature, rows, columns, place, right)[0]
+
+
+def exchanged_thoughts(
+    scorer: TokenScorer,
+    groups: Sequence[Group],
+    temperature: float,
+    rows: int,
+    columns: int,
+    place: str,
+    right: Rightness,
+    piece: Callable[[int], str] | None = None,
+) -> tuple[list[Metric], Swaps | None]:
+    """`grounding_metrics`, and the probabilities of the actions behind them, with texts.
+
+    `piece`: the text of one token. No probabilities without it, nor where actions are free text, or nothing was read.
+    """
     asked, logprobs_MNS = read_exchange(scorer, exchange(groups, rows, columns), temperature)
-    return grounding(asked, logprobs_MNS, place, scorer.name, right)
+    metrics = grounding(asked, logprobs_MNS, place, scorer.name, right)
+    if piece is None or asked.why or asked.free:
+        return metrics, None
+
+    def text(ids: Ids) -> str:
+        return "".join("[picture]" if token < 0 else piece(token) for token in ids)
+
+    action_S = np.asarray(asked.action_S)
+    swaps = Swaps(
+        action_chances(asked, logprobs_MNS),
+        np.asarray(asked.own_M),
+        action_S[np.asarray(asked.taken_M)],
+        right_actions(asked, right),
+        asked.names_A,
+        tuple(map(text, asked.thoughts_M)),
+        tuple(map(text, asked.prompts_N)),
+    )
+    return metrics, swaps
 
 
 def read_exchange(scorer: TokenScorer, asked: Exchange, temperature: float) -> tuple[Exchange, npt.NDArray[np.float64]]:

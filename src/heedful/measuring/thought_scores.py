@@ -33,7 +33,7 @@ from heedful.measuring.swapped import (
     ImageScores,
     Request,
     TokenScorer,
-    grounding_metrics,
+    exchanged_thoughts,
     later_metrics,
     not_grounded,
     requests,
@@ -45,7 +45,7 @@ from heedful.measuring.swapped import (
 )
 from heedful.protocols import PlansReading
 from heedful.seeds import stream
-from heedful.storage import TokenValues
+from heedful.storage import Swaps, TokenValues
 from heedful.types import CrossScores, Group, Metric, Rightness, nothing_right
 
 if TYPE_CHECKING:
@@ -130,13 +130,13 @@ class ThoughtScores:
         scores = score_swapped(self.scorer, swapped, self._temperature) if swapped.thoughts_M else NO_SCORES
         return ScoredThoughts(scores, swapped.closed_M, swapped.why)
 
-    def exchanged(self) -> list[Metric]:
-        """The model-based `grounding/*`: thoughts exchanged between prompts."""
+    def exchanged(self, piece: Callable[[int], str]) -> tuple[list[Metric], Swaps | None]:
+        """The model-based `grounding/*`: thoughts exchanged between prompts. `piece`: the text of one token."""
         if GROUNDING in self.left_out:
-            return not_grounded(self.left_out[GROUNDING], self.place, self.scorer.name)
+            return not_grounded(self.left_out[GROUNDING], self.place, self.scorer.name), None
         sizes = self.sizes or self.full_sizes
-        exchanged = sizes.grounding_rows, sizes.grounding_columns
-        return grounding_metrics(self.scorer, self.groups, self._temperature, *exchanged, self.place, self.right)
+        asked = self.scorer, self.groups, self._temperature, sizes.grounding_rows, sizes.grounding_columns
+        return exchanged_thoughts(*asked, self.place, self.right, piece)
 
     def later(self) -> list[Metric]:
         """`grounding/later_*`: histories, observations and thoughts of later turns exchanged."""

@@ -30,7 +30,7 @@ from heedful.storage.measurements import (
 )
 from heedful.storage.rollouts import Rollouts, read_rollouts, rollout_rows, write_rollouts
 from heedful.storage.run_folder import RunFolder, describe_environment, is_run
-from heedful.storage.scores import StoredScores, TokenValues, read_scores, write_scores
+from heedful.storage.scores import StoredScores, Swaps, TokenValues, read_scores, write_scores
 
 __all__ = [
     "CHECKSUMS",
@@ -44,6 +44,7 @@ __all__ = [
     "StepMetrics",
     "StoredGradients",
     "StoredScores",
+    "Swaps",
     "TokenValues",
     "advising",
     "append",

@@ -8,8 +8,9 @@ from __future__ import annotations
 import io
 import zipfile
 import zlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -34,6 +35,22 @@ class TokenValues:
 
 
 @dataclass(frozen=True, slots=True)
+class Swaps:
+    """First actions after exchanged thoughts: M thoughts read under N prompts, and the A actions of the batch."""
+
+    chances_MNA: npt.NDArray[np.float64]
+    """p(action a | prompt j, thought i). NaN where the thought was not read under the prompt."""
+    own_M: npt.NDArray[np.int64]
+    taken_M: npt.NDArray[np.int64]
+    """The action that followed each thought when it was sampled."""
+    right_NA: npt.NDArray[np.float64]
+    """How right each action is for each prompt, from 0 to 1. NaN where the environment does not say."""
+    names_A: tuple[str, ...]
+    thoughts_M: tuple[str, ...]
+    prompts_N: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class StoredScores:
     """M thoughts scored under N distinct prompts, with their texts."""
 
@@ -47,6 +64,7 @@ class StoredScores:
     """Some of the thoughts, token by token. Empty if no tokens were kept."""
     images_N: tuple[tuple[Image, ...], ...] = ()
     """The pictures of each prompt. Empty where none has any."""
+    swaps: Swaps | None = None
 
 
 def write_scores(
@@ -56,11 +74,12 @@ def write_scores(
     prompts_N: Sequence[str],
     words: Sequence[TokenValues] = (),
     images_N: Sequence[Sequence[Image]] = (),
+    swaps: Swaps | None = None,
 ) -> None:
     """Write one cross-score matrix with the texts of its rows and columns as a compressed `.npz`.
 
     `words` are added token by token if there are any. Values are stored in float32. `images_N`: the pictures of each
-    prompt, if there are any.
+    prompt, if there are any. `swaps`: what first actions follow, if it was measured.
     """
     import numpy as np
 
@@ -75,6 +94,11 @@ def write_scores(
         prompts=np.array(tuple(prompts_N), dtype=np.str_),
         **_word_arrays(words),
         **_picture_arrays(images_N),
+        **(
+            {}
+            if swaps is None
+            else {f"swap_{name}": kind(getattr(swaps, name)) for name, kind in _swap_kinds().items()}
+        ),
     )
     write_whole(path, content.getvalue())
 
@@ -99,6 +123,7 @@ def read_scores(path: Path | str) -> StoredScores:
             tuple(arrays["prompts"].tolist()),
             _words_of(arrays),
             _pictures_of(arrays),
+            _swaps_of(arrays),
         )
     except (OSError, EOFError, ValueError, LookupError, TypeError, zipfile.BadZipFile, zlib.error) as error:
         # numpy calls whatever it does not know a pickle, and advises to run it.
@@ -132,6 +157,29 @@ def _words_of(arrays: Mapping[str, npt.NDArray[Any]]) -> tuple[TokenValues, ...]
         words.append(TokenValues(number, tuple(text[part]), tuple(value[part])))
         start += tokens
     return tuple(words)
+
+
+def _swap_kinds() -> dict[str, Callable[[Any], Any]]:
+    """Field of `Swaps` -> what makes its array."""
+    import numpy as np
+
+    kinds: dict[str, Callable[[Any], Any]] = {
+        **dict.fromkeys(("chances_MNA", "right_NA"), np.float32),
+        **dict.fromkeys(("own_M", "taken_M"), np.int64),
+    }
+    return kinds | dict.fromkeys(("names_A", "thoughts_M", "prompts_N"), partial(np.array, dtype=np.str_))
+
+
+def _swap_arrays(swaps: Swaps) -> dict[str, Any]:
+    return {f"swap_{name}": kind(getattr(swaps, name)) for name, kind in _swap_kinds().items()}
+
+
+def _swaps_of(arrays: Mapping[str, npt.NDArray[Any]]) -> Swaps | None:
+    if "swap_own_M" not in arrays:
+        return None
+    found = {name: arrays[f"swap_{name}"] for name in _swap_kinds()}
+    texts = {name: tuple(found[name].tolist()) for name in ("names_A", "thoughts_M", "prompts_N")}
+    return Swaps(**found | texts)
 
 
 def _picture_arrays(images_N: Sequence[Sequence[Image]]) -> dict[str, Any]:
