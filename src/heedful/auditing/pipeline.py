@@ -24,11 +24,11 @@ from heedful.auditing.record import STATES, AuditRecord
 from heedful.auditing.scalars import scalar_metrics
 from heedful.auditing.settings import AuditSettings
 from heedful.auditing.steps import LoggedStep, StartOver
-from heedful.boundary import listed, read_json
+from heedful.boundary import has_pyarrow, listed, read_json
 from heedful.diagnostics.alarms.logged_rules import logged_rules
 from heedful.diagnostics.alarms.rules import AlarmConfig
 from heedful.diagnostics.alarms.watch import Alarm, Alarms, StepAlarms
-from heedful.storage import RunFolder, StepMetrics, append, metrics_of_line, read_metrics, write_whole
+from heedful.storage import RunFolder, StepMetrics, append, metrics_of_line, read_metrics, write_rollouts, write_whole
 from heedful.storage.trackers import JsonlTracker
 from heedful.types import Metric
 from heedful.watching.sinks import Measured, Sink
@@ -214,6 +214,8 @@ class Pipeline:
                 self.judge.load_state(self._states[self.lines])
             diagnosis = measure_step(log, settings, self.judge, self.place, step, noticed.untagged(log))
             diagnosis.store_scores(self.run.scores(number))
+            if settings.keep_rollouts and has_pyarrow():
+                write_rollouts(self.run.rollouts(number), number, "train", step.groups, step.verdicts)
             metrics = [*diagnosis.metrics, *metrics]
             self.place += 1
         if not noticed.disorder:  # else what went up seems to fall

@@ -22,8 +22,8 @@ from heedful.storage import LOCK, claim_folder, write_whole
 RECORD = "audit.json"
 STATES = "audit-states.json"
 """What the next measurement by a model needs of those before it."""
-_FREE = frozenset({"device", "threads", "max_tokens", "api_key_env", "connections"})
-"""Settings that change speed and memory, and may differ when an audit goes on."""
+_FREE = frozenset({"device", "threads", "max_tokens", "api_key_env", "connections", "keep_rollouts"})
+"""Settings that change no number, and may differ when an audit goes on."""
 
 
 @dataclass(slots=True)

@@ -69,6 +69,8 @@ class AuditSettings:
     """Prompts that are read in one step."""
     thoughts: Count = 4
     """Thoughts per prompt that --model reads."""
+    keep_rollouts: bool = True
+    """Keep the episodes in the audit's folder (`rollouts/`, parquet), so that its page shows them. Needs pyarrow."""
     seed: int | None = None
     """Seed of drawing prompts and of permutation tests; none = 0, or the run's own."""
     device: Literal["auto", "cpu", "cuda", "mps"] = "auto"

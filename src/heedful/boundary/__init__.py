@@ -53,7 +53,7 @@ from heedful.boundary.limits import (
     Wait,
     Workers,
 )
-from heedful.boundary.open_files import in_home, open_file
+from heedful.boundary.open_files import has_pyarrow, in_home, open_file
 from heedful.boundary.schema import Choice, Positional, Shown, settings_of
 from heedful.boundary.tree import ConfigurationError, Problem, from_json, to_json, trust_flags, trust_needed
 from heedful.boundary.trust import GetsSecret, NamesCode, NamesSecret, TakesWallAway, import_held, trusting
@@ -88,6 +88,7 @@ __all__ = [
     "cut",
     "encodable",
     "from_json",
+    "has_pyarrow",
     "import_held",
     "in_home",
     "listed",

@@ -46,9 +46,14 @@ def refuse_pipes(path: Path) -> None:
             raise _no_file(place)
 
 
+def has_pyarrow() -> bool:
+    """Whether pyarrow, which reads and writes parquet files, is installed."""
+    return importlib.util.find_spec("pyarrow") is not None
+
+
 def require_pyarrow(path: Path) -> None:
-    """Raise ValueError where pyarrow, which reads and writes parquet files, is not installed."""
-    if importlib.util.find_spec("pyarrow") is None:
+    """Raise ValueError where pyarrow is not installed."""
+    if not has_pyarrow():
         raise ValueError(
             f"Expected pyarrow (pip install 'heedful[parquet]') for the parquet file {path}, found that it is not "
             "installed."
