@@ -18,6 +18,7 @@ from pathlib import Path
 PACKAGE_DATA = (
     "heedful/py.typed",
     "heedful/report/layouts/charts.css",
+    "heedful/report/layouts/look.js",
     "heedful/report/layouts/report.css",
     "heedful/report/layouts/report.js",
     "heedful/skill/SKILL.md",

@@ -7,7 +7,9 @@ import math
 import random
 from pathlib import Path
 
-from heedful.storage import RunFolder, write_rollouts, write_scores, write_whole
+import numpy as np
+
+from heedful.storage import RunFolder, Swaps, write_rollouts, write_scores, write_whole
 from heedful.types import CrossScores, Ending, Group, Prompt, Reply, Span, Task, Trajectory, Turn, Verdict
 
 STEPS = 60
@@ -173,7 +175,14 @@ def _write_scores(run: RunFolder, step: int, rng: random.Random, decay: float) -
     ]
     thoughts = [f"P {column % 4} 2 G 1 0 plan Left Up {HOSTILE if row == 0 else ''}" for row, column in enumerate(own)]
     prompts = [f"You walk over a frozen lake.\n{_board(rng)}\n5 turns left." for _ in range(PROMPTS)]
-    write_scores(run.scores(step), CrossScores(scores, [14] * len(own), own), thoughts, prompts)
+    # A thought of an even prompt leads to Left, which is right there; each is read under the prompts of its block of 4.
+    lefts = np.array([[0.9 - 0.8 * (number % 2)] for number in own]).repeat(PROMPTS, axis=1)
+    lefts[np.array(own)[:, None] // 4 != np.arange(PROMPTS)[None, :] // 4] = np.nan
+    chances = np.stack([lefts, 1 - lefts], axis=2)
+    right = np.array([[1.0, 0.0], [0.0, 1.0]] * (PROMPTS // 2))
+    swaps = Swaps(chances, np.array(own), np.array(own) % 2, right, ("Left", "Up"), tuple(thoughts), tuple(prompts))
+    matrix = CrossScores(scores, [14] * len(own), own)
+    write_scores(run.scores(step), matrix, thoughts, prompts, swaps=swaps)
 
 
 if __name__ == "__main__":

@@ -3,7 +3,8 @@
 from pathlib import Path
 
 from heedful.report import write_report
-from heedful.report.panels import sections
+from heedful.report.drawing.panel import Section
+from heedful.report.panels import questions
 from heedful.report.record import read_run
 from heedful.storage import RunFolder, write_whole
 
@@ -16,10 +17,14 @@ def run(tmp_path: Path, *names: str) -> RunFolder:
     return folder
 
 
+def _sections(folder: RunFolder) -> dict[str, Section]:
+    return {section.id: section for question in questions(read_run(folder)) for section in question.sections}
+
+
 def test_pictures_have_a_section_of_their_own(tmp_path: Path) -> None:
     gaps = [f"information/{scope}/gap" for scope in ("image", "text", "first_turn")]
     folder = run(tmp_path, *gaps, "retrieval/image_all/accuracy_2way", "grounding/image_share")
-    found = {section.id: section for section in sections(read_run(folder))}["pictures"]
+    found = _sections(folder)["pictures"]
     shown = {panel.title: [curve.label for curve in panel.curves if curve.series.points] for panel in found.panels}
     assert shown["Gap, by what is exchanged"] == ["picture exchanged", "text exchanged", "both exchanged"]
     assert shown["Own picture preferred to another one"] == ["all pictures of a later turn"]
@@ -31,5 +36,5 @@ def test_pictures_have_a_section_of_their_own(tmp_path: Path) -> None:
 
 def test_a_run_of_text_has_no_such_section(tmp_path: Path) -> None:
     folder = run(tmp_path, "information/first_turn/gap", "information/first_turn/mi")
-    assert "pictures" not in {section.id for section in sections(read_run(folder))}
+    assert "pictures" not in _sections(folder)
     assert "Is the picture read?" not in write_report(folder).read_text()

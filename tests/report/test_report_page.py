@@ -7,6 +7,7 @@ import math
 import re
 from html.parser import HTMLParser
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -16,12 +17,13 @@ from heedful.boundary import clean
 from heedful.report import write_comparison, write_report
 from heedful.report.drawing.chart import LEFT, RIGHT, Axis, Curve, Frame, Mark, draw_lines, draw_shares
 from heedful.report.drawing.numerals import numeral, ticks
-from heedful.report.embedding import inert_json, shortened, spread
+from heedful.report.embedding import packed, shortened, spread, unpacked
+from heedful.report.episodes import Tags, pieces, template_shares
+from heedful.report.first import told
 from heedful.report.record import Point, Series, read_run
 from heedful.report.retrieval_map import posterior_NN, retrieval_frames
-from heedful.report.trajectories import SIZE_BUDGET, Tags, pieces, trajectory_sample
 from heedful.storage import RunFolder, StoredScores, read_rollouts, write_rollouts, write_whole
-from heedful.types import Ending, Group, Metric, Prompt, Reply, Span, Task, Trajectory, Turn
+from heedful.types import Ending, Group, Metric, Prompt, Reply, Span, Task, Trajectory, Turn, Verdict
 
 
 class _Page(HTMLParser):
@@ -50,9 +52,12 @@ class _Page(HTMLParser):
         else:
             self.text.append(data)
 
-    def embedded(self, name: str) -> list[dict]:
+    def pack(self, name: str) -> Any:
+        return unpacked(self.scripts_by_id(f"pack-{name}"))
+
+    def scripts_by_id(self, name: str) -> str:
         places = [attrs for tag, attrs in self.tags if tag == "script"]
-        return json.loads(self.scripts[[attrs.get("id") for attrs in places].index(name)])
+        return self.scripts[[attrs.get("id") for attrs in places].index(name)]
 
 
 @pytest.fixture(scope="module")
@@ -92,17 +97,9 @@ def test_what_a_model_wrote_reaches_the_page_as_text_only(page: str) -> None:
     parsed = _Page(page)
     assert "<script>alert" not in page
     assert not any("onerror" in attributes for _, attributes in parsed.tags)
-    shown = parsed.embedded("trajectory-sample")
-    texts = [
-        text
-        for step in shown
-        for group in step["groups"]
-        for member in group["members"]
-        for turn in member["turns"]
-        for _, text in turn["pieces"]
-    ]
-    assert any(HOSTILE in text for text in texts)
-    assert any(HOSTILE in frame["thoughts"][0][0] for frame in parsed.embedded("frames"))
+    turns = [turn for members in parsed.pack("0-0")["groups"] for member in members for turn in member["turns"]]
+    assert any(HOSTILE in text for turn in turns for _, text in turn["pieces"])
+    assert any(HOSTILE in frame["thoughts"][0][0] for frame in parsed.pack("frames")["frames"])
 
 
 def test_hostile_names_and_settings_are_escaped(tmp_path: Path) -> None:
@@ -156,21 +153,37 @@ def test_every_section_is_there(page: str) -> None:
         "Groups by kind",
         "KL divergence of the policy",
         "Which prompt does a thought look like?",
-        "Trajectories",
-        "Time by stage",
+        "What did it cost?",
         "algorithm.clip_low",
         "versions.python",
-        "All measurements",
+        "Everything measured",
     ):
         assert heading in text, heading
 
 
-def test_key_figures_show_both_ends_with_interval_and_n(page: str) -> None:
-    tile = page[page.index("<h3>Success, sampled") :]
-    tile = re.sub(r"<[^>]+>", "", tile[: tile.index("</div>")])
-    assert "0.420→0.580" in tile
-    assert "95%: 0.520 to 0.640" in tile
-    assert "step 0 → 60 · n 256" in tile
+def test_the_first_screen_is_three_sentences_and_five_curves(runs: tuple[RunFolder, RunFolder], page: str) -> None:
+    gain, thoughts, alarms = told(read_run(runs[0]))
+    assert gain.text == "Success rose from 0.42 to 0.58 (95% intervals 0.36 to 0.48 and 0.52 to 0.64): more than noise."
+    assert thoughts.text.startswith("Mutual information of thoughts and prompts, in nats: 0.5")
+    assert alarms.text.startswith("template_collapse (collapse) at step 40. Likely cause: template_collapse: ")
+    assert (alarms.steps, alarms.warns) == ((40,), True)
+    first = page[page.index('id="curves"') : page.index('id="look"')]
+    titles = re.findall(r"<h3>([^<]+?) <span", first)
+    assert titles == ["Success", "Reward", "Mutual information, first turn", "Entropy", "Format"]
+    assert '<a href="#step=40">step 40</a>' in page
+
+
+def test_where_right_actions_come_from_is_told_once_it_is_known(tmp_path: Path) -> None:
+    run = RunFolder(tmp_path)
+    parts = {"": 0.62, "_by_chance": 0.34, "_by_thought": 0.28, "_by_prompt": 0.0, "_by_both": 0.0}
+    readings = {f"grounding/right{part}": value for part, value in parts.items()}
+    rewards = {"reward/mean": {"value": 0.5, "n": 8}}
+    write_whole(run.metrics, json.dumps({"step": 3, "metrics": readings | rewards}) + "\n")
+    gain, thoughts, alarms = told(read_run(run))
+    assert gain.text.startswith("Reward of training episodes: 0.500, n 8 at step 3, ")
+    assert thoughts.text.startswith("Of a probability of 0.62 of a right first action, 0.28 comes from the thought")
+    assert thoughts.text.endswith("0.34 is chance (step 3).")
+    assert alarms.text == "No alarm could be judged."
 
 
 def test_missing_readings_are_absent_with_their_reason_and_never_zero(page: str, tmp_path: Path) -> None:
@@ -183,7 +196,7 @@ def test_missing_readings_are_absent_with_their_reason_and_never_zero(page: str,
     assert "Absent. missing at step 3: no turn" in text
     assert "Absent. This run did not record policy/gradient_norm." in text
     assert "Absent. The run stored no cross-scores" in text
-    assert "Absent. The run stored no rollouts" in text
+    assert "The run stored no rollouts" in text
     assert "Absent. The run has no config.json." in text
     assert "policy/kl_to_sampler or policy/kl_to_reference" in text
     assert "Mutual information, any turn" not in text
@@ -198,24 +211,19 @@ def test_a_run_without_measurements_is_a_sentence(tmp_path: Path) -> None:
         write_report(tmp_path)
 
 
-def test_alarms_are_marked_and_regimes_laid_out_over_steps(page: str) -> None:
+def test_alarms_are_marked_and_the_regime_is_named(page: str) -> None:
     assert "alarm template_collapse at step 40: gap below half its baseline" in page
-    lane = page[page.index("regime/first_turn</span>") :]
-    labels = re.findall(r'class="segment ([\w-]+)" style="left:([\d.]+)%;width:([\d.]+)%" title="([^"]*)"', lane)
-    assert labels[0] == ("unknown", "0.0", "19.672", "not yet, steps 0 to 11: fewer than 3 measurements")
-    assert labels[1][0] == "diverse"
-    assert labels[2][0] == "template"
-    assert labels[2][3].endswith("to 60")
+    assert "The whole verdict, regime: template" in page
 
 
 def test_the_map_embeds_distributions_over_prompts(runs: tuple[RunFolder, RunFolder], page: str) -> None:
-    frames = _Page(page).embedded("frames")
+    frames = _Page(page).pack("frames")["frames"]
     assert [frame["step"] for frame in frames] == [0, 20, 40, 60]
     for frame in frames:
         assert len(frame["matrix"]) == len(frame["prompts"]) == PROMPTS
         assert all(abs(sum(row) - 1000) <= PROMPTS for row in frame["matrix"])
     assert frames[0]["diagonal"] > 0.9 > 0.3 > frames[-1]["diagonal"]
-    assert retrieval_frames(runs[0]) == (frames, [])
+    assert retrieval_frames(runs[0])[1] == {}
 
 
 def test_the_posterior_by_hand() -> None:
@@ -226,39 +234,69 @@ def test_the_posterior_by_hand() -> None:
     np.testing.assert_allclose(posterior_NN(stored), expected, atol=1e-12)
 
 
-def test_the_sample_of_trajectories_is_bounded_and_says_of_how_many(page: str) -> None:
-    sample = _Page(page).embedded("trajectory-sample")
-    assert [step["step"] for step in sample] == [0, 20, 50]
-    for step in sample:
-        assert step["groups_in_all"] == 16
-        assert [group["number"] for group in step["groups"]][:1] == [0]
-        assert len(step["groups"]) == 8
-        assert all(len(group["members"]) == 4 and len(group["outcomes"]) == 8 for group in step["groups"])
+def test_every_group_of_every_stored_step_is_in_the_index(runs: tuple[RunFolder, RunFolder], page: str) -> None:
+    (index,) = _Page(page).pack("runs")
+    assert list(index["steps"]) == ["0", "10", "20", "30", "40", "50"]
+    stored = read_rollouts(runs[0].rollouts(20))
+    rows = index["steps"]["20"]
+    assert [index["tasks"][row[0]][0] for row in rows] == [group.task.id for group in stored.groups]
+    assert [row[1] for row in rows] == [[one.outcome for one in group.trajectories] for group in stored.groups]
+    assert {index["reasons"][row[4]] for row in rows} == {"kept", "constant"}
+    assert all((row[6] == 0) == (row[3] == 0) for row in rows)  # a dropped group moves nothing
 
 
-def test_a_sample_of_long_texts_is_cut_to_its_budget(tmp_path: Path) -> None:
+def test_what_moved_and_how_alike_thoughts_are_by_hand(tmp_path: Path) -> None:
+    run = RunFolder(tmp_path)
+    write_whole(run.metrics, '{"step": 0, "metrics": {"reward/mean": 0.5}}\n')
+    same, own = "a b c d", "e f a b c"
+    groups = []
+    for name, texts in {"first": (same, same), "second": (own, "x")}.items():
+        task = Task(name, 1, "train")
+        replies = (_reply("p", f"<think>{text}</think>Up", Span(0, 3)) for text in texts)
+        turns = [Turn(reply, {"r": float(at)}, ("Up",), True, "", "") for at, reply in enumerate(replies)]
+        members = (Trajectory(task, at, (turn,), Ending.FAILED, 0.0) for at, turn in enumerate(turns))
+        groups.append(Group(task, tuple(members)))
+    # Of `a b c d` one phrase of two stands in the other task, of `e f a b c` one of three. `x` has no phrase.
+    assert list(template_shares(groups, Tags("<think>", "</think>"))) == [0.5, 0.5, 0.333, None]
+    write_rollouts(run.rollouts(0), 0, "train", groups, [Verdict(2.0, "kept", 0.5), Verdict(0.0, "constant", 0.0)])
+    (index,) = _Page(write_report(run).read_text()).pack("runs")
+    assert [row[6] for row in index["steps"]["0"]] == [1.0, 0.0]  # |0 - .5| and |1 - .5|, times 2 and times 0
+
+
+def test_texts_of_a_large_run_stand_in_a_folder_beside_the_page(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = make_run(tmp_path)
+    small = write_report(run).read_text()
+    assert "script-src 'unsafe-inline';" in small
+    assert not (tmp_path / "report_steps").exists()
+    monkeypatch.setattr("heedful.report.page.INLINE", 1000)
+    page = write_report(run).read_text()
+    assert "script-src 'unsafe-inline' 'self' file:;" in page
+    assert 'id="pack-0-10"' not in page
+    written = (tmp_path / "report_steps" / "0-10.js").read_text()
+    assert written == f'heedfulPart("0-10", "{_Page(small).scripts_by_id("pack-0-10")}");\n'
+    monkeypatch.undo()
+    assert write_report(run).read_text() == small
+    assert not (tmp_path / "report_steps").exists()
+
+
+def test_a_long_text_is_cut_with_a_word(tmp_path: Path) -> None:
     run = make_run(tmp_path)
     turn = read_rollouts(run.rollouts(0)).groups[0].trajectories[0].turns[0]
-    long_turn = dataclasses.replace(turn, state="<漢字>" * 5_000, actions=("Up" * 50_000,))
+    long_turn = dataclasses.replace(turn, state="<漢字>" * 10_000, actions=("Up" * 50_000,))
     task = Task("t", 1, "train")
-    members = tuple(Trajectory(task, member, (long_turn,) * 9, Ending.FAILED, 0.0) for member in range(4))
-    write_rollouts(run.rollouts(0), 0, "train", [Group(task, members)] * 8, None)
-    sample = trajectory_sample(run, Tags()).steps
-    assert 100_000 < len(inert_json(sample)) <= SIZE_BUDGET
-    assert [len(step["groups"]) for step in sample] == [8, 8, 8]
-    assert write_report(run).stat().st_size < 6_000_000
+    write_rollouts(
+        run.rollouts(0), 0, "train", [Group(task, (Trajectory(task, 0, (long_turn,), Ending.FAILED, 0.0),))], None
+    )
+    part = _Page(write_report(run).read_text()).pack("0-0")
+    assert part["groups"][0][0]["turns"][0]["state"].endswith("[20,000 characters left out]")
 
 
-def test_a_sample_of_many_turns_is_cut_to_its_budget(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("heedful.report.trajectories.SIZE_BUDGET", 40_000)
-    run, task = RunFolder(tmp_path), Task("t", 1, "train")
-    turn = Turn(_reply("a", "b", Span(0, 1), tokens=1), {}, ("Up",), True, "", "")
-    episode = Trajectory(task, 0, (turn,) * 300, Ending.FAILED, 0.0)
-    write_rollouts(run.rollouts(0), 0, "train", [Group(task, (episode,))], None)
-    [step] = trajectory_sample(run, Tags()).steps
-    [member] = step["groups"][0]["members"]  # type: ignore[index]
-    assert len(inert_json(step)) <= 40_000
-    assert len(member["turns"]) < member["turns_in_all"] == 300
+def test_a_page_of_a_run_that_goes_on_holds_the_newest_texts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("heedful.report.page.NEWEST", 2)
+    page = _Page(write_report(make_run(tmp_path), refresh=30).read_text())
+    assert list(page.pack("runs")[0]["steps"]) == ["40", "50"]
 
 
 def _reply(prompt: str, text: str, thought: Span, closed: bool = True, tokens: int = 6) -> Reply:
@@ -364,11 +402,11 @@ def test_numbers_keep_three_digits_and_a_true_minus() -> None:
     assert ticks(0, 3, 6, whole=True) == [0, 1, 2, 3]
 
 
-def test_embedded_json_is_inert_and_valid() -> None:
+def test_packed_content_is_letters_and_comes_back() -> None:
     content = {"a": HOSTILE, "b": [math.nan, 1.5, None], "c": "&amp;\u2028"}
-    text = str(inert_json(content))
-    assert not set("<>&\u2028") & set(text)
-    assert json.loads(text) == {"a": HOSTILE, "b": ["nan", 1.5, None], "c": "&amp;\u2028"}
+    text = packed(content)
+    assert re.fullmatch(r"[A-Za-z0-9+/=]+", text)
+    assert unpacked(text) == {"a": HOSTILE, "b": ["nan", 1.5, None], "c": "&amp;\u2028"}
 
 
 def test_cut_texts_say_how_much_is_left_out() -> None:

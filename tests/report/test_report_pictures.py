@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import base64
-import json
 import re
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 from synthetic_run import make_run
 
 from heedful.report import write_report
-from heedful.report.embedding import embedded_pictures
+from heedful.report.embedding import embedded_pictures, unpacked
 from heedful.storage import read_rollouts, write_rollouts
 from heedful.types import Image, Trajectory
 
@@ -62,9 +62,9 @@ def test_beyond_the_budget_there_are_words_alone(trajectory: Trajectory) -> None
     assert shown[picture(2).digest] == {"width": 32, "height": 32, "alt": "second"}
 
 
-def test_the_page_holds_pictures_as_inert_text_and_pages_of_text_hold_none(tmp_path: Path) -> None:
+def test_the_page_holds_pictures_packed_and_pages_of_text_hold_none(tmp_path: Path) -> None:
     run = make_run(tmp_path)
-    assert 'id="picture-sample"' not in write_report(run).read_text(encoding="utf-8")
+    assert _part(write_report(run))["pictures"] == {}
     rollouts = read_rollouts(run.rollouts(0))
     first, *others = rollouts.groups
     changed = replace(
@@ -72,10 +72,17 @@ def test_the_page_holds_pictures_as_inert_text_and_pages_of_text_hold_none(tmp_p
         trajectories=(seeing(first.trajectories[0], (picture(1, HOSTILE),)), *first.trajectories[1:]),
     )
     write_rollouts(run.rollouts(0), 0, "train", [changed, *others], rollouts.verdicts, rollouts.environment)
-    page = write_report(run).read_text(encoding="utf-8")
-    assert HOSTILE not in page
-    (embedded,) = re.findall(r'id="picture-sample">(.*?)</script>', page, re.DOTALL)
-    assert json.loads(embedded)[picture(1).digest]["alt"] == HOSTILE
-    (sample,) = re.findall(r'id="trajectory-sample">(.*?)</script>', page, re.DOTALL)
-    assert f'"images":["{picture(1).digest}"]' in sample
-    assert sample.count('"images"') == 1
+    page = write_report(run)
+    assert HOSTILE not in page.read_text(encoding="utf-8")
+    part = _part(page)
+    assert part["pictures"][picture(1).digest]["alt"] == HOSTILE
+    shown = [
+        turn["images"] for members in part["groups"] for one in members for turn in one["turns"] if "images" in turn
+    ]
+    assert shown == [[picture(1).digest]]
+
+
+def _part(page: Path) -> Any:
+    """What the page holds of step 0."""
+    (text,) = re.findall(r'id="pack-0-0">(.*?)</script>', page.read_text(encoding="utf-8"), re.DOTALL)
+    return unpacked(text)

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from heedful.report.panels import sections
+from heedful.report.panels import first_panels
 from heedful.report.record import read_run
 from heedful.storage import RunFolder, write_whole
 
@@ -18,7 +18,7 @@ def test_the_parts_of_rightness_are_one_chart(tmp_path: Path, head: str, known: 
     readings += [f'"{head}/right{part}": {0.1 if known else "null"}' for part in PARTS]
     folder = RunFolder(tmp_path)
     write_whole(folder.metrics, f'{{"step": 0, "time": 1.0, "metrics": {{{", ".join(readings)}}}}}\n')
-    panels = {panel.title: panel for section in sections(read_run(folder)) for panel in section.panels}
+    panels = {panel.title: panel for panel in first_panels(read_run(folder))}
     title = TITLES["right" if known else "agreed"]
     drawn = {curve.label: curve.series.numeric[0].number for curve in panels[title].curves}
     carriers = {"by the thought", "by the prompt past the thought", "by both together only", "by chance"}

@@ -1,11 +1,14 @@
 """Thoughts token by token beside the retrieval map, and the scopes side by side."""
 
+import re
 from pathlib import Path
 
 import pytest
 
 from heedful.report import write_report
-from heedful.report.panels import sections
+from heedful.report.drawing.panel import Section
+from heedful.report.embedding import unpacked
+from heedful.report.panels import questions
 from heedful.report.record import read_run
 from heedful.report.retrieval_map import colour_scale, retrieval_frames
 from heedful.storage import RunFolder, TokenValues, read_scores, write_scores, write_whole
@@ -27,6 +30,10 @@ def run(tmp_path: Path) -> RunFolder:
     return folder
 
 
+def _sections(run: RunFolder) -> list[Section]:
+    return [section for question in questions(read_run(run)) for section in question.sections]
+
+
 def test_tokens_stand_where_their_thought_stands(run: RunFolder) -> None:
     (frame,), _ = retrieval_frames(run)
     assert frame["thoughts"] == [["go up", "x"], [f"no{HOSTILE}!"]]
@@ -45,12 +52,13 @@ def test_the_full_colour_is_what_few_tokens_exceed(run: RunFolder) -> None:
 def test_tokens_reach_the_page_as_inert_text_with_a_legend_in_nats(run: RunFolder) -> None:
     page = write_report(run).read_text()
     assert HOSTILE not in page
-    assert '"tokens":[["go ",25],["up",-150]]' in page
+    (frames,) = re.findall(r'id="pack-frames">(.*?)</script>', page)
+    assert unpacked(frames)["frames"][0]["words"][0][0]["tokens"] == [["go ", 25], ["up", -150]]
     assert "what each token tells of its own prompt" in page
 
 
 def test_scopes_and_judges_stand_side_by_side(run: RunFolder) -> None:
-    found = {section.id: section for section in sections(read_run(run))}
+    found = {section.id: section for section in _sections(run)}
     curves = {panel.title: [curve.label for curve in panel.curves] for panel in found["scopes"].panels}
     assert curves["8-way retrieval"] == ["first turn", "any turn", "last observation swapped"]
     assert curves["Gap, as other models see it"] == ["the policy", "judge other"]
@@ -58,4 +66,4 @@ def test_scopes_and_judges_stand_side_by_side(run: RunFolder) -> None:
 
 def test_a_run_of_first_turns_alone_has_no_section_of_scopes(run: RunFolder) -> None:
     write_whole(run.metrics, '{"step": 0, "time": 1.0, "metrics": {"information/first_turn/mi": 1.0}}\n')
-    assert "scopes" not in [section.id for section in sections(read_run(run))]
+    assert "scopes" not in [section.id for section in _sections(run)]

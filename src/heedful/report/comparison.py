@@ -1,4 +1,4 @@
-"""One page that compares runs.
+"""One page that compares runs, and shows their rollouts side by side.
 
 Every curve and every final value carries the interval it was measured with. The page says that these intervals, and
 more seeds, decide which differences are noise.
@@ -14,6 +14,7 @@ from heedful.diagnostics.catalogue import unit_of
 from heedful.report.drawing.chart import Axis, Curve, Frame, key
 from heedful.report.drawing.numerals import interval, numeral
 from heedful.report.drawing.panel import DrawnPanel, Panel, draw
+from heedful.report.page import embedded
 from heedful.report.panels import splits
 from heedful.report.record import RunRecord, Series, read_run
 from heedful.report.templates import fill
@@ -80,6 +81,7 @@ def write_comparison(runs: Sequence[Path | str], out: Path | str) -> Path:
         "comparison.html",
         {
             "version": __version__,
+            **embedded(records, Path(out), names=_names(records)),
             "runs": [
                 (key(Curve(run.name, Series("", ()), hue)), name, run.steps, run.verdict)
                 for hue, (name, run) in enumerate(zip(_names(records), records, strict=True), start=1)

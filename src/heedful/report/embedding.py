@@ -1,4 +1,4 @@
-"""What a page carries for its script: text that came from models and environments, as inert JSON.
+"""What a page carries for its script: text that came from models and environments, packed.
 
 Promise: nothing embedded can end its script element or become markup. No page grows beyond its budget, and what was cut
 says how much is left out.
@@ -9,10 +9,9 @@ from __future__ import annotations
 import base64
 import json
 import math
+import zlib
 from collections.abc import Iterable, Iterator, Sequence
-from typing import TypeVar
-
-from markupsafe import Markup
+from typing import Any, TypeVar
 
 from heedful.types import Image, Trajectory
 
@@ -24,15 +23,21 @@ LONGEST_WORDS = 1000
 """Most characters of the words of a picture."""
 
 
-def inert_json(content: object) -> Markup:
-    """JSON that is safe inside a `<script type="application/json">`, whatever its texts hold.
+def packed(content: object) -> str:
+    """JSON, compressed, as letters and digits (base64): no text in it can end its script element or become markup.
 
-    NaN and infinities, which JSON does not know, become texts.
+    NaN and infinities, which JSON does not know, become texts. The same content gives the same letters.
     """
-    text = json.dumps(_finite(content), separators=(",", ":"), allow_nan=False)
-    for character in "<>&":
-        text = text.replace(character, f"\\u{ord(character):04x}")
-    return Markup(text)
+    try:
+        text = json.dumps(content, separators=(",", ":"), allow_nan=False)
+    except ValueError:
+        text = json.dumps(_finite(content), separators=(",", ":"), allow_nan=False)
+    return base64.b64encode(zlib.compress(text.encode(), 6)).decode()
+
+
+def unpacked(text: str) -> Any:
+    """The content again, as the page's script reads it."""
+    return json.loads(zlib.decompress(base64.b64decode(text)))
 
 
 def _finite(content: object) -> object:

@@ -1,27 +1,35 @@
 """The report of one run: `report.html`.
 
 Promise: the page is made only from the files of the run and is complete without a network. The same files give the same
-bytes.
+bytes. Texts of a large run stand in a folder beside the page, which loads them step by step.
 """
 
 from __future__ import annotations
 
+import shutil
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
 from heedful.report.drawing.chart import Frame
-from heedful.report.drawing.panel import DrawnPanel, Section, draw
-from heedful.report.embedding import inert_json
+from heedful.report.drawing.panel import DrawnPanel, Panel, draw
+from heedful.report.embedding import packed
+from heedful.report.episodes import Episodes, episodes_of
+from heedful.report.first import told
 from heedful.report.outcome import Outcome
-from heedful.report.panels import sections
+from heedful.report.panels import first_panels, questions
 from heedful.report.record import RunRecord, read_run
 from heedful.report.retrieval_map import retrieval_frames
-from heedful.report.tables import alarms, key_figures, measurements, regime_kind, stages, timeline
+from heedful.report.tables import alarms, measurements, regime_kind, stages
 from heedful.report.templates import fill
-from heedful.report.trajectories import tags_of, trajectory_sample
 from heedful.report.triage import alarm_table, triage_of
 from heedful.storage import RunFolder, write_whole
 from heedful.version import __version__
+
+INLINE = 2_000_000
+"""Most bytes of packed texts inside a page. More stand in a folder beside it."""
+NEWEST = 20
+"""Last steps whose texts are on the page of a run that goes on."""
 
 
 def write_report(run_folder: RunFolder | Path | str, refresh: int = 0) -> Path:
@@ -41,11 +49,7 @@ def write_report(run_folder: RunFolder | Path | str, refresh: int = 0) -> Path:
 
 def _page(run: RunRecord, refresh: int = 0) -> str:
     frame = Frame(run.steps, alarms(run))
-    frames, images = retrieval_frames(run.folder)
-    trajectories = trajectory_sample(run.folder, tags_of(run.config), images)
-    triage = triage_of(run)
     spent, total = stages(run)
-    regime = run.verdict.regime if run.verdict else ""
     return fill(
         "report.html",
         {
@@ -54,21 +58,19 @@ def _page(run: RunRecord, refresh: int = 0) -> str:
             "version": __version__,
             "steps": run.steps,
             "verdict": run.verdict,
-            "regime_kind": regime_kind(regime),
-            "key_figures": key_figures(run),
-            "lanes": timeline(run),
-            "sections": [(section, _drawn(section, frame)) for section in sections(run)],
+            "regime_kind": regime_kind(run.verdict.regime if run.verdict else ""),
+            "told": told(run),
+            "first": _drawn(first_panels(run), frame),
+            "questions": [
+                (question, [(section, _drawn(section.panels, frame)) for section in question.sections])
+                for question in questions(run)
+            ],
             "alarms": alarm_table(run),
             "causes": Outcome.of_run(run).told_causes(),
-            "triage": triage,
+            "triage": triage_of(run),
             "stages": spent,
             "total_time": total,
-            "frames": inert_json(frames),
-            "has_frames": bool(frames),
-            "trajectories": inert_json(trajectories.steps),
-            "has_trajectories": bool(trajectories.steps),
-            "pictures": inert_json(trajectories.pictures),
-            "has_pictures": bool(trajectories.pictures),
+            **embedded([run], run.folder.report, NEWEST if refresh else None),
             "families": measurements(run),
             "config": run.config,
             "environment": run.environment,
@@ -77,6 +79,34 @@ def _page(run: RunRecord, refresh: int = 0) -> str:
     )
 
 
-def _drawn(section: Section, frame: Frame) -> list[DrawnPanel]:
-    drawn = (draw(panel, frame) for panel in section.panels)
+def embedded(
+    runs: Sequence[RunRecord], page: Path, newest: int | None = None, names: Sequence[str] = ()
+) -> dict[str, object]:
+    """What the page's script reads of some runs: `packs` by name, and the folder `beside` it for what is too large.
+
+    `newest`: of so many last steps alone. `names`: of the runs, where their own would not tell them apart.
+    """
+    found: list[Episodes] = [episodes_of(run, newest) for run in runs]
+    packs, parts = dict[str, str](), dict[str, str]()
+    for number, (run, episodes) in enumerate(zip(runs, found, strict=True)):
+        parts |= {f"{number}-{step}": part for step, part in episodes.parts.items()}
+        episodes.index["name"] = names[number] if names else run.name
+    folder = page.with_name(f"{page.stem}_steps")
+    if folder.is_dir():
+        shutil.rmtree(folder)
+    large = sum(map(len, parts.values())) > INLINE
+    if large:
+        folder.mkdir()
+        for name, part in parts.items():
+            write_whole(folder / f"{name}.js", f'heedfulPart("{name}", "{part}");\n')
+    else:
+        packs |= parts
+    frames, pictures = retrieval_frames(runs[0].folder) if len(runs) == 1 else ([], {})
+    packs |= {"frames": packed({"frames": frames, "pictures": pictures})} if frames else {}
+    packs["runs"] = packed([episodes.index for episodes in found])
+    return {"packs": packs, "beside": folder.name if large else "", "has_rollouts": bool(parts)}
+
+
+def _drawn(panels: Sequence[Panel], frame: Frame) -> list[DrawnPanel]:
+    drawn = (draw(panel, frame) for panel in panels)
     return [panel for panel in drawn if panel is not None]

@@ -7,186 +7,168 @@ from collections.abc import Sequence
 from functools import partial
 
 from heedful.report.drawing.chart import Axis, Curve
-from heedful.report.drawing.panel import Panel, Section, some
+from heedful.report.drawing.panel import Panel, Question, Section, some
 from heedful.report.record import RunRecord
 
 SCOPES = {"first_turn": "first turn", "any_turn": "any turn", "observation": "last observation swapped"}
 
+FIRST = 5
+"""Charts of the first screen."""
 MOST_COMPONENTS = 5
 """Components of the reward that a chart draws: as many as there are colours beside that of the sum."""
 
 
-def sections(run: RunRecord) -> list[Section]:
-    """The charts of one run, in reading order."""
-    panel, thoughts = partial(_panel, run), f"{run.family('information')}/first_turn"
-    return [
-        Section(
-            "side-by-side",
-            "Success and reasoning, side by side",
-            "No single number decides: mutual information can rise while success falls, and format, entropy and "
-            "influence move at other times. Equal places on these axes are equal steps.",
-            (
-                _success(run),
-                _information(run, "first_turn"),
-                _per_scope(run, "Gap between own and other prompts", "nats per token", "information", "gap_per_token"),
-                panel(
-                    "Influence of thought on action",
-                    "0 to 1",
-                    ("thought of another prompt", _grounded(run, "thought_influence"), 1),
-                    axis=Axis.SHARE,
-                ),
-                _rightness(run),
-                panel(
-                    "Entropy",
-                    "nats per token",
-                    ("thoughts, given the prompt", f"{thoughts}/entropy_conditional_per_token", 1),
-                    ("thoughts, over all prompts", f"{thoughts}/entropy_marginal_per_token", 2),
-                    ("policy, exact", "policy/entropy_per_token", 3),
-                ),
-                panel(
-                    "Entropy by place",
-                    "nats per token",
-                    ("in thoughts", "policy/thought_entropy_per_token", 1),
-                    ("in answers, given the thought", "policy/answer_entropy_per_token", 2),
-                    ("in solved episodes", "policy/solved_entropy_per_token", 3),
-                    axis=Axis.FROM_ZERO,
-                    optional=True,
-                ),
-                panel(
-                    "Format",
-                    "share of turns",
-                    ("executable as written", "format/valid_rate", 1),
-                    ("thought closed", "format/closed_rate", 2),
-                    axis=Axis.SHARE,
-                ),
-            ),
+def first_panels(run: RunRecord) -> tuple[Panel, ...]:
+    """The curves of the first screen: the first five of these that have a value."""
+    thoughts = f"{run.family('information')}/first_turn"
+    panel = partial(_panel, run)
+    choices = (
+        _success(run),
+        _reward(run),
+        _information(run, "first_turn"),
+        _rightness(run),
+        panel(
+            "Entropy",
+            "nats per token",
+            ("thoughts, given the prompt", f"{thoughts}/entropy_conditional_per_token", 1),
+            ("thoughts, over all prompts", f"{thoughts}/entropy_marginal_per_token", 2),
+            ("policy, exact", "policy/entropy_per_token", 3),
+            ("policy, as the trainer says", "trainer/entropy", 4),
         ),
-        Section(
-            "grounding",
-            "Retrieval, grounding and length",
-            "Can the prompt be identified from the thought? Does the action depend on the thought and on the input?",
-            (
-                _retrieval(run),
-                panel(
-                    "Information in the action",
-                    "nats",
-                    ("input to action", "grounding/input_to_action", 1),
-                    optional=True,
-                ),
-                panel(
-                    "Entropy of strategies",
-                    "nats",
-                    ("executed sequences, within a group", "grounding/strategy_entropy", 1),
-                    axis=Axis.FROM_ZERO,
-                    optional=True,
-                ),
-                panel(
-                    "Strategies and oscillation",
-                    "share",
-                    ("distinct strategies, of a group's episodes", "grounding/distinct_strategies", 1),
-                    ("turns that lead nowhere", "grounding/oscillation_rate", 2),
-                    axis=Axis.SHARE,
-                    optional=True,
-                ),
-                panel(
-                    "Prompt named from the words",
-                    "share of thoughts",
-                    ("judge, all prompts", "text/judge_accuracy", 1),
-                    ("judge, 8-way", "text/judge_accuracy_8way", 2),
-                    axis=Axis.SHARE,
-                    optional=True,
-                ),
-                panel(
-                    "Length",
-                    "tokens",
-                    ("thought", "length/reasoning_tokens", 1),
-                    ("reply", "length/response_tokens", 2),
-                ),
-            ),
+        _words(run),
+        _format(run),
+        _length(run),
+    )
+    return tuple(one for one in choices if any(curve.series.numeric for curve in one.curves))[:FIRST]
+
+
+def questions(run: RunRecord) -> tuple[Question, ...]:
+    """The other charts of one run, by the question that they answer."""
+    panel = partial(_panel, run)
+    learnt = (
+        _success(run),
+        _reward(run),
+        _format(run),
+        _length(run),
+        panel("Gradient norm", "before clipping", ("all parameters", "policy/gradient_norm", 1)),
+        panel(
+            "KL divergence of the policy",
+            "nats per token",
+            ("to the sampler", "policy/kl_to_sampler", 1),
+            ("to the reference", "policy/kl_to_reference", 2),
         ),
-        *_trainer(run),
-        *_scopes(run),
-        *_pictures(run),
-        Section(
-            "triage",
-            "Triage: why groups teach nothing",
-            "A group whose members all got the same has no advantage to learn from. What helps depends on why: solved, "
-            "blind (the reward does not see a difference that exists) or failed.",
-            (
-                panel(
-                    "Groups by kind",
-                    "share of groups",
-                    ("mixed", "signal/mixed", 1),
-                    ("solved", "signal/solved", 3),
-                    ("blind", "signal/blind", 5),
-                    ("failed", "signal/failed", 2),
-                    axis=Axis.SHARE,
-                    stacked=True,
-                ),
-                panel(
-                    "Kept, but without signal",
-                    "share",
-                    ("kept groups without signal", "filter/kept_without_signal", 2),
-                    ("advantage of groups with one outcome", "policy/advantage_without_outcome", 1),
-                    axis=Axis.SHARE,
-                    optional=True,
-                ),
-            ),
+        panel(
+            "Entropy by place",
+            "nats per token",
+            ("in thoughts", "policy/thought_entropy_per_token", 1),
+            ("in answers, given the thought", "policy/answer_entropy_per_token", 2),
+            ("in solved episodes", "policy/solved_entropy_per_token", 3),
+            axis=Axis.FROM_ZERO,
+            optional=True,
         ),
-        Section(
-            "training",
-            "Reward, filter and optimiser",
-            "Only groups whose members differ can teach: what there was to keep, what the filter kept, and the update.",
-            (
-                _reward(run),
-                panel(
-                    "Kept by the filter",
-                    "share",
-                    ("groups kept", "filter/kept_ratio", 1),
-                    ("variance kept", "filter/mass_kept", 2),
-                    axis=Axis.SHARE,
-                ),
-                panel(
-                    "Reward variance within groups",
-                    "",
-                    ("mean", "signal/reward_variance", 1),
-                    ("dispersion", "signal/variance_dispersion", 2),
-                ),
-                panel(
-                    "Luck in the reward variance",
-                    "share of the replayed variance",
-                    ("all groups", "signal/luck_share", 1),
-                    ("kept groups", "signal/luck_share_kept", 2),
-                    axis=Axis.FROM_ZERO,
-                    optional=True,
-                ),
-                panel("Gradient norm", "before clipping", ("all parameters", "policy/gradient_norm", 1)),
-                panel(
-                    "Signal and noise of the task gradient",
-                    "of a step's groups",
-                    ("signal²", "gradient/all/task_signal2", 1),
-                    ("noise²", "gradient/all/task_noise2", 2),
-                    axis=Axis.FROM_ZERO,
-                    optional=True,
-                ),
-                panel(
-                    "Gradient of a single group",
-                    "root mean square norm",
-                    ("task", "gradient/all/task_group_norm", 1),
-                    ("KL, coefficient 1", "gradient/all/kl_group_norm", 3),
-                    ("entropy, coefficient 1", "gradient/all/entropy_group_norm", 5),
-                    axis=Axis.FROM_ZERO,
-                    optional=True,
-                ),
-                panel(
-                    "KL divergence of the policy",
-                    "nats per token",
-                    ("to the sampler", "policy/kl_to_sampler", 1),
-                    ("to the reference", "policy/kl_to_reference", 2),
-                ),
-            ),
+    )
+    listens = (
+        _information(run, "first_turn"),
+        _per_scope(run, "Gap between own and other prompts", "nats per token", "information", "gap_per_token"),
+        _retrieval(run),
+        panel(
+            "Influence of thought on action",
+            "0 to 1",
+            ("thought of another prompt", _grounded(run, "thought_influence"), 1),
+            axis=Axis.SHARE,
         ),
-    ]
+        _rightness(run),
+        _words(run),
+    )
+    filtered = (
+        panel(
+            "Groups by kind",
+            "share of groups",
+            ("mixed", "signal/mixed", 1),
+            ("solved", "signal/solved", 3),
+            ("blind", "signal/blind", 5),
+            ("failed", "signal/failed", 2),
+            axis=Axis.SHARE,
+            stacked=True,
+        ),
+        panel(
+            "Kept by the filter",
+            "share",
+            ("groups kept", "filter/kept_ratio", 1),
+            ("variance kept", "filter/mass_kept", 2),
+            axis=Axis.SHARE,
+        ),
+        panel(
+            "Kept, but without signal",
+            "share",
+            ("kept groups without signal", "filter/kept_without_signal", 2),
+            ("advantage of groups with one outcome", "policy/advantage_without_outcome", 1),
+            axis=Axis.SHARE,
+            optional=True,
+        ),
+        panel(
+            "Reward variance within groups",
+            "",
+            ("mean", "signal/reward_variance", 1),
+            ("dispersion", "signal/variance_dispersion", 2),
+        ),
+        panel(
+            "Luck in the reward variance",
+            "share of the replayed variance",
+            ("all groups", "signal/luck_share", 1),
+            ("kept groups", "signal/luck_share_kept", 2),
+            axis=Axis.FROM_ZERO,
+            optional=True,
+        ),
+    )
+    shown = {one.title for one in first_panels(run)}
+    kept = [tuple(one for one in panels if one.title not in shown) for panels in (learnt, listens, filtered)]
+    triage = (
+        "A group whose members all got the same has no advantage to learn from. What helps depends on why: solved, "
+        "blind (the reward does not see a difference that exists) or failed."
+    )
+    reads = (
+        "No single number decides: mutual information can rise while success falls. Can the prompt be identified from "
+        "the thought? Does the action depend on the thought?"
+    )
+    return (
+        Question("learned", "Did it learn?", (Section("update", "", "", kept[0]), *_trainer(run))),
+        Question("listens", "Does it listen?", (Section("reads", "", reads, kept[1]), *_scopes(run), *_pictures(run))),
+        Question("filter", "What did the filter do?", (Section("triage", "", triage, kept[2]),)),
+    )
+
+
+def _words(run: RunRecord) -> Panel:
+    return _panel(
+        run,
+        "Prompt named from the words",
+        "share of thoughts",
+        ("judge, all prompts", "text/judge_accuracy", 1),
+        ("judge, 8-way", "text/judge_accuracy_8way", 2),
+        axis=Axis.SHARE,
+        optional=True,
+    )
+
+
+def _format(run: RunRecord) -> Panel:
+    return _panel(
+        run,
+        "Format",
+        "share of turns",
+        ("executable as written", "format/valid_rate", 1),
+        ("thought closed", "format/closed_rate", 2),
+        axis=Axis.SHARE,
+    )
+
+
+def _length(run: RunRecord) -> Panel:
+    return _panel(
+        run,
+        "Length",
+        "tokens",
+        ("thought", "length/reasoning_tokens", 1),
+        ("reply", "length/response_tokens", 2),
+    )
 
 
 def _panel(
@@ -218,7 +200,6 @@ def _trainer(run: RunRecord) -> list[Section]:
             ("groups", "trainer/zero_std", 1),
             ("cut", "trainer/truncated", 2),
         ),
-        ("Entropy, as the trainer says", "nats per token", ("policy", "trainer/entropy", 1)),
         ("Divergence from the reference", "as the trainer takes it", ("KL", "trainer/kl", 1)),
         ("Gradient norm, as the trainer says", "", ("all parameters", "trainer/grad_norm", 1)),
         ("Length, as the trainer says", "tokens", ("reply", "trainer/length", 1)),

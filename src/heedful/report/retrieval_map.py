@@ -10,9 +10,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from heedful.report.embedding import inert_json, shortened, spread
-from heedful.storage import RunFolder, StoredScores, TokenValues, read_scores
-from heedful.types import Image
+from heedful.report.embedding import embedded_pictures, packed, shortened, spread
+from heedful.storage import RunFolder, StoredScores, Swaps, TokenValues, read_scores
 
 if TYPE_CHECKING:
     import numpy.typing as npt
@@ -20,8 +19,8 @@ if TYPE_CHECKING:
 MOST_FRAMES = 12
 MOST_PROMPTS = 64
 THOUGHTS_SHOWN = 3
-SIZE_BUDGET = 1_000_000
-"""Bytes of all embedded frames."""
+SIZE_BUDGET = 500_000
+"""Bytes of all frames, packed."""
 CHARACTERS = (800, 400, 200, 100, 40)
 """Lengths of one text, tried in this order until the frames fit their budget."""
 
@@ -45,20 +44,20 @@ def posterior_NN(stored: StoredScores) -> npt.NDArray[np.float64]:
     return mean_NN
 
 
-def retrieval_frames(folder: RunFolder) -> tuple[list[dict[str, object]], list[Image]]:
+def retrieval_frames(folder: RunFolder) -> tuple[list[dict[str, object]], dict[str, dict[str, object]]]:
     """One frame per stored step (at most twelve, evenly spread), with texts to read next to the map.
 
-    And the pictures of all frames, in order.
+    And the pictures of all frames by their digests, as `embedded_pictures` gives them.
     """
     stored = [(step, read_scores(folder.scores(step))) for step in spread(folder.score_steps(), MOST_FRAMES)]
     usable = [(step, scores) for step, scores in stored if len(scores.thoughts_M) and len(scores.prompts_N) > 1]
     frames: list[dict[str, object]] = []
     for characters in CHARACTERS:
         frames = [_frame(step, scores, characters) for step, scores in usable]
-        if len(inert_json(frames)) <= SIZE_BUDGET:
+        if len(packed(frames)) <= SIZE_BUDGET:
             break
     shown = [image for _, scores in usable for images in scores.images_N[:MOST_PROMPTS] for image in images]
-    return frames, shown
+    return frames, embedded_pictures((), shown)
 
 
 def _frame(step: int, stored: StoredScores, most: int) -> dict[str, object]:
@@ -85,6 +84,27 @@ def _frame(step: int, stored: StoredScores, most: int) -> dict[str, object]:
         "thoughts": thoughts,
         "words": words,
         "scale": colour_scale(stored),
+        "swaps": None if stored.swaps is None else _swaps(stored.swaps, most),
+    }
+
+
+def _swaps(swaps: Swaps, most: int) -> dict[str, object]:
+    """What first actions follow, in thousandths. Null for a pair that was not read, and for a prompt of which nothing
+    is known."""
+    read_MN = np.isfinite(swaps.chances_MNA).all(axis=2)
+    known_N = np.isfinite(swaps.right_NA).all(axis=1)
+    per_mille_MNA = np.where(read_MN[:, :, None], 1000 * swaps.chances_MNA, 0).round().astype(int).tolist()
+    return {
+        "chances": [
+            [chances if read else None for chances, read in zip(row, reads, strict=True)]
+            for row, reads in zip(per_mille_MNA, read_MN.tolist(), strict=True)
+        ],
+        "own": swaps.own_M.tolist(),
+        "taken": swaps.taken_M.tolist(),
+        "right": [row if known else None for row, known in zip(swaps.right_NA.tolist(), known_N.tolist(), strict=True)],
+        "names": [shortened(name, most) for name in swaps.names_A],
+        "thoughts": [shortened(text, most) for text in swaps.thoughts_M],
+        "prompts": [shortened(text, most, keep_end=True) for text in swaps.prompts_N],
     }
 
 

@@ -27,9 +27,12 @@ def _source(name: str) -> str:
 def fill(template: str, content: dict[str, object], refresh: int = 0) -> str:
     """The HTML of one page, with its style and script inline. `refresh`: seconds after which a browser loads it again,
     0 = never."""
-    own: dict[str, object] = {"refresh": refresh}
-    own |= {"style": Markup(chart_style() + _source("report.css")), "script": Markup(_source("report.js"))}
-    return clean(_environment().get_template(template).render(content | own))
+    own: dict[str, object] = {"refresh": refresh, "beside": ""}
+    own |= {
+        "style": Markup(chart_style() + _source("report.css")),
+        "script": Markup(_source("report.js") + _source("look.js")),
+    }
+    return clean(_environment().get_template(template).render(own | content))
 
 
 @cache

@@ -5,11 +5,7 @@ They are made from the run's own metrics and rollouts. Where there is nothing to
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from itertools import pairwise
 from typing import Any
-
-from markupsafe import Markup
 
 from heedful.diagnostics.alarms.logged_rules import logged_rules
 from heedful.diagnostics.alarms.rules import AlarmConfig
@@ -17,9 +13,7 @@ from heedful.diagnostics.task_triage import (
     ADVICE,
     CAUSES,
     UNTOLD,
-    TaskHistory,
     Triaged,
-    histories,
     reports_progress,
     shares_by_tag,
     shares_of,
@@ -28,13 +22,9 @@ from heedful.diagnostics.task_triage import (
 from heedful.report.record import RunRecord, Series
 from heedful.storage import read_rollouts
 
-MOST_TASKS = 24
-"""Rows of the table per task."""
 MOST_TAGS = 12
 HUES = {"mixed": 1, "solved": 3, "blind": 5, "failed": 2}
 """As in the chart of groups by kind."""
-STRIP = 160
-"""Width of a task's strip of visits."""
 
 
 def alarm_table(run: RunRecord) -> dict[str, list[Any]]:
@@ -76,8 +66,8 @@ def _stretches(series: Series) -> str:
 def triage_of(run: RunRecord) -> dict[str, Any]:
     """What is known of a run's groups without signal, from its values and, task by task, from its rollouts.
 
-    `causes`: one row for each kind of group. `tasks`: one row for each task. `tags`: tag, groups, and shares in the
-    order of `CAUSES`. `notes`: what cannot be said, and why.
+    `causes`: one row for each kind of group. `tags`: tag, groups, and shares in the order of `CAUSES`. `notes`: what
+    cannot be said, and why.
     """
     on, triaged, progress = run.config.get("filter.on", "outcome"), list[Triaged](), False
     for step in run.folder.rollout_steps():
@@ -86,18 +76,14 @@ def triage_of(run: RunRecord) -> dict[str, Any]:
         progress = progress or reports_progress(rollouts.groups)
     blind = run.get("signal/blind")
     notes = [UNTOLD] if (triaged and not progress) or (blind.points and not blind.numeric) else []
-    tasks: list[dict[str, Any]] = []
-    if triaged:
-        tasks, note = _tasks(triaged, run.steps)
-        notes.append(note)
-    else:
-        kept = "an audit keeps no rollouts, they are in the log" if run.audited else "the run stored no rollouts"
+    if not triaged:
+        kept = "the audit kept no rollouts" if run.audited else "the run stored no rollouts"
         notes.append(f"Task by task nothing is known: {kept}.")
     shares = shares_by_tag(triaged)[:MOST_TAGS]
     if shares and (untagged := [one.cause for one in triaged if not one.tags]):
         shares.append(shares_of("(no tag)", untagged))
     tags = [(row.label, f"{row.groups:,}", [f"{row.shares[cause]:.0%}" for cause in CAUSES]) for row in shares]
-    return {"causes": _causes(run), "notes": notes, "tasks": tasks, "tags": tags}
+    return {"causes": _causes(run), "notes": notes, "tags": tags}
 
 
 def _causes(run: RunRecord) -> list[dict[str, Any]]:
@@ -112,56 +98,3 @@ def _causes(run: RunRecord) -> list[dict[str, Any]]:
             shares = {"early": f"{early / third:.0%}", "late": f"{late / third:.0%}"}
             rows.append({"cause": cause, "hue": HUES[cause], "advice": advice, **shares})
     return rows
-
-
-def _tasks(triaged: Sequence[Triaged], steps: tuple[int, int]) -> tuple[list[dict[str, Any]], str]:
-    """The tasks that taught nothing for longest, and a sentence about what the table leaves out."""
-    found = histories(triaged)
-    again = [history for history in found if len(history.visits) > 1]
-    if 2 * len(again) < len(found):
-        seen = f"{len(again)} of {len(found):,} tasks were seen more than once" if again else "No task was seen twice"
-        note = f"{seen}: tasks are fresh at every step, so there is no history per task (--tasks N draws from a pool)."
-        return [], note
-    silent = [history for history in again if history.longest is not None]
-    if not silent:
-        return [], f"All {len(again):,} tasks that were seen again were mixed at every visit."
-    shown = silent[:MOST_TASKS]
-    rows = "all of them" if len(shown) == len(silent) else f"the {len(shown)} with the longest stretch"
-    note = f"{len(silent):,} of the {len(found):,} tasks were without signal at some visit. Listed: {rows}."
-    return [_task_row(history, steps) for history in shown], note
-
-
-def _task_row(history: TaskHistory, steps: tuple[int, int]) -> dict[str, Any]:
-    longest = history.longest
-    assert longest is not None
-    times = "once" if longest.visits == 1 else f"at {longest.visits} visits in a row"
-    when = f"step {longest.first}" if longest.first == longest.last else f"steps {longest.first} to {longest.last}"
-    now = history.stays[-1]
-    return {
-        "task": history.task,
-        "tags": ", ".join(history.tags),
-        "visits": len(history.visits),
-        "trained": "–" if history.trained is None else str(history.trained),
-        "stay": f"{longest.cause} {times}, {when}",
-        "now": now.cause,
-        "last": history.visits[-1].step,
-        "strip": _strip(history, steps),
-        "advice": ADVICE[longest.cause] if now.cause == longest.cause else f"No longer {longest.cause}.",
-    }
-
-
-def _strip(history: TaskHistory, steps: tuple[int, int]) -> Markup:
-    """A mark per visit, coloured by kind, from the first step of the run to the last."""
-    first, last = steps
-    scale = (STRIP - 8) / max(1, last - first)
-    gaps = [(later.step - earlier.step) * scale for earlier, later in pairwise(history.visits)]
-    width = max(2.0, min(8.0, min(gaps, default=8.0) - 1))
-    marks = [
-        Markup(
-            '<rect class="area c{}" x="{:.1f}" y="2" width="{:.1f}" height="12"><title>step {}: {}</title></rect>'
-        ).format(HUES[visit.cause], (visit.step - first) * scale, width, visit.step, visit.cause)
-        for visit in history.visits
-    ]
-    return Markup('<svg class="visits" viewBox="0 0 {} 16" width="{}" height="16" role="img">{}</svg>').format(
-        STRIP, STRIP, Markup("").join(marks)
-    )

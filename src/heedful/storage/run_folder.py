@@ -19,7 +19,10 @@ from heedful.storage.files import claim_folder, write_whole
 from heedful.storage.locks import LOCK
 
 _STEP_FILE = re.compile(r"step_(\d+)(?:_\w+)?\.(?:parquet|npz)")
-_OF_THE_END = ("report.html", "verdict.json", "gradients.html", "attribution.html", "tensorboard", "wandb")
+_OF_THE_END = (
+    *("report.html", "report_steps", "verdict.json", "gradients.html", "attribution.html"),
+    *("tensorboard", "wandb"),
+)
 _PACKAGES = (
     *("heedful", "numpy", "pyarrow", "torch", "transformers", "tokenizers", "safetensors"),
     *("trl", "verl", "vllm", "pillow"),

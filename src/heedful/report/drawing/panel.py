@@ -57,6 +57,15 @@ class Section:
     panels: tuple[Panel, ...]
 
 
+@dataclass(frozen=True, slots=True)
+class Question:
+    """What a reader asks, and the charts that answer it."""
+
+    id: str
+    title: str
+    sections: tuple[Section, ...]
+
+
 def some(run: RunRecord, *choices: tuple[str, str, int]) -> tuple[Curve, ...]:
     """Curves as (label, metric, hue)."""
     return tuple(Curve(label, run.get(name), hue) for label, name, hue in choices)

@@ -14,9 +14,32 @@ function drawn(name, attributes) {
   return made;
 }
 
-function embedded(id) {
-  const holder = document.getElementById(id);
-  return holder ? JSON.parse(holder.textContent) : null;
+// What the page carries is packed JSON. A step that is too large for the page is a script in the folder beside it: a
+// page of the file system may load scripts, but it may not fetch.
+const holder = (name) => document.getElementById(`pack-${name}`);
+const waiting = new Map();
+
+async function unpacked(text) {
+  const bytes = Uint8Array.from(atob(text.trim()), (letter) => letter.charCodeAt(0));
+  return new Response(new Blob([bytes]).stream().pipeThrough(new DecompressionStream("deflate"))).json();
+}
+
+function heedfulPart(name, text) { waiting.get(name).found(text); }
+
+function pack(name) {
+  if (!waiting.has(name)) {
+    let found, failed;
+    const text = new Promise((yes, no) => { found = yes; failed = no; });
+    waiting.set(name, { found, made: text.then(unpacked) });
+    const folder = holder("runs").dataset.beside;
+    if (holder(name)) found(holder(name).textContent);
+    else {
+      const script = element("script", { src: `${folder}/${name}.js` });
+      script.onerror = () => failed(new Error(`${folder}/${name}.js is missing: keep the folder beside the page.`));
+      document.head.append(script);
+    }
+  }
+  return waiting.get(name).made;
 }
 
 function numeral(value) {
@@ -41,36 +64,51 @@ function readable(plot) {
   const chart = plot.querySelector("svg");
   const cursor = drawn("line", { class: "cursor", y1: 14, y2: 196, visibility: "hidden" });
   chart.append(cursor);
-  plot.addEventListener("pointermove", (event) => {
-    const box = chart.getBoundingClientRect();
-    const at = ((event.clientX - box.left) / box.width) * chart.viewBox.baseVal.width;
-    let nearest = 0;
-    known.places.forEach((place, index) => {
-      if (Math.abs(place - at) < Math.abs(known.places[nearest] - at)) nearest = index;
-    });
-    cursor.setAttribute("x1", known.places[nearest]);
-    cursor.setAttribute("x2", known.places[nearest]);
+  const last = known.places.length - 1;
+  let at = last;
+  const title = chart.getAttribute("aria-label");
+  for (const [name, value] of Object.entries({ tabindex: 0, role: "slider", "aria-label": `${title}, by step`,
+    "aria-valuemin": known.steps[0], "aria-valuemax": known.steps[last], "aria-valuenow": known.steps[last] })) plot.setAttribute(name, value);
+  const show = (place, where) => {
+    at = place;
+    for (const end of ["x1", "x2"]) cursor.setAttribute(end, known.places[at]);
     cursor.setAttribute("visibility", "visible");
-    const step = known.steps[nearest];
-    tip.replaceChildren(element("b", {}, `step ${step}`));
-    for (const curve of known.curves) {
-      if (!(step in curve.at)) continue;
-      const swatch = element("i", { style: `background:var(--${curve.hue ? `c${curve.hue}` : "grey"})` });
-      tip.append(element("div", {}, swatch, element("span", {}, `${curve.label}: ${curve.at[step]}`)));
-    }
-    placeTip(event);
-  });
-  plot.addEventListener("pointerleave", () => {
+    const step = known.steps[at];
+    const told = known.curves.filter((curve) => step in curve.at);
+    tip.replaceChildren(element("b", {}, `step ${step}`), ...told.map((curve) => element("div", {},
+      element("i", { style: `background:var(--${curve.hue ? `c${curve.hue}` : "grey"})` }),
+      element("span", {}, `${curve.label}: ${curve.at[step]}`))));
+    plot.setAttribute("aria-valuenow", step);
+    plot.setAttribute("aria-valuetext", `step ${step}. ${told.map((curve) => `${curve.label} ${curve.at[step]}`).join(", ")}`);
+    placeTip(where);
+  };
+  const hide = () => {
     tip.style.display = "none";
     cursor.setAttribute("visibility", "hidden");
+  };
+  const nearest = (event) => {
+    const box = chart.getBoundingClientRect();
+    const x = ((event.clientX - box.left) / box.width) * chart.viewBox.baseVal.width;
+    return known.places.reduce((best, place, index) => (Math.abs(place - x) < Math.abs(known.places[best] - x) ? index : best), 0);
+  };
+  const reached = () => { hide(); plot.dispatchEvent(new CustomEvent("reached", { bubbles: true, detail: known.steps[at] })); };
+  plot.addEventListener("pointermove", (event) => show(nearest(event), event));
+  plot.addEventListener("pointerleave", hide);
+  plot.addEventListener("blur", hide);
+  plot.addEventListener("click", (event) => { at = nearest(event); reached(); });
+  plot.addEventListener("keydown", (event) => {
+    const to = { ArrowLeft: at - 1, ArrowRight: at + 1, Home: 0, End: last }[event.key];
+    if (event.key === "Enter") reached();
+    if (to === undefined) return;
+    event.preventDefault();
+    const box = chart.getBoundingClientRect(), place = Math.max(0, Math.min(last, to));
+    show(place, { clientX: box.left + (known.places[place] / chart.viewBox.baseVal.width) * box.width, clientY: box.top + 30 });
   });
 }
 document.querySelectorAll(".plot").forEach(readable);
 
 // A small picture is enlarged by a whole number, so that its pixels stay squares.
-const pictures = embedded("picture-sample") || {};
-
-function shownPicture(digest) {
+function shownPicture(pictures, digest) {
   const { src, width, height, alt } = pictures[digest];
   if (!src) return element("pre", { class: "piece prompt" }, alt || `a picture of ${width} x ${height} pixels`);
   const times = Math.max(1, Math.floor(200 / width));
@@ -78,17 +116,16 @@ function shownPicture(digest) {
 }
 
 // ---- the map of prompts against prompts ----
-const frames = embedded("frames");
+let frames = [], mapPictures = {}, colourScale = null;
 const shade = (perMille) => Math.sqrt(perMille / 1000).toFixed(3);
+const swapped = { a: 0, b: 0 };
 
 // ---- which words of a thought listen ----
-// One scale for all steps, so that colours compare.
-const colourScale = (frames || []).reduce((most, frame) => (frame.scale === null ? most : Math.max(most, frame.scale)), 0) || null;
 const nats = (value) => `${value < 0 ? "\u2212" : "+"}${Math.abs(value).toFixed(2)}`;
 
 function wordSpan(text, value) {
   const span = element("span", { class: value < 0 ? "misleads" : "listens" }, text);
-  span.style.setProperty("--strength", `${Math.round(70 * Math.min(1, Math.abs(value) / colourScale) ** 0.7)}%`);
+  span.style.setProperty("--strength", `${Math.round(70 * Math.min(1, Math.abs(value) / (colourScale || 2)) ** 0.7)}%`);
   return span;
 }
 
@@ -117,49 +154,92 @@ function wordLegend() {
     " nats: what each token tells of its own prompt, given the tokens before it. Point at a token to read its value.");
 }
 
-function showMap(frame, picked) {
-  const count = frame.prompts.length, margin = 26, side = 420 / count;
-  const svg = drawn("svg", { viewBox: `0 0 ${420 + margin + 4} ${420 + margin + 4}`, role: "img", "aria-label": "posterior over prompts" });
-  const every = count <= 16 ? 1 : count <= 32 ? 4 : 8;
-  for (let index = 0; index < count; index += every) {
-    const middle = margin + (index + 0.5) * side;
-    const top = drawn("text", { x: middle, y: margin - 7, "text-anchor": "middle" });
-    const left = drawn("text", { x: margin - 6, y: middle + 4, "text-anchor": "end" });
-    top.textContent = left.textContent = String(index + 1);
-    svg.append(top, left);
+// Rows against columns, shaded. `value(a, b)` from 0 to 1, or null; a click or an arrow key picks a cell.
+function drawMatrix(place, rows, columns, value, words, picked, choose) {
+  const margin = 26, side = 420 / Math.max(rows, columns), every = (count) => (count <= 16 ? 1 : count <= 32 ? 4 : 8);
+  const svg = drawn("svg", { viewBox: `0 0 ${side * columns + margin + 4} ${side * rows + margin + 4}`, role: "img", tabindex: 0,
+    "aria-label": `${words(picked.a, picked.b)}. Arrow keys go to other cells.` });
+  const label = (index, attributes) => {
+    const text = drawn("text", attributes);
+    text.textContent = String(index + 1);
+    svg.append(text);
+  };
+  for (let index = 0; index < columns; index += every(columns)) label(index, { x: margin + (index + 0.5) * side, y: margin - 7, "text-anchor": "middle" });
+  for (let index = 0; index < rows; index += every(rows)) label(index, { x: margin - 6, y: margin + (index + 0.5) * side + 4, "text-anchor": "end" });
+  for (let a = 0; a < rows; a += 1) {
+    for (let b = 0; b < columns; b += 1) {
+      const shown = value(a, b);
+      svg.append(drawn("rect", { class: shown === null ? "none" : "cell", "fill-opacity": shown === null ? 1 : Math.sqrt(shown).toFixed(3), "data-a": a, "data-b": b,
+        x: (margin + b * side).toFixed(2), y: (margin + a * side).toFixed(2), width: side.toFixed(2), height: side.toFixed(2) }));
+    }
   }
-  frame.matrix.forEach((row, a) => row.forEach((value, b) => {
-    const cell = drawn("rect", {
-      class: value === null ? "none" : "cell", "fill-opacity": value === null ? 1 : shade(value), "data-a": a, "data-b": b,
-      x: (margin + b * side).toFixed(2), y: (margin + a * side).toFixed(2), width: side.toFixed(2), height: side.toFixed(2),
-    });
-    svg.append(cell);
-  }));
-  svg.append(drawn("rect", { class: "frame", x: margin, y: margin, width: 420, height: 420, "pointer-events": "none" }));
+  svg.append(drawn("rect", { class: "frame", x: margin, y: margin, width: side * columns, height: side * rows, "pointer-events": "none" }));
   svg.append(drawn("rect", { class: "picked", x: margin + picked.b * side, y: margin + picked.a * side, width: side, height: side }));
-  document.getElementById("map-grid").replaceChildren(svg);
+  const held = place.contains(document.activeElement);
+  place.replaceChildren(svg);
+  if (held) svg.focus({ preventScroll: true });
   svg.addEventListener("pointermove", (event) => {
     const { a, b } = event.target.dataset;
     if (a === undefined) { tip.style.display = "none"; return; }
-    const value = frame.matrix[a][b];
-    tip.replaceChildren(element("b", {}, `thoughts of prompt ${+a + 1}, prompt ${+b + 1}`),
-      value === null ? "no thought was sampled here" : `posterior ${numeral(value / 1000)}`);
+    tip.replaceChildren(element("b", {}, words(+a, +b)));
     placeTip(event);
   });
   svg.addEventListener("pointerleave", () => { tip.style.display = "none"; });
   svg.addEventListener("click", (event) => {
     const { a, b } = event.target.dataset;
-    if (a === undefined) return;
-    picked.a = +a;
-    picked.b = +b;
-    showMap(frame, picked);
+    if (a !== undefined) choose({ a: +a, b: +b });
   });
+  svg.addEventListener("keydown", (event) => {
+    const by = { ArrowUp: [-1, 0], ArrowDown: [1, 0], ArrowLeft: [0, -1], ArrowRight: [0, 1] }[event.key];
+    if (!by) return;
+    event.preventDefault();
+    choose({ a: Math.max(0, Math.min(rows - 1, picked.a + by[0])), b: Math.max(0, Math.min(columns - 1, picked.b + by[1])) });
+  });
+}
+
+function showMap(frame, picked) {
+  const words = (a, b) => `Thoughts of prompt ${a + 1}, prompt ${b + 1}: ${frame.matrix[a][b] === null ? "no thought was sampled here" : `posterior ${numeral(frame.matrix[a][b] / 1000)}`}`;
+  drawMatrix(document.getElementById("map-grid"), frame.prompts.length, frame.prompts.length,
+    (a, b) => (frame.matrix[a][b] === null ? null : frame.matrix[a][b] / 1000), words, picked, (to) => showMap(frame, Object.assign(picked, to)));
   showMapTexts(frame, picked);
+}
+
+// ---- the swap view: thought i under prompt j ----
+function showSwaps(frame, picked) {
+  const { swaps } = frame, place = document.getElementById("swap-grid"), texts = document.getElementById("swap-texts");
+  if (!swaps) {
+    place.replaceChildren(element("p", { class: "absent" }, "No thoughts were exchanged at this step, or actions are free text."));
+    texts.replaceChildren();
+    return;
+  }
+  const known = swaps.right.every((row) => row !== null), kind = document.getElementById("swap-kind");
+  const worth = { prompt: (a, b) => swaps.right[b], own: (a) => swaps.right[swaps.own[a]], taken: (a) => swaps.names.map((_, action) => Number(action === swaps.taken[a])) };
+  if (!known) kind.value = "taken";
+  [...kind.options].forEach((option) => { option.disabled = !known && option.value !== "taken"; });
+  const value = (a, b) => {
+    const chances = swaps.chances[a][b];
+    return chances === null ? null : Math.min(1, worth[kind.value](a, b).reduce((sum, one, action) => sum + (one * chances[action]) / 1000, 0));
+  };
+  const words = (a, b) => `Thought ${a + 1} under prompt ${b + 1}${swaps.own[a] === b ? " (its own)" : ""}: ${value(a, b) === null ? "not read" : numeral(value(a, b))}`;
+  const rows = swaps.thoughts.length, at = { a: Math.min(picked.a, rows - 1), b: Math.min(picked.b, swaps.prompts.length - 1) };
+  drawMatrix(place, rows, swaps.prompts.length, value, words, at, (to) => showSwaps(frame, Object.assign(picked, to)));
+  const own = swaps.own[at.a], before = swaps.chances[at.a][own], after = swaps.chances[at.a][at.b];
+  const cell = (chances, action) => element("td", {}, chances === null ? "not read" : numeral(chances[action] / 1000));
+  const mark = (prompt, action) => (swaps.right[prompt] !== null && swaps.right[prompt][action] > 0 ? " ✓" : "");
+  const best = (chances) => (chances === null ? null : chances.indexOf(Math.max(...chances)));
+  const [first, then] = [best(before), best(after)];
+  texts.replaceChildren(
+    element("p", {}, after === null ? "This thought was not read under this prompt. " : first === then ? `The likeliest action stays ${swaps.names[first]}. ` : `The likeliest action changes from ${swaps.names[first]} to ${swaps.names[then]}. `),
+    element("table", {}, element("thead", {}, element("tr", {}, ...["Action", `own prompt ${own + 1}`, `prompt ${at.b + 1}`].map((head) => element("th", { scope: "col" }, head)))),
+      element("tbody", {}, ...swaps.names.map((name, action) => element("tr", {}, element("th", { scope: "row" }, `${name}${action === swaps.taken[at.a] ? " (taken)" : ""}`),
+        ...[[before, own], [after, at.b]].map(([chances, prompt]) => { const made = cell(chances, action); made.append(mark(prompt, action)); return made; }))))),
+    element("h4", {}, `Thought ${at.a + 1}`), element("pre", { class: "thought" }, swaps.thoughts[at.a]),
+    element("div", { class: "pair" }, ...[...new Set([own, at.b])].map((prompt) => element("div", {}, element("h4", {}, `Prompt ${prompt + 1}`), element("pre", {}, swaps.prompts[prompt])))));
 }
 
 function showMapTexts(frame, { a, b }) {
   const prompt = (place) => element("div", {}, element("h4", {}, `Prompt ${place + 1}`),
-    ...((frame.images || [])[place] || []).map(shownPicture), element("pre", {}, frame.prompts[place]));
+    ...((frame.images || [])[place] || []).map((digest) => shownPicture(mapPictures, digest)), element("pre", {}, frame.prompts[place]));
   const value = frame.matrix[a][b];
   const thoughts = frame.thoughts[a].map((text, index) => {
     const words = (frame.words[a] || [])[index];
@@ -194,85 +274,31 @@ function startMap() {
     const even = element("em", { style: `left:${100 / frame.prompts_in_all}%`, "data-word": `even: ${numeral(1 / frame.prompts_in_all)}` });
     ramp.replaceChildren(...Array.from({ length: 50 }, (_, index) => element("span", { style: `opacity:${shade(20 * index + 10)}` })), even);
     showMap(frame, picked);
+    showSwaps(frame, swapped);
   };
   slider.addEventListener("input", show);
+  document.getElementById("swap-kind").addEventListener("change", show);
   show();
 }
-if (frames && frames.length) startMap();
-
-// ---- the browser of trajectories ----
-const sample = embedded("trajectory-sample");
-const chosen = { step: 0, group: 0, member: 0 };
-
-function picks(id, labels, current, choose) {
-  document.getElementById(id).replaceChildren(...labels.map(({ text, extra, dropped }, index) => {
-    const button = element("button", { type: "button", "aria-pressed": String(index === current) }, text, extra);
-    if (dropped) button.classList.add("dropped");
-    button.addEventListener("click", () => choose(index));
-    return button;
-  }));
+if (document.getElementById("map")) {
+  pack("frames").then((content) => {
+    frames = content.frames;
+    mapPictures = content.pictures;
+    // One scale for all steps, so that colours compare.
+    colourScale = frames.reduce((most, frame) => (frame.scale === null ? most : Math.max(most, frame.scale)), 0) || null;
+    startMap();
+  });
 }
 
-function outcomeDot(outcome) {
-  const dot = element("span", { class: "outcome", title: outcome === null ? "never scored" : `outcome ${numeral(outcome)}` });
-  if (outcome === null) dot.classList.add("broken");
-  else dot.style.setProperty("--part", `${100 * outcome}%`);
-  return dot;
+// ---- what is folded opens when it is asked for ----
+function unfold() {
+  const named = location.hash && !location.hash.includes("=") ? document.getElementById(location.hash.slice(1)) : null;
+  if (named && named.tagName === "DETAILS") named.open = true;
 }
+addEventListener("hashchange", unfold);
+addEventListener("beforeprint", () => document.querySelectorAll("details.question").forEach((one) => { one.open = true; }));
+unfold();
 
-function showTurn(turn, number) {
-  const inPlace = (role) => turn.pieces.filter((piece) => (piece[0] === "prompt") === (role === "prompt"))
-    .map(([name, text]) => element("pre", { class: `piece ${name}` }, text.replace(/^\n+/, "")));
-  const row = (name, value) => (value === "" ? null : element("tr", {}, element("th", { scope: "row" }, name), element("td", {}, value)));
-  const parts = Object.entries(turn.components).map(([name, value]) => `${name} ${numeral(value)}`).join(", ");
-  const flags = [turn.valid ? "" : "not executable as written", turn.closed ? "" : "thought not closed", turn.cut ? "cut at the token limit" : ""]
-    .filter(Boolean).join(", ");
-  const facts = element("table", {},
-    row("actions", turn.actions || "none"), row("effect", turn.effect),
-    row("reward", `${numeral(turn.reward)}${parts ? ` (${parts})` : ""}`),
-    turn.tokens ? row("tokens", `${turn.tokens[2]}: thought ${turn.tokens[0]}, answer ${turn.tokens[1]}`) : null,
-    flags ? row("fault", element("span", { class: "flag" }, flags)) : null);
-  const after = turn.state ? element("div", {}, element("h4", {}, "State after"), element("pre", { class: "state" }, turn.state)) : null;
-  return element("div", { class: "turn" }, element("h4", {}, `Turn ${number}${turn.restarts ? ", read anew" : ""}`),
-    element("div", {}, ...(turn.images || []).map(shownPicture), ...inPlace("prompt")), element("div", {}, ...inPlace("reply"), element("div", { class: "after" }, facts, after)));
-}
-
-function showTrajectory() {
-  const step = sample[chosen.step];
-  const group = step.groups[chosen.group];
-  const pick = (key, reset) => (index) => {
-    chosen[key] = index;
-    for (const lower of reset) chosen[lower] = lower === "group" ? firstKept(sample[chosen.step]) : 0;
-    showTrajectory();
-  };
-  picks("pick-step", sample.map((other) => ({ text: String(other.step) })), chosen.step, pick("step", ["group", "member"]));
-  picks("pick-group", step.groups.map((other) => ({
-    text: String(other.number), dropped: other.verdict && other.verdict.weight === 0,
-    extra: element("span", { class: "outcomes" }, ...other.outcomes.map(outcomeDot)),
-  })), chosen.group, pick("group", ["member"]));
-  if (!group) return;
-  picks("pick-member", group.members.map((other) => ({ text: String(other.member), extra: outcomeDot(other.outcome) })),
-    chosen.member, pick("member", []));
-  const member = group.members[chosen.member];
-  const verdict = group.verdict === null ? "not filtered" : group.verdict.weight > 0
-    ? `kept (weight ${numeral(group.verdict.weight)}, spread ${numeral(group.verdict.spread)})`
-    : `dropped: ${group.verdict.reason} (spread ${numeral(group.verdict.spread)})`;
-  document.getElementById("facts").textContent =
-    `Task ${group.task}, seed ${group.seed}, ${group.split}. Group ${group.number} of ${step.groups_in_all} (from 0): ${verdict}. ` +
-    `Member ${member.member}: ${member.ending.replaceAll("_", " ")}, outcome ${numeral(member.outcome)}, reward ${numeral(member.reward)}` +
-    `${member.progress === null ? "" : `, progress ${numeral(member.progress)}`}.${member.error ? ` Error: ${member.error}` : ""}`;
-  const turns = member.turns.map((turn, index) => showTurn(turn, index + 1));
-  const leftOut = member.turns_in_all - turns.length;
-  if (leftOut) turns.push(element("p", { class: "absent" }, `${leftOut} more turns are left out.`));
-  document.getElementById("turns").replaceChildren(
-    ...(turns.length ? turns : [element("p", { class: "absent" }, "This episode broke before its first turn.")]));
-}
-// A group that taught something is the better place to start reading.
-const firstKept = (step) => Math.max(0, step.groups.findIndex((group) => group.verdict && group.verdict.weight > 0));
-if (sample && sample.length) {
-  chosen.group = firstKept(sample[0]);
-  showTrajectory();
-}
 
 // ---- finding a measurement ----
 const nameFilter = document.getElementById("name-filter");
