@@ -18,8 +18,8 @@ from heedful.diagnostics.alarms.watch import Alarm
 from heedful.integrations.watching.settings import WatchingConfig
 from heedful.storage import trackers
 from heedful.storage.measurements import read_metrics
-from heedful.storage.trackers import TRACKERS, Guarded, JsonlTracker, open_trackers
-from heedful.types import Metric
+from heedful.storage.trackers import TRACKERS, Guarded, JsonlTracker, completion_rows, open_trackers
+from heedful.types import Ending, Group, Metric, Prompt, Reply, Span, Task, Trajectory, Turn, Verdict
 from patience import PATIENCE
 
 READINGS = [
@@ -47,7 +47,7 @@ import socket
 from pathlib import Path
 from heedful.diagnostics.alarms.watch import Alarm
 from heedful.storage.trackers import {tracker}
-from heedful.types import Metric
+from heedful.types import Ending, Group, Metric, Prompt, Reply, Span, Task, Trajectory, Turn, Verdict
 {inspect.getsource(refuse_to_leave_the_machine)}
 socket.getaddrinfo = refuse_to_leave_the_machine
 tracker = {tracker}(Path({str(folder / "a-run")!r}), {{"steps": 3}})
@@ -219,10 +219,55 @@ def test_a_dashboard_is_told_of_an_alarm_under_its_own_level(
     assert name == "wandb" or capsys.readouterr().out == ""  # wandb is told to be silent
 
 
+def groups_of(members: int) -> list[Group]:
+    task = Task("lake-1", 1, "train")
+    turns = [
+        Turn(
+            Reply(Prompt(f"p{turn}", ()), (), f"r{turn}", (), (), Span(0, 0), Span(0, 0), True, False),
+            {},
+            (),
+            True,
+            "",
+            "",
+        )
+        for turn in (1, 2)
+    ]
+    outcomes = (float("nan"), *[1.0] * (members - 1))
+    return [Group(task, tuple(Trajectory(task, n, tuple(turns), Ending.SOLVED, o) for n, o in enumerate(outcomes)))]
+
+
+def test_completions_are_rows_of_episodes_spread_over_a_step() -> None:
+    rows = completion_rows(groups_of(5), [Verdict(1.0, "kept", 0.0)], most=3)
+    assert [row["member"] for row in rows] == [0, 2, 4]
+    first = {"group": 0, "member": 0, "task": "lake-1", "prompt": "p1", "replies": "r1\n\nr2"}
+    assert rows[0] == first | {"reward": 0, "outcome": None, "verdict": "kept"}
+
+
+@pytest.mark.parametrize(
+    ("name", "beside", "logged"),
+    [("wandb", "", "completions"), ("wandb", "us/agents/a1b2", "heedful/completions"), ("trackio", "", "completions")],
+)
+def test_each_step_has_a_table_of_its_completions(
+    name: str, beside: str, logged: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    dashboard = Dashboard()
+    monkeypatch.setitem(sys.modules, name, dashboard)
+    monkeypatch.setattr(dashboard, "Table", lambda **given: given, raising=False)
+    (tracker,) = open_trackers([name], tmp_path, {}, beside)
+    for step in (3, 4):
+        tracker.completions(step, completion_rows(groups_of(2), [Verdict(1.0, "kept", 0.0)], 8))
+    tables = [given for call, given in dashboard.calls if call == "log"]
+    assert len(tables) == 2
+    table = tables[0][logged]  # type: ignore[index]
+    assert table["columns"][:2] == ["group", "member"]
+    assert [row[1] for row in table["data"]] == [0, 1]
+
+
 def test_a_tracker_that_shows_no_alarms_is_not_asked_to() -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         Guarded(Failing()).alert(ALARM)
+        Guarded(Failing()).completions(0, [{}])
 
 
 def test_a_trainers_own_run_is_written_beside_and_not_ended(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

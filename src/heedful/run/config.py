@@ -177,6 +177,8 @@ class TrainConfig:
     evaluations a verdict has no gain paired by task. Without training episodes a report shows none."""
     trackers: tuple[Literal["tensorboard", "wandb", "trackio"], ...] = ()
     """Besides metrics.jsonl: tensorboard, wandb, trackio."""
+    tracked_completions: Natural = 0
+    """Episodes of each step whose texts go to wandb and trackio, as a table per step; 0 = none."""
     seed: int = 0
     threads: Threads = 1
     """CPU threads. A run is reproducible to the byte only with the same number. The default is 1 for a seedling, and

@@ -13,7 +13,7 @@ from heedful.run.config import TrainConfig, from_written
 from heedful.storage import RunFolder
 from heedful.version import __version__
 
-FREE = ("trackers", "keep_checkpoints", "keep_rollouts")
+FREE = ("trackers", "tracked_completions", "keep_checkpoints", "keep_rollouts")
 """Settings that change no number of a run."""
 OWN = ("threads", "device")
 """Settings that each rank may have of its own: machines differ."""

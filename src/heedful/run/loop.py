@@ -43,7 +43,7 @@ from heedful.scorers.dealt import DealtScorer
 from heedful.seeds import derive, stream
 from heedful.stopping import finish_the_step_first
 from heedful.storage import RunFolder, write_early, write_rollouts, write_whole
-from heedful.storage.trackers import TakesAlerts
+from heedful.storage.trackers import TakesAlerts, TakesCompletions, completion_rows
 from heedful.training.ranks.world import World
 from heedful.types import Group, Metric, Trajectory, Verdict
 
@@ -145,6 +145,7 @@ def train_steps(
                 with clock.stage("store"):
                     run.store(step, groups, verdicts, diagnosis)
                 run.write(step, metrics, clock, groups)
+                run.track_completions(step, groups, verdicts)
                 if step == first and step + 1 < config.steps:
                     watch.note(sentence_after(config, step, clock.seconds))
                 alarms = [*diagnosis.raised, *late.raised]
@@ -364,6 +365,13 @@ class _Run:
         tokens = [Metric("tokens/collect", sampled)] if groups else []
         for tracker in self.trackers:
             tracker.write(step, [*metrics, *tokens, *clock.metrics()])
+
+    def track_completions(self, step: int, groups: Sequence[Group], verdicts: Sequence[Verdict]) -> None:
+        if most := self.config.tracked_completions:
+            rows = completion_rows(groups, verdicts, most)
+            for tracker in self.trackers:
+                if isinstance(tracker, TakesCompletions):
+                    tracker.completions(step, rows)
 
     def is_checkpoint_due(self, version: int) -> bool:
         """At regular steps, wherever the run is evaluated, and at its end."""

@@ -21,11 +21,11 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
 
-from heedful.boundary.foreign_text import clean_line
+from heedful.boundary.foreign_text import clean_line, encodable
 from heedful.diagnostics.alarms.watch import Alarm
 from heedful.protocols import Tracker
 from heedful.storage.files import append, naming_a_full_disk
-from heedful.types import Metric
+from heedful.types import Group, Metric, Verdict
 
 PROJECT = "heedful"
 """The project under which dashboards file a run; the run folder's name is the name of the run."""
@@ -38,6 +38,37 @@ class TakesAlerts(Protocol):
     """A tracker that also shows alarms, and sends them to whom its dashboard is set up to tell."""
 
     def alert(self, alarm: Alarm) -> None: ...
+
+
+@runtime_checkable
+class TakesCompletions(Protocol):
+    """A tracker that also keeps a table of prompts and replies for each step."""
+
+    def completions(self, step: int, rows: Sequence[Mapping[str, Any]]) -> None: ...
+
+
+def completion_rows(groups: Sequence[Group], verdicts: Sequence[Verdict], most: int) -> list[dict[str, Any]]:
+    """A row for each of at most `most` episodes, spread evenly over the step: the first prompt, and all replies."""
+    episodes = [
+        (number, one, verdict)
+        for number, (group, verdict) in enumerate(zip(groups, verdicts, strict=True))
+        for one in group.trajectories
+        if one.turns
+    ]
+    stride = max(1, -(-len(episodes) // most))
+    return [
+        {
+            "group": number,
+            "member": one.member,
+            "task": clean_line(one.task.id),
+            "prompt": encodable(one.turns[0].reply.prompt.text),
+            "replies": "\n\n".join(encodable(turn.reply.text) for turn in one.turns),
+            "reward": _finite(one.reward),
+            "outcome": _finite(one.outcome),
+            "verdict": verdict.reason,
+        }
+        for number, one, verdict in episodes[::stride]
+    ]
 
 
 class JsonlTracker:
@@ -95,8 +126,13 @@ class _RunTracker:
 
     _run: Any
 
+    _library: Any
+
     def write(self, step: int, metrics: Sequence[Metric]) -> None:
-        self._run.log({**_numbers(metrics), **_labels(metrics)}, step=step)
+        self._log(step, {**_numbers(metrics), **_labels(metrics)})
+
+    def _log(self, step: int, values: Mapping[str, Any]) -> None:
+        self._run.log(values, step=step)
 
     def alert(self, alarm: Alarm) -> None:
         title, text = f"{alarm.name} at step {alarm.step}", clean_line(f"{alarm.evidence}. {alarm.advice}")
@@ -107,6 +143,13 @@ class _RunTracker:
 
     def close(self) -> None:
         self._run.finish()
+
+    def completions(self, step: int, rows: Sequence[Mapping[str, Any]]) -> None:
+        """Each step has a table of its own under one name, so that none is written over."""
+        if rows:
+            columns = list(rows[0])
+            table = self._library.Table(columns=columns, data=[[row[name] for name in columns] for row in rows])
+            self._log(step, {"completions": table})
 
 
 class WandbTracker(_RunTracker):
@@ -121,7 +164,8 @@ class WandbTracker(_RunTracker):
 
         Names begin with `heedful/` then, and `heedful/step` is their step. Raises ValueError where W&B refuses it.
         """
-        wandb, self._beside = _optional("wandb", "wandb"), beside
+        self._library = wandb = _optional("wandb", "wandb")
+        self._beside = beside
         folder.mkdir(parents=True, exist_ok=True)
         # Without these it would read the repository, the machine and the terminal: not ours to send.
         private = {"console": "off", "silent": True, "disable_git": True, "x_disable_stats": True}
@@ -144,12 +188,11 @@ class WandbTracker(_RunTracker):
             raise ValueError(f"Expected W&B to open the run {beside}, found: {error}.") from error
         self._run.define_metric("heedful/*", step_metric="heedful/step")
 
-    def write(self, step: int, metrics: Sequence[Metric]) -> None:
+    def _log(self, step: int, values: Mapping[str, Any]) -> None:
         if self._beside:  # several writers have no common step
-            values = {**_numbers(metrics), **_labels(metrics), "step": step}
-            self._run.log({f"heedful/{name}": value for name, value in values.items()})
+            self._run.log({f"heedful/{name}": value for name, value in {**values, "step": step}.items()})
         else:
-            super().write(step, metrics)
+            super()._log(step, values)
 
 
 class TrackioTracker(_RunTracker):
@@ -159,7 +202,7 @@ class TrackioTracker(_RunTracker):
     """
 
     def __init__(self, folder: Path, configuration: Mapping[str, Any]) -> None:
-        self._trackio = trackio = _optional("trackio", "trackio")
+        self._library = trackio = _optional("trackio", "trackio")
         with redirect_stdout(sys.stderr):  # it prints what it does, and standard output may be one JSON object
             self._run = trackio.init(
                 project=PROJECT,
@@ -173,11 +216,11 @@ class TrackioTracker(_RunTracker):
 
     def _tell(self, title: str, text: str, level: str) -> None:
         with redirect_stdout(sys.stderr):
-            self._trackio.alert(title=title, text=text, level=getattr(self._trackio.AlertLevel, level))
+            self._library.alert(title=title, text=text, level=getattr(self._library.AlertLevel, level))
 
     def close(self) -> None:
         with redirect_stdout(sys.stderr):
-            self._trackio.finish()  # a run that ends itself is ended again, and told again, at the end of the process
+            self._library.finish()  # a run that ends itself is ended again, and told again, at the end of the process
 
 
 class Guarded:
@@ -193,6 +236,10 @@ class Guarded:
     def alert(self, alarm: Alarm) -> None:
         if isinstance(tracker := self._tracker, TakesAlerts):
             self._attempt(f"tell of the alarm {alarm.name}", lambda: tracker.alert(alarm))
+
+    def completions(self, step: int, rows: Sequence[Mapping[str, Any]]) -> None:
+        if isinstance(tracker := self._tracker, TakesCompletions):
+            self._attempt(f"keep completions of step {step}", lambda: tracker.completions(step, rows))
 
     def close(self) -> None:
         self._attempt("close", self._tracker.close)
