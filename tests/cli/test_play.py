@@ -8,8 +8,8 @@ import pytest
 
 from heedful import cli
 from heedful.boundary.foreign_text import LONGEST_SHOWN
-from heedful.envs import FrozenLake
 from heedful.envs.common.tasks import TaskStream
+from heedful.envs.frozen_lake.environment import FrozenLake
 from heedful.envs.toys.echo import Echo
 
 Typed = Callable[..., None]

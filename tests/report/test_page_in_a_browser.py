@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import time
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -238,6 +237,7 @@ def test_a_thought_under_another_prompt_shows_both_texts_and_what_changes(page: 
     page.until("document.querySelectorAll('#swap-grid rect.cell').length === 32 * 4")
     assert page.read("document.querySelectorAll('#swap-grid rect.none').length") == 32 * 12
     page.read("document.querySelector('#swap-grid svg').focus()")
+    page.key("ArrowLeft")
     page.key("ArrowRight")
     label = "document.querySelector('#swap-grid svg').getAttribute('aria-label')"
     assert page.read(label).startswith("Thought 1 under prompt 2: 0.900.")  # right for its own prompt: Left
@@ -259,12 +259,11 @@ def test_a_page_of_200_steps_opens_in_two_seconds(browser: Browser, tmp_path: Pa
     content = run.rollouts(0).read_bytes()
     for step in range(200):
         run.rollouts(step).write_bytes(content)
-    page, times = write_report(run), []
-    for step in (199, 100, 20):
-        began = time.monotonic()
-        browser.open(page, f"#step={step}")
-        browser.until("document.querySelectorAll('.groups tbody tr').length === 4")
-        times.append(time.monotonic() - began)
-    assert min(times) < 2.0, times
+    page = write_report(run)
+    browser.call("Performance.enable", timeDomain="threadTicks")  # CPU time: other programs do not count
+    browser.open(page, "#step=199")
+    browser.until("document.querySelectorAll('.groups tbody tr').length === 4")
+    measured = {one["name"]: one["value"] for one in browser.call("Performance.getMetrics")["metrics"]}
+    assert 0 < measured["TaskDuration"] < 2.0
     assert page.stat().st_size < 3_000_000
     assert browser.errors == []

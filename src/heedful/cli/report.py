@@ -6,7 +6,7 @@ import json
 import sys
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Protocol
+from typing import TYPE_CHECKING, Annotated, Literal, Protocol
 
 from heedful.boundary import CommandLine, Positional, Shown, listed, tell
 
@@ -24,6 +24,7 @@ class ReportWords:
       heedful report runs/frozen_lake-grpo-s0-1
       heedful report runs/frozen_lake-grpo-s0-1 runs/frozen_lake-dr_grpo-s0-1 --out both.html
       heedful report runs/frozen_lake-grpo-seeds-1
+      heedful report runs/frozen_lake-grpo-s0-1 --export tables
     """
 
     runs: Annotated[tuple[Path, ...], Positional("RUN")]
@@ -37,6 +38,10 @@ class ReportWords:
     """Print the outcome of one run as one JSON object, and everything else to standard error."""
     summary: Annotated[Path | None, Shown("FILE")] = None
     """Append the outcome of one run as Markdown to a file."""
+    export: Annotated[Path | None, Shown("DIR")] = None
+    """Write the data behind the page of one run into a folder, as tables: metrics, groups, episodes, turns, swaps."""
+    export_as: Literal["parquet", "json"] = "parquet"
+    """Format of these tables: parquet, or JSON lines."""
 
 
 def main(argv: list[str]) -> int:
@@ -46,9 +51,9 @@ def main(argv: list[str]) -> int:
     missing = [str(path) for path in paths if not path.is_dir()]
     if missing:
         raise ValueError(f"Expected the folders of runs, found no folder at {', '.join(missing)}.")
-    asked = words.json or words.summary is not None or words.fail_on != ("never",)
+    asked = words.json or words.summary is not None or words.fail_on != ("never",) or words.export is not None
     if asked and (len(paths) > 1 or (paths[0] / "study.json").exists()):
-        raise ValueError("--fail-on, --json and --summary are of one run: name one run's folder.")
+        raise ValueError("--fail-on, --json, --summary and --export are of one run: name one run's folder.")
     if len(paths) > 1:
         from heedful.report import write_comparison
 
@@ -68,6 +73,11 @@ def main(argv: list[str]) -> int:
     named_alarms(words.fail_on)
     stream = sys.stderr if words.json else None
     tell(write_report(path), stream)
+    if words.export is not None:
+        from heedful.report.export import export
+
+        for table in export(path, words.export, words.export_as):
+            tell(table, stream)
     outcome = Outcome.of(path)
     for sentence in outcome.told_causes():
         tell(f"likely cause: {sentence}", stream)

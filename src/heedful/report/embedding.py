@@ -31,7 +31,7 @@ def packed(content: object) -> str:
     try:
         text = json.dumps(content, separators=(",", ":"), allow_nan=False)
     except ValueError:
-        text = json.dumps(_finite(content), separators=(",", ":"), allow_nan=False)
+        text = json.dumps(finite(content), separators=(",", ":"), allow_nan=False)
     return base64.b64encode(zlib.compress(text.encode(), 6)).decode()
 
 
@@ -40,13 +40,14 @@ def unpacked(text: str) -> Any:
     return json.loads(zlib.decompress(base64.b64decode(text)))
 
 
-def _finite(content: object) -> object:
+def finite(content: object) -> object:
+    """The same content, NaN and infinities as texts."""
     if isinstance(content, float):
         return content if math.isfinite(content) else str(content)
     if isinstance(content, dict):
-        return {key: _finite(value) for key, value in content.items()}
+        return {key: finite(value) for key, value in content.items()}
     if isinstance(content, list | tuple):
-        return [_finite(value) for value in content]
+        return [finite(value) for value in content]
     return content
 
 

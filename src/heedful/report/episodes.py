@@ -82,7 +82,7 @@ def episodes_of(run: RunRecord, newest: int | None = None) -> Episodes:
                 row += [_short(verdict.weight), reason, _short(verdict.spread)]
             else:
                 row += [None, None, None]
-            rows.append([*row, _short(_moved(rewards, verdict))])
+            rows.append([*row, _short(moved(rewards, verdict))])
         found.index["steps"][str(step)] = rows
         found.parts[str(step)] = packed(_part(stored.groups, tags, _words(run, step)))
     found.index |= {"tasks": [*tasks], "reasons": [*reasons]}
@@ -94,7 +94,7 @@ def _play(run: RunRecord) -> str:
     return "" if run.audited or "trainer" in run.config or "env.type" not in run.config else str(run.folder.path)
 
 
-def _moved(rewards: Sequence[float | None], verdict: Verdict | None) -> float:
+def moved(rewards: Sequence[float | None], verdict: Verdict | None) -> float:
     """The mean size of reward less the group's mean, times the filter's weight: what the group adds to an update."""
     known = [reward for reward in rewards if reward is not None and reward == reward]
     mean = fmean(known) if known else 0.0

@@ -68,7 +68,8 @@ function readable(plot) {
   let at = last;
   const title = chart.getAttribute("aria-label");
   for (const [name, value] of Object.entries({ tabindex: 0, role: "slider", "aria-label": `${title}, by step`,
-    "aria-valuemin": known.steps[0], "aria-valuemax": known.steps[last], "aria-valuenow": known.steps[last] })) plot.setAttribute(name, value);
+    "aria-valuemin": known.steps[0], "aria-valuemax": known.steps[last],
+      "aria-valuenow": known.steps[last] })) plot.setAttribute(name, value);
   const show = (place, where) => {
     at = place;
     for (const end of ["x1", "x2"]) cursor.setAttribute(end, known.places[at]);
@@ -79,7 +80,8 @@ function readable(plot) {
       element("i", { style: `background:var(--${curve.hue ? `c${curve.hue}` : "grey"})` }),
       element("span", {}, `${curve.label}: ${curve.at[step]}`))));
     plot.setAttribute("aria-valuenow", step);
-    plot.setAttribute("aria-valuetext", `step ${step}. ${told.map((curve) => `${curve.label} ${curve.at[step]}`).join(", ")}`);
+    plot.setAttribute("aria-valuetext",
+      `step ${step}. ${told.map((curve) => `${curve.label} ${curve.at[step]}`).join(", ")}`);
     placeTip(where);
   };
   const hide = () => {
@@ -89,9 +91,11 @@ function readable(plot) {
   const nearest = (event) => {
     const box = chart.getBoundingClientRect();
     const x = ((event.clientX - box.left) / box.width) * chart.viewBox.baseVal.width;
-    return known.places.reduce((best, place, index) => (Math.abs(place - x) < Math.abs(known.places[best] - x) ? index : best), 0);
+    return known.places.reduce((best, place, index) => (Math.abs(place - x) < Math.abs(known.places[best] - x) ? index
+      : best), 0);
   };
-  const reached = () => { hide(); plot.dispatchEvent(new CustomEvent("reached", { bubbles: true, detail: known.steps[at] })); };
+  const reached = () => { hide(); plot.dispatchEvent(new CustomEvent("reached",
+    { bubbles: true, detail: known.steps[at] })); };
   plot.addEventListener("pointermove", (event) => show(nearest(event), event));
   plot.addEventListener("pointerleave", hide);
   plot.addEventListener("blur", hide);
@@ -102,7 +106,8 @@ function readable(plot) {
     if (to === undefined) return;
     event.preventDefault();
     const box = chart.getBoundingClientRect(), place = Math.max(0, Math.min(last, to));
-    show(place, { clientX: box.left + (known.places[place] / chart.viewBox.baseVal.width) * box.width, clientY: box.top + 30 });
+    show(place, { clientX: box.left + (known.places[place] / chart.viewBox.baseVal.width) * box.width,
+      clientY: box.top + 30 });
   });
 }
 document.querySelectorAll(".plot").forEach(readable);
@@ -112,13 +117,14 @@ function shownPicture(pictures, digest) {
   const { src, width, height, alt } = pictures[digest];
   if (!src) return element("pre", { class: "piece prompt" }, alt || `a picture of ${width} x ${height} pixels`);
   const times = Math.max(1, Math.floor(200 / width));
-  return element("img", { class: "picture", src, alt, title: alt, width: String(width * times), height: String(height * times) });
+  return element("img", { class: "picture", src, alt, title: alt, width: String(width * times),
+    height: String(height * times) });
 }
 
 // ---- the map of prompts against prompts ----
 let frames = [], mapPictures = {}, colourScale = null;
 const shade = (perMille) => Math.sqrt(perMille / 1000).toFixed(3);
-const swapped = { a: 0, b: 0 };
+const swapped = { a: 0, b: 1 };
 
 // ---- which words of a thought listen ----
 const nats = (value) => `${value < 0 ? "\u2212" : "+"}${Math.abs(value).toFixed(2)}`;
@@ -149,32 +155,40 @@ function showWords(words) {
 }
 
 function wordLegend() {
-  const marks = [-1, -0.5, 0, 0.5, 1].map((part) => wordSpan(` ${part ? nats(part * colourScale) : "0"} `, part * colourScale));
+  const marks = [-1, -0.5, 0, 0.5, 1].map((part) => wordSpan(` ${part ? nats(part * colourScale) : "0"} `,
+    part * colourScale));
   return element("p", { class: "aside words" }, ...marks,
     " nats: what each token tells of its own prompt, given the tokens before it. Point at a token to read its value.");
 }
 
 // Rows against columns, shaded. `value(a, b)` from 0 to 1, or null; a click or an arrow key picks a cell.
 function drawMatrix(place, rows, columns, value, words, picked, choose) {
-  const margin = 26, side = 420 / Math.max(rows, columns), every = (count) => (count <= 16 ? 1 : count <= 32 ? 4 : 8);
-  const svg = drawn("svg", { viewBox: `0 0 ${side * columns + margin + 4} ${side * rows + margin + 4}`, role: "img", tabindex: 0,
+  const margin = 26, wide = 420 / columns, high = 420 / rows, every = (count) =>
+    (count <= 16 ? 1 : count <= 32 ? 4 : 8);
+  const svg = drawn("svg", { viewBox: `0 0 ${420 + margin + 4} ${420 + margin + 4}`, role: "img", tabindex: 0,
     "aria-label": `${words(picked.a, picked.b)}. Arrow keys go to other cells.` });
   const label = (index, attributes) => {
     const text = drawn("text", attributes);
     text.textContent = String(index + 1);
     svg.append(text);
   };
-  for (let index = 0; index < columns; index += every(columns)) label(index, { x: margin + (index + 0.5) * side, y: margin - 7, "text-anchor": "middle" });
-  for (let index = 0; index < rows; index += every(rows)) label(index, { x: margin - 6, y: margin + (index + 0.5) * side + 4, "text-anchor": "end" });
+  for (let index = 0; index < columns; index += every(columns)) label(index,
+    { x: margin + (index + 0.5) * wide, y: margin - 7, "text-anchor": "middle" });
+  for (let index = 0; index < rows; index += every(rows)) label(index,
+    { x: margin - 6, y: margin + (index + 0.5) * high + 4, "text-anchor": "end" });
   for (let a = 0; a < rows; a += 1) {
     for (let b = 0; b < columns; b += 1) {
       const shown = value(a, b);
-      svg.append(drawn("rect", { class: shown === null ? "none" : "cell", "fill-opacity": shown === null ? 1 : Math.sqrt(shown).toFixed(3), "data-a": a, "data-b": b,
-        x: (margin + b * side).toFixed(2), y: (margin + a * side).toFixed(2), width: side.toFixed(2), height: side.toFixed(2) }));
+      svg.append(drawn("rect", { class: shown === null ? "none" : "cell", "fill-opacity": shown === null ? 1
+        : Math.sqrt(shown).toFixed(3), "data-a": a, "data-b": b,
+        x: (margin + b * wide).toFixed(2), y: (margin + a * high).toFixed(2), width: wide.toFixed(2),
+          height: high.toFixed(2) }));
     }
   }
-  svg.append(drawn("rect", { class: "frame", x: margin, y: margin, width: side * columns, height: side * rows, "pointer-events": "none" }));
-  svg.append(drawn("rect", { class: "picked", x: margin + picked.b * side, y: margin + picked.a * side, width: side, height: side }));
+  svg.append(drawn("rect", { class: "frame", x: margin, y: margin, width: 420, height: 420,
+    "pointer-events": "none" }));
+  svg.append(drawn("rect", { class: "picked", x: margin + picked.b * wide, y: margin + picked.a * high, width: wide,
+    height: high }));
   const held = place.contains(document.activeElement);
   place.replaceChildren(svg);
   if (held) svg.focus({ preventScroll: true });
@@ -193,14 +207,18 @@ function drawMatrix(place, rows, columns, value, words, picked, choose) {
     const by = { ArrowUp: [-1, 0], ArrowDown: [1, 0], ArrowLeft: [0, -1], ArrowRight: [0, 1] }[event.key];
     if (!by) return;
     event.preventDefault();
-    choose({ a: Math.max(0, Math.min(rows - 1, picked.a + by[0])), b: Math.max(0, Math.min(columns - 1, picked.b + by[1])) });
+    choose({ a: Math.max(0, Math.min(rows - 1, picked.a + by[0])), b: Math.max(0,
+      Math.min(columns - 1, picked.b + by[1])) });
   });
 }
 
 function showMap(frame, picked) {
-  const words = (a, b) => `Thoughts of prompt ${a + 1}, prompt ${b + 1}: ${frame.matrix[a][b] === null ? "no thought was sampled here" : `posterior ${numeral(frame.matrix[a][b] / 1000)}`}`;
+  const words = (a, b) =>
+    `Thoughts of prompt ${a + 1}, prompt ${b + 1}: ${frame.matrix[a][b] === null ? "no thought was sampled here"
+      : `posterior ${numeral(frame.matrix[a][b] / 1000)}`}`;
   drawMatrix(document.getElementById("map-grid"), frame.prompts.length, frame.prompts.length,
-    (a, b) => (frame.matrix[a][b] === null ? null : frame.matrix[a][b] / 1000), words, picked, (to) => showMap(frame, Object.assign(picked, to)));
+    (a, b) => (frame.matrix[a][b] === null ? null : frame.matrix[a][b] / 1000), words, picked, (to) =>
+      showMap(frame, Object.assign(picked, to)));
   showMapTexts(frame, picked);
 }
 
@@ -208,20 +226,26 @@ function showMap(frame, picked) {
 function showSwaps(frame, picked) {
   const { swaps } = frame, place = document.getElementById("swap-grid"), texts = document.getElementById("swap-texts");
   if (!swaps) {
-    place.replaceChildren(element("p", { class: "absent" }, "No thoughts were exchanged at this step, or actions are free text."));
+    place.replaceChildren(element("p", { class: "absent" },
+      "No thoughts were exchanged at this step, or actions are free text."));
     texts.replaceChildren();
     return;
   }
   const known = swaps.right.every((row) => row !== null), kind = document.getElementById("swap-kind");
-  const worth = { prompt: (a, b) => swaps.right[b], own: (a) => swaps.right[swaps.own[a]], taken: (a) => swaps.names.map((_, action) => Number(action === swaps.taken[a])) };
+  const worth = { prompt: (a, b) => swaps.right[b], own: (a) => swaps.right[swaps.own[a]], taken: (a) =>
+    swaps.names.map((_, action) => Number(action === swaps.taken[a])) };
   if (!known) kind.value = "taken";
   [...kind.options].forEach((option) => { option.disabled = !known && option.value !== "taken"; });
   const value = (a, b) => {
     const chances = swaps.chances[a][b];
-    return chances === null ? null : Math.min(1, worth[kind.value](a, b).reduce((sum, one, action) => sum + (one * chances[action]) / 1000, 0));
+    return chances === null ? null : Math.min(1, worth[kind.value](a, b)
+      .reduce((sum, one, action) => sum + (one * chances[action]) / 1000, 0));
   };
-  const words = (a, b) => `Thought ${a + 1} under prompt ${b + 1}${swaps.own[a] === b ? " (its own)" : ""}: ${value(a, b) === null ? "not read" : numeral(value(a, b))}`;
-  const rows = swaps.thoughts.length, at = { a: Math.min(picked.a, rows - 1), b: Math.min(picked.b, swaps.prompts.length - 1) };
+  const words = (a, b) =>
+    `Thought ${a + 1} under prompt ${b + 1}${swaps.own[a] === b ? " (its own)" : ""}: `
+    + `${value(a, b) === null ? "not read" : numeral(value(a, b))}`;
+  const rows = swaps.thoughts.length, at = { a: Math.min(picked.a, rows - 1),
+    b: Math.min(picked.b, swaps.prompts.length - 1) };
   drawMatrix(place, rows, swaps.prompts.length, value, words, at, (to) => showSwaps(frame, Object.assign(picked, to)));
   const own = swaps.own[at.a], before = swaps.chances[at.a][own], after = swaps.chances[at.a][at.b];
   const cell = (chances, action) => element("td", {}, chances === null ? "not read" : numeral(chances[action] / 1000));
@@ -229,17 +253,24 @@ function showSwaps(frame, picked) {
   const best = (chances) => (chances === null ? null : chances.indexOf(Math.max(...chances)));
   const [first, then] = [best(before), best(after)];
   texts.replaceChildren(
-    element("p", {}, after === null ? "This thought was not read under this prompt. " : first === then ? `The likeliest action stays ${swaps.names[first]}. ` : `The likeliest action changes from ${swaps.names[first]} to ${swaps.names[then]}. `),
-    element("table", {}, element("thead", {}, element("tr", {}, ...["Action", `own prompt ${own + 1}`, `prompt ${at.b + 1}`].map((head) => element("th", { scope: "col" }, head)))),
-      element("tbody", {}, ...swaps.names.map((name, action) => element("tr", {}, element("th", { scope: "row" }, `${name}${action === swaps.taken[at.a] ? " (taken)" : ""}`),
-        ...[[before, own], [after, at.b]].map(([chances, prompt]) => { const made = cell(chances, action); made.append(mark(prompt, action)); return made; }))))),
+    element("p", {}, after === null ? "This thought was not read under this prompt. " : first === then
+      ? `The likeliest action stays ${swaps.names[first]}. `
+      : `The likeliest action changes from ${swaps.names[first]} to ${swaps.names[then]}. `),
+    element("table", {}, element("thead", {}, element("tr", {}, ...["Action", `own prompt ${own + 1}`,
+      `prompt ${at.b + 1}`].map((head) => element("th", { scope: "col" }, head)))),
+      element("tbody", {}, ...swaps.names.map((name, action) => element("tr", {},
+        element("th", { scope: "row" }, `${name}${action === swaps.taken[at.a] ? " (taken)" : ""}`),
+        ...[[before, own], [after, at.b]].map(([chances, prompt]) => { const made = cell(chances, action);
+          made.append(mark(prompt, action)); return made; }))))),
     element("h4", {}, `Thought ${at.a + 1}`), element("pre", { class: "thought" }, swaps.thoughts[at.a]),
-    element("div", { class: "pair" }, ...[...new Set([own, at.b])].map((prompt) => element("div", {}, element("h4", {}, `Prompt ${prompt + 1}`), element("pre", {}, swaps.prompts[prompt])))));
+    element("div", { class: "pair" }, ...[...new Set([own, at.b])].map((prompt) =>
+      element("div", {}, element("h4", {}, `Prompt ${prompt + 1}`), element("pre", {}, swaps.prompts[prompt])))));
 }
 
 function showMapTexts(frame, { a, b }) {
   const prompt = (place) => element("div", {}, element("h4", {}, `Prompt ${place + 1}`),
-    ...((frame.images || [])[place] || []).map((digest) => shownPicture(mapPictures, digest)), element("pre", {}, frame.prompts[place]));
+    ...((frame.images || [])[place] || []).map((digest) => shownPicture(mapPictures, digest)),
+      element("pre", {}, frame.prompts[place]));
   const value = frame.matrix[a][b];
   const thoughts = frame.thoughts[a].map((text, index) => {
     const words = (frame.words[a] || [])[index];
@@ -269,10 +300,13 @@ function startMap() {
     document.getElementById("map-step-name").textContent = String(frame.step);
     const cut = frame.prompts_in_all > last + 1 ? ` The first ${last + 1} prompts are drawn.` : "";
     document.getElementById("map-words").textContent =
-      `${frame.thoughts_in_all} thoughts, ${frame.prompts_in_all} prompts. Mean of the diagonal ${numeral(frame.diagonal)}; ` +
-      `thoughts that tell nothing would give ${numeral(1 / frame.prompts_in_all)}.${cut} Shade is the square root of the posterior.`;
-    const even = element("em", { style: `left:${100 / frame.prompts_in_all}%`, "data-word": `even: ${numeral(1 / frame.prompts_in_all)}` });
-    ramp.replaceChildren(...Array.from({ length: 50 }, (_, index) => element("span", { style: `opacity:${shade(20 * index + 10)}` })), even);
+      `${frame.thoughts_in_all} thoughts, ${frame.prompts_in_all} prompts. Mean of the diagonal `
+      + `${numeral(frame.diagonal)}; thoughts that tell nothing would give ${numeral(1 / frame.prompts_in_all)}.${cut} `
+      + "Shade is the square root of the posterior.";
+    const even = element("em", { style: `left:${100 / frame.prompts_in_all}%`,
+      "data-word": `even: ${numeral(1 / frame.prompts_in_all)}` });
+    ramp.replaceChildren(...Array.from({ length: 50 }, (_, index) => element("span",
+      { style: `opacity:${shade(20 * index + 10)}` })), even);
     showMap(frame, picked);
     showSwaps(frame, swapped);
   };
@@ -285,7 +319,8 @@ if (document.getElementById("map")) {
     frames = content.frames;
     mapPictures = content.pictures;
     // One scale for all steps, so that colours compare.
-    colourScale = frames.reduce((most, frame) => (frame.scale === null ? most : Math.max(most, frame.scale)), 0) || null;
+    colourScale = frames.reduce((most, frame) => (frame.scale === null ? most : Math.max(most, frame.scale)), 0)
+      || null;
     startMap();
   });
 }
@@ -296,7 +331,8 @@ function unfold() {
   if (named && named.tagName === "DETAILS") named.open = true;
 }
 addEventListener("hashchange", unfold);
-addEventListener("beforeprint", () => document.querySelectorAll("details.question").forEach((one) => { one.open = true; }));
+addEventListener("beforeprint", () => document.querySelectorAll("details.question")
+  .forEach((one) => { one.open = true; }));
 unfold();
 
 
