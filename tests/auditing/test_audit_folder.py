@@ -40,7 +40,9 @@ def test_the_command_writes_metrics_a_record_and_a_page(
     assert cli.run(["audit", "dumps"]) == 0
     said = capsys.readouterr().out
     folder = tmp_path / "audits" / "dumps-1"
-    assert {entry.name for entry in folder.iterdir()} == {"audit.json", "metrics.jsonl", "report.html", "verdict.json"}
+    assert {entry.name for entry in folder.iterdir()} == {
+        *("audit.json", "metrics.jsonl", "report.html", "rollouts", "verdict.json")
+    }
     assert list(by_step(folder)) == [1, 2, 10]
     record = json.loads((folder / "audit.json").read_text())
     assert (record["format"], record["steps"], record["episodes"], record["groups"]) == ("verl rollouts", 3, 18, 6)
@@ -52,7 +54,7 @@ def test_the_command_writes_metrics_a_record_and_a_page(
     assert "<h1>audit of dumps</h1>" in page
     assert "audit report" in page
     assert "Assumed: Samples with the same input" in page
-    assert "An audit keeps no rollouts" in page
+    assert 'id="pack-0-10"' in page  # the texts of step 10
     assert "verl rollouts in dumps" in said
     assert "2.jsonl, line 7: expected a JSON object" in said
     assert "lines left out: 1" in said

@@ -214,14 +214,14 @@ class Pipeline:
                 self.judge.load_state(self._states[self.lines])
             diagnosis = measure_step(log, settings, self.judge, self.place, step, noticed.untagged(log))
             diagnosis.store_scores(self.run.scores(number))
-            if settings.keep_rollouts and has_pyarrow():
-                write_rollouts(self.run.rollouts(number), number, "train", step.groups, step.verdicts)
             metrics = [*diagnosis.metrics, *metrics]
             self.place += 1
         if not noticed.disorder:  # else what went up seems to fall
             seen = self._judge(number, metrics)
             metrics, raised = [*metrics, *seen.metrics], [*seen.raised]
         self.run.refuse_moved("--out")
+        if step is not None and settings.keep_rollouts and has_pyarrow():
+            write_rollouts(self.run.rollouts(number), number, "train", step.groups, step.verdicts)
         self.lines += 1
         if self.judge is not None:  # before the line: a line without its state could not be gone on from
             self._states[self.lines] = self.judge.state()

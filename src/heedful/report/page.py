@@ -12,6 +12,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from heedful.report.drawing.chart import Frame
+from heedful.report.drawing.early import early_answers
 from heedful.report.drawing.panel import DrawnPanel, Panel, draw
 from heedful.report.embedding import packed
 from heedful.report.episodes import Episodes, episodes_of
@@ -66,6 +67,7 @@ def _page(run: RunRecord, refresh: int = 0) -> str:
                 for question in questions(run)
             ],
             "alarms": alarm_table(run),
+            "early": early_answers(run.folder),
             "causes": Outcome.of_run(run).told_causes(),
             "triage": triage_of(run),
             "stages": spent,

@@ -161,20 +161,6 @@ def right_actions(asked: Exchange, right: Rightness) -> Floats:
     return np.array([[(nothing if w is None else w).get(name, 0.0) for name in asked.names_A] for w in worths])
 
 
-def action_chances(asked: Exchange, logprobs_MNS: Floats) -> Floats:
-    """M x N x A: p(action a | prompt j, thought i), all spellings of an action added up. NaN where not asked."""
-    action_S = np.asarray(asked.action_S)
-    by_action = [np.exp(logprobs_MNS[:, :, action_S == action]).sum(axis=2) for action in range(asked.actions)]
-    return np.stack(by_action, axis=2)
-
-
-def right_actions(asked: Exchange, right: Rightness) -> Floats:
-    """N x A: how right each action is for each prompt, from 0 to 1. NaN where the environment does not say."""
-    worths = [right(task) for task in asked.tasks_N]
-    nothing = dict.fromkeys(asked.names_A, np.nan)
-    return np.array([[(nothing if w is None else w).get(name, 0.0) for name in asked.names_A] for w in worths])
-
-
 def _parts(
     family: str, chances_MNA: Floats, own_M: npt.NDArray[np.int_], label_NA: Floats, own_label_MA: Floats, why: str
 ) -> list[Metric]:
