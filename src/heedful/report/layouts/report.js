@@ -61,6 +61,7 @@ function placeTip(event) {
 
 function readable(plot) {
   const known = JSON.parse(plot.dataset.hover);
+  if (!known.steps.length) return; // bars: their own titles say all
   const chart = plot.querySelector("svg");
   const cursor = drawn("line", { class: "cursor", y1: 14, y2: 196, visibility: "hidden" });
   chart.append(cursor);
