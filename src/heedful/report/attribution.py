@@ -67,6 +67,42 @@ def told(stored: StoredGradients) -> list[str]:
     return [*found, f"These are parts {stored.facts.get('what', '')}."]
 
 
+def cause(folder: RunFolder, step: int) -> str:
+    """The part that took most of success, or else of the gap, in the newest split update up to a step, as a sentence.
+
+    Empty where no update was split, or no named part that takes is clear of 0.
+    """
+    steps = [one for one in folder.attribution_steps() if one <= step]
+    stored = read_gradients(folder.attribution(steps[-1])) if steps else None
+    for reading, unit in (("success", "of mean success"), ("gap", "nats of the gap between prompts")):
+        if stored is None:
+            break
+        found = {
+            part: metric
+            for part in part_names(stored)
+            if part != "carried" and is_clear(metric := stored.metric(f"attribution/{reading}/{part}"))
+        }
+        values = {part: float(metric.value or 0.0) for part, metric in found.items()}
+        worst, best = (
+            min(values, key=lambda part: values[part], default=""),
+            max(values, key=values.__getitem__, default=""),
+        )
+        if worst and values[worst] < 0:
+            taken = f"In the update of step {stored.step}, {_words(worst)} took {numeral(-values[worst])} {unit}"
+            given = f"; {_words(best)} gave {numeral(values[best])}" if values[best] > 0 else ""
+            return f"{taken}{given} (heedful gradients RUN --attribute)."
+    return ""
+
+
+def _words(part: str) -> str:
+    """A part of an update, for a sentence."""
+    for kind, groups in (("_constant", "of one outcome"), ("_varied", "whose outcome varies")):
+        if part.endswith(kind):
+            return f"the reward {part.removesuffix(kind)} in groups {groups}"
+    regularisers = {"kl": "the KL penalty", "entropy": "the entropy bonus", "decay": "weight decay"}
+    return regularisers.get(part, f"the part {part}")
+
+
 def panel(stored: Sequence[StoredGradients], reading: str) -> DrawnPanel:
     """One column per update: its parts stacked from 0, the total as a line, the measured change as a dot."""
     title, unit = READINGS[reading]

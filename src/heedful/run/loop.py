@@ -29,6 +29,7 @@ from heedful.policies import OpenPolicySource, Sampling, Weights
 from heedful.policies.servers import ServerRefused, ServerUnreachable
 from heedful.policies.vllm import WrongWeights
 from heedful.protocols import Environment, Policy, Tracker
+from heedful.report.attribution import cause
 from heedful.rollout import Collection, Request, collect_until_enough, isolated, shape_overlong
 from heedful.rollout.player import replayed_values
 from heedful.run import checkpoint
@@ -151,6 +152,8 @@ def train_steps(
                 alarms = [*diagnosis.raised, *late.raised]
                 for alarm in alarms:
                     watch.note(alarm.sentence())
+                    if alarm.collapse and (part := cause(folder, step)):
+                        watch.note(part)
                     for tracker in trackers:
                         if isinstance(tracker, TakesAlerts):
                             tracker.alert(alarm)

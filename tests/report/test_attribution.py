@@ -1,0 +1,75 @@
+"""The page of split updates, and the sentence that follows an alarm."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+from heedful.report.attribution import cause, panel, parts_table, told, write_attribution_page
+from heedful.storage import RunFolder, StoredGradients, read_gradients, write_gradients
+from heedful.types import Metric
+
+
+def stored(folder: RunFolder, step: int, success: tuple[float, float] = (-0.02, 0.01)) -> StoredGradients:
+    """fluency takes 4 nats of the gap, and the entropy bonus nothing that is clear. `success`: what fluency takes."""
+    metrics = [
+        Metric("attribution/gap/carried", -9.0, 144, -9.5, -8.5),
+        Metric("attribution/gap/fluency_constant", -4.0, 144, -4.5, -3.5),
+        Metric("attribution/gap/solved_varied", 1.25, 144, 1.0, 1.5),
+        Metric("attribution/gap/entropy", -5.0, 144, -11.0, 1.0),
+        Metric("attribution/gap/total", -16.75, 144, -18.0, -15.0),
+        Metric("attribution/gap/measured", -16.0, 144, -17.0, -15.0),
+        Metric("attribution/gap/explained", 1.047, 144),
+        Metric("attribution/gap/before", 41.0, 144, 35.0, 47.0),
+        Metric("attribution/success/fluency_constant", sum(success) / 2, 144, *success),
+    ]
+    moved = [
+        {
+            "reading": "gap",
+            "group": 3,
+            "member": 1,
+            "total": -0.5,
+            "terms": {"fluency_constant": -0.5},
+            "tokens": [["so", -0.25], ["<b>", -0.125]],
+        }
+    ]
+    write_gradients(folder.attribution(step), step, {"what": "of this one update"}, metrics, moved)
+    return read_gradients(folder.attribution(step))
+
+
+def test_the_sentence_names_the_part_that_took_most_if_it_is_clear(tmp_path: Path) -> None:
+    folder = RunFolder(tmp_path)
+    assert cause(folder, 9) == ""
+    stored(folder, 9)
+    assert cause(folder, 8) == ""  # of a later update
+    assert cause(folder, 12) == (
+        "In the update of step 9, the reward fluency in groups of one outcome took 4 nats of the gap between prompts; "
+        "the reward solved in groups whose outcome varies gave 1.25 (heedful gradients RUN --attribute)."
+    )
+    stored(folder, 12, success=(-0.03, -0.01))  # success comes first
+    assert "fluency in groups of one outcome took 0.0200 of mean success (" in cause(folder, 12)
+
+
+def test_the_table_has_the_sum_beside_the_measured_change(tmp_path: Path) -> None:
+    heading, *rows = parts_table(stored(RunFolder(tmp_path), 9))
+    assert heading == ["part", "gap, nats"]
+    assert [row[0] for row in rows[-4:]] == ["total", "measured", "total / measured", "before the update"]
+    assert rows[1] == ["fluency_constant", "−4 [−4.50, −3.50]"]
+
+
+def test_a_panel_stacks_the_parts_of_each_update_around_zero(tmp_path: Path) -> None:
+    folder = RunFolder(tmp_path)
+    drawn = panel([stored(folder, 3), stored(folder, 9)], "gap")
+    assert len(re.findall('class="area', drawn.svg)) == 8  # four parts, two updates
+    assert len(re.findall("<circle", drawn.svg)) == 2
+    assert {label for _, label in drawn.legend} == {"carried", "fluency_constant", "solved_varied", "entropy"}
+    assert panel([], "gap").absent == "no update was split"
+
+
+def test_the_page_shows_the_tokens_that_moved_most_and_escapes_them(tmp_path: Path) -> None:
+    one = stored(RunFolder(tmp_path), 9)
+    page = write_attribution_page(RunFolder(tmp_path)).read_text()
+    assert "group 3, member 1" in page
+    assert "&lt;b&gt;" in page
+    assert "<b>&#39; −0.125" not in page
+    assert told(one)[1] == "Step 9, gap (nats): carried −9 [−9.50, −8.50], fluency_constant −4 [−4.50, −3.50]."
