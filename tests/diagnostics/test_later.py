@@ -130,7 +130,9 @@ def test_what_changes_nothing_has_a_part_of_exactly_0_whichever_episode_is_left_
     tensor = whole(additive(*shares), names_the_answer, np.arange(8) * 4 + np.arange(8) % 3)
     chances_MR = tensor[:, reads_R3[:, 0], reads_R3[:, 1], reads_R3[:, 2]]
     for left_out in range(-1, 8):
-        assert later_split(chances_MR, reads_R3, True, left_out)[part] == pytest.approx(0, abs=1e-12)
+        found = later_split(chances_MR, reads_R3, True, left_out)
+        assert found[part] == pytest.approx(0, abs=1e-12)
+        assert found[5] == pytest.approx(0, abs=1e-12)  # nothing needs observation and thought together
 
 
 def test_without_a_history_the_split_is_that_of_first_turns() -> None:

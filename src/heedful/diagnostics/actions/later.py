@@ -180,9 +180,16 @@ def later_split(chances_MR: Floats, reads_R3: npt.NDArray[np.int_], remembers: b
     # Neither history nor what follows it is of the episode that is asked about.
     places_M1 = np.arange(len(chances_MR))[:, None]
     apart_MR = (places_M1[:, :, None] != reads_R3).all(axis=2) & (places_M1 != left_out) & foreign_R
-    right, kept = _mean(own_R[whole_R]), _mean(own_R[alone])
+    counts_M = np.bincount(history_R[alone], minlength=len(chances_MR))
+
+    def by_episode(values: Floats) -> float:
+        """The mean over episodes of their means, so that each counts as much as in `right`."""
+        with np.errstate(invalid="ignore"):
+            return _mean(np.bincount(history_R[alone], values, len(chances_MR)) / counts_M)
+
+    right, kept = _mean(own_R[whole_R]), by_episode(own_R[alone])
     chance = _mean(chances_MR[apart_MR]) if remembers else kept
-    thought, observation = (_mean(own_R[found] - own_R[alone]) for found in (thoughts, observations))
+    thought, observation = (by_episode(own_R[found] - own_R[alone]) for found in (thoughts, observations))
     return np.array([right, chance, kept - chance, thought, observation, right - kept - thought - observation])
 
 
