@@ -4,35 +4,35 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 from heedful.run.config import TrainConfig
 from heedful.run.presets import preset
 from heedful.seeds import derive
 from heedful.studies.paired import mean_over
-from research.rightness.figures import Result, figure_of, once
+from research.rightness.figures import Figure, Result, figure_of, once
 from research.rightness.readings import RIGHT, drawn, loading, numbers, readings
 
 
 def bypassed(seeds: Sequence[int], folder: Path, small: bool = False) -> Result:
     """Test 6."""
-    figures, holds = [], []
+    figures: list[Figure] = []
+    holds: list[bool] = []
     for name in ("echo", "bandit"):
         config = preset(name)
         config = replace(
             config, seedling=replace(config.seedling, template=0.5, steps=40 if small else config.seedling.steps)
         )
         batches = [
-            found
-            for seed in seeds
-            for found in once(folder / f"{name}_{seed}.json", lambda seed=seed, config=config: _measured(config, seed))
+            found for seed in seeds for found in once(folder / f"{name}_{seed}.json", partial(_measured, config, seed))
         ]
         means = {
             metric: mean_over(metric, [each[metric] for each in batches if each[metric] is not None])
             for metric in (*RIGHT[:5], "success")
         }
         figures += [figure_of(f"{name}: {metric}", mean) for metric, mean in means.items()]
-        right, chance, prompt = (float(means[RIGHT[at]].value or 0) for at in (0, 1, 3))
+        right, chance, prompt = (float(means[RIGHT[at]].value or 0.0) for at in (0, 1, 3))
         holds.append(prompt >= 0.5 * (right - chance) > 0)
     return Result(all(holds), figures)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +19,7 @@ from heedful.run.evaluation.subjects import LoadedModel
 from heedful.seeds import derive
 from heedful.storage import read_metrics
 from heedful.types import Group, Task
-from research.rightness.figures import Result, figure, once
+from research.rightness.figures import Figure, Result, figure, once
 from research.rightness.planted import KINDS, policies
 from research.rightness.readings import BY_THOUGHT, drawn, loading, numbers, readings
 
@@ -34,10 +35,9 @@ def logged(seed: int, planted_seed: int, folder: Path, small: bool = False) -> R
         grown = replace(config.seedling, seed=derive(planted_seed, "seedling", number) % 2**31)
         config = replace(config, seedling=grown, threads=1)
         path = folder / f"{kind}_{round(100 * share):03d}.json"
-        found[kind, share] = once(
-            path, lambda config=config, number=number: _measured(config, seed, number, 1 if small else 2, folder)
-        )
-    figures, ranked = [], {}
+        found[kind, share] = once(path, partial(_measured, config, seed, number, 1 if small else 2, folder))
+    figures: list[Figure] = []
+    ranked: dict[str, float] = {}
     solver = {place: _mean(its, "solver") for place, its in found.items()}
     for title in ("members", "successful"):
         read = {place: _mean(its, title) for place, its in found.items()}

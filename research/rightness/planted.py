@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any, Literal, cast
 
@@ -78,7 +79,7 @@ def planted(seed: int, folder: Path, small: bool = False) -> Result:
     for number, (kind, share, config) in enumerate(policies(30 if small else 100)):
         config = replace(config, seedling=replace(config.seedling, seed=derive(seed, "seedling", number) % 2**31))
         path = folder / f"{kind}_{round(100 * share):03d}.json"
-        stored[kind][share] = once(path, lambda config=config, number=number: _measured(config, number, seed, batches))
+        stored[kind][share] = once(path, partial(_measured, config, number, seed, batches))
     return _judged({kind: {**stored["none"], **stored[kind]} for kind in KINDS})
 
 

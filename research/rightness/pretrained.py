@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import asdict, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +26,7 @@ from heedful.scorers.hf import HFScorer
 from heedful.seedlings.recipe import WarmStart
 from heedful.seeds import derive, stream
 from heedful.types import Conversation, Message, Metric, Task
-from research.rightness.figures import Result, figure_of, once
+from research.rightness.figures import Figure, Result, figure_of, once
 from research.rightness.readings import loading
 
 READ = ("right", "right_by_chance", "right_by_thought", "right_by_prompt", "right_by_both", "foreign_lost")
@@ -34,10 +35,11 @@ READ = ("right", "right_by_chance", "right_by_thought", "right_by_prompt", "righ
 def pretrained(seed: int, folder: Path, small: bool = False) -> Result:
     """Test 8. What is measured of each environment is stored as soon as it is."""
     found = {
-        name: once(folder / f"{name}.json", lambda name=name: _measured(name, seed, 4 if small else 16))
+        name: once(folder / f"{name}.json", partial(_measured, name, seed, 4 if small else 16))
         for name in ("chain", "frozen_lake")
     }
-    figures, holds = [], []
+    figures: list[Figure] = []
+    holds: list[bool] = []
     for name, stored in found.items():
         metrics = {title: Metric(**tree) for title, tree in stored.items()}
         figures += [figure_of(f"{name}: {title}", metric) for title, metric in metrics.items()]
@@ -114,7 +116,9 @@ def demonstrated_exchange(
 
     `shown`: demonstrated episodes that stand before every observation.
     """
-    prompts, thoughts, replies = [], [], []
+    prompts: list[Ids] = []
+    thoughts: list[Ids] = []
+    replies: list[list[Ids]] = []
     for _, (observation, reply) in played:
         prompts.append(renderer.context_ids(Conversation("", (*shown, Message("user", observation)))))
         opened = reply[: reply.index(OPEN_ANSWER) + len(OPEN_ANSWER)]

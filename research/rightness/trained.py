@@ -105,7 +105,8 @@ def separated(seeds: Sequence[int], out: Path, until: float, small: bool = False
     if not runs:
         return Result(None, [figure("whole seeds", 0, note="no seed has all of its runs")])
     sides = {side: [run for run in runs if run.arm in arms] for side, arms in (("x", COLLAPSED), ("y", HEALTHY))}
-    figures, areas = [figure("whole seeds", len({run.seed for run in runs}))], {}
+    figures = [figure("whole seeds", len({run.seed for run in runs}))]
+    areas: dict[str, float] = {}
     for title, metric in {"right_by_thought": BY_THOUGHT, "mutual information": MI, "gap per token": GAP}.items():
         values = [tuple(run.last(metric) for run in side) for side in sides.values()]
         found = area(*map(Sample, values), direction="lower")
@@ -167,7 +168,8 @@ def alarmed(seeds: Sequence[int], out: Path, until: float, small: bool = False) 
         runs += runs_of({name: (name, "")}, seeds[:2], out, until, small)
     rules = (unhelpful(), *(rule for rule in standard_rules(AlarmConfig()) if rule.name in RIVALS))
     raised = {(run.arm, run.seed): _raised(run, rules) for run in runs}
-    figures, counts = [], {}
+    figures: list[Figure] = []
+    counts: dict[tuple[str, str], int] = {}
     for rule in rules:
         for kind, arms in {**_KINDS, "healthy": (*HEALTHY, *OTHERS)}.items():
             steps = [found.get(rule.name) for (arm, _), found in raised.items() if arm in arms]
