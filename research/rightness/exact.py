@@ -116,7 +116,7 @@ def _batch(name: str, prompts: int, rng: np.random.Generator) -> tuple[Exchange,
     return asked, logs_MNS
 
 
-def _right(task: Task) -> dict[str, float]:
+def _right(task: Task, before: Sequence[Sequence[str]] = ()) -> dict[str, float]:
     return {str(PROMPTS[task.seed][0]): 1.0}
 
 

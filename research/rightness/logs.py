@@ -78,7 +78,7 @@ def _measured(config: TrainConfig, seed: int, number: int, batches: int, folder:
 def _read(loaded: LoadedModel, config: TrainConfig, groups: Sequence[Group], seed: int) -> dict[str, Any]:
     solver, labels = rightness_of(config.env), {group.task.id: successful(group) for group in groups}
 
-    def told(task: Task) -> Mapping[str, float] | None:
+    def told(task: Task, before: Sequence[Sequence[str]] = ()) -> Mapping[str, float] | None:
         return labels[task.id]
 
     own = numbers(readings(loaded, config, groups, seed, rows=_EXCHANGED * len(groups)))
@@ -116,5 +116,6 @@ def _audited(loaded: LoadedModel, groups: Sequence[Group], folder: Path) -> dict
     out = folder / "audit"
     audit(log, model=folder / "model", out=out, show=False)
     (line, *_) = read_metrics(out / "metrics.jsonl")
-    metric = next(each for name, each in line.metrics.items() if name.startswith(AGREED))
+    name = AGREED.rpartition("/")[2]
+    metric = next(each for found, each in line.metrics.items() if found.endswith(f"/{name}"))
     return {"value": metric.value, "why": metric.why}

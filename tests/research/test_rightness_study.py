@@ -1,5 +1,6 @@
 """The registered tests of the split of rightness: what they plant, what they compare, and what they store."""
 
+import json
 import random
 from dataclasses import replace
 from pathlib import Path
@@ -7,17 +8,20 @@ from typing import Any
 
 import pytest
 
+from heedful.boundary import to_json
 from heedful.envs.toys.chain import Chain
 from heedful.models.chat.render import Renderer
+from heedful.storage.trackers import JsonlTracker
+from heedful.studies import settings
 from heedful.types import Conversation, Message, Metric, Task
 from research.catalogue import STUDIES
 from research.rightness.exact import bound
 from research.rightness.figures import Result, figure, once
 from research.rightness.planted import SpoiltChain, r_squared
 from research.rightness.pretrained import blanked, demonstrated_exchange
-from research.rightness.readings import BY_THOUGHT
+from research.rightness.readings import BY_THOUGHT, GAP, MI
 from research.rightness.registered import TESTS
-from research.rightness.trained import _difference, unhelpful
+from research.rightness.trained import CHAIN, COLLAPSED, OTHERS, SUCCESS, _difference, alarmed, separated, unhelpful
 
 
 def test_no_registered_seed_is_one_of_an_earlier_study() -> None:
@@ -126,3 +130,39 @@ def test_a_demonstrated_exchange_continues_every_prompt_as_the_demonstration_doe
         asked_for = (*prompt, *thought, *asked.spellings_S[taken])
         assert whole[: len(asked_for)] == asked_for
         assert tokenizer.decode(list(thought)).endswith("<answer>")
+
+
+def written_run(folder: Path, name: str, seed: int, falls: bool) -> None:
+    """A finished run of ten evaluations, whose part of the thought and success fall from the fifth on, or stay."""
+    folder.mkdir(parents=True)
+    config = to_json(replace(settings(name), seed=seed))
+    (folder / "config.json").write_text(json.dumps(config))
+    (folder / "verdict.json").write_text("{}")
+    tracker = JsonlTracker(folder / "metrics.jsonl")
+    for at in range(10):
+        lost = falls and at >= 4
+        noise = 0.01 * ((7 * at + seed) % 5)
+        value = (0.0 if lost else 0.6) + noise
+        thought = Metric(BY_THOUGHT, value, 64, value - 0.05, value + 0.05, clusters=16.0)
+        information = Metric(MI, 2.5 + noise, 64)
+        gap = Metric(GAP, (1.0 if lost else 2.0) + noise, 64)
+        tracker.write(3 * at, [thought, information, gap, Metric(SUCCESS, (0.1 if lost else 0.8) + noise, 96)])
+    tracker.close()
+
+
+def test_finished_runs_of_whole_seeds_are_judged_and_others_are_not(tmp_path: Path) -> None:
+    for seed in (61, 62):
+        for arm in CHAIN:
+            written_run(tmp_path / arm / f"s{seed}", "chain", seed, arm in COLLAPSED)
+        for name in OTHERS:
+            written_run(tmp_path / name / f"s{seed}", name, seed, False)
+    written_run(tmp_path / "template" / "s63", "chain", 63, False)  # alone: its seed does not count
+    found = {each.title: each for each in separated((61, 62, 63), tmp_path, until=0.0).figures}
+    assert found["whole seeds"].value == 2
+    assert found["right_by_thought: area at the last measurement"].value == 1.0
+    assert found["mutual information: area at the last measurement"].value == 0.5
+    raised = {each.title: each for each in alarmed((61, 62, 63), tmp_path, until=0.0).figures}
+    assert raised["thought_unhelpful: raised in template runs"].value == 2
+    assert raised["action_uninformed alone passes"].value == 0
+    healthy = raised["thought_unhelpful: raised in healthy runs"]
+    assert (healthy.value, healthy.n) == (0, 10)
