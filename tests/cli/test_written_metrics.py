@@ -36,7 +36,6 @@ ECHO = (
 )
 EVERYTHING = (
     f"{ECHO} --steps 2 --evaluation.times 2 --gradients.every 1 --gradients.buckets 2 --tasks 30 --coverage.rate 0.2 "
-    "--attribution.every 1 --attribution.prompts 12 "
     "--algorithm dapo --algorithm.kl 0.01 --algorithm.entropy 0.01 --algorithm.importance-cap 2 --checkpoint-every 1"
 )
 IN_NOISE = (
@@ -92,6 +91,12 @@ def by_an_audit(run: Path) -> set[str]:
 def by_a_gradient_measurement(run: Path) -> set[str]:
     assert cli.run(["gradients", str(run), "--groups", "4", "--group-size", "4", "--buckets", "2"]) == 0
     return set(read_gradients(RunFolder(run).gradients(2)).metrics)
+
+
+def by_a_run_whose_updates_are_split(run: Path) -> set[str]:
+    split = "--steps 1 --filter keep_all --algorithm.entropy 0.1 --attribution.every 1 --attribution.prompts 12"
+    assert cli.run(f"train {ECHO} {split} --optimizer.lr 1e-5 --out split".split()) == 0
+    return of_a_folder(Path("split"))
 
 
 def by_an_evaluation(run: Path) -> set[str]:
@@ -162,6 +167,7 @@ SOURCES: tuple[Callable[[Path], set[str]], ...] = (
     by_a_run_in_a_noisy_environment,
     by_an_audit,
     by_a_gradient_measurement,
+    by_a_run_whose_updates_are_split,
     by_an_evaluation,
     by_a_study,
     by_a_run_and_an_evaluation_over_a_server,

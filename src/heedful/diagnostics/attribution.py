@@ -12,6 +12,8 @@ from statistics import fmean
 from heedful.diagnostics.statistics.intervals import effective_clusters, mean_interval
 from heedful.types import Metric
 
+NAMES = ("gap", "mi", "thought_entropy", "success")
+"""The readings."""
 BEFORE, TOTAL, MEASURED, EXPLAINED = "before", "total", "measured", "explained"
 
 
@@ -49,6 +51,9 @@ def attribution_metrics(found: Attribution) -> list[Metric]:
 
     `explained` has a value where the interval of the measured change leaves 0.
     """
+    if found.why:
+        kinds = (BEFORE, TOTAL, MEASURED, EXPLAINED)
+        return [Metric(f"attribution/{reading}/{kind}", None, why=found.why) for reading in NAMES for kind in kinds]
     metrics = []
     for reading, parts in found.parts.items():
         prefix = f"attribution/{reading}"
