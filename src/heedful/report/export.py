@@ -1,7 +1,7 @@
 """The data behind a page as tables, for notebooks: `heedful report RUN --export DIR`.
 
-Promise: a table holds what the files of the run hold, and nothing is read twice into memory: steps are written one
-after another. A missing value is null, and readings keep why.
+Promise: a table holds what the files of the run hold, and memory holds one step: steps are written one after
+another. A missing value is null, and readings keep why.
 """
 
 from __future__ import annotations
@@ -147,7 +147,7 @@ def _groups(stored: Rollouts) -> list[Row]:
     rows = []
     for number, (group, verdict) in enumerate(zip(stored.groups, verdicts, strict=True)):
         rewards = [one.reward for one in group.trajectories]
-        row = {"step": stored.step, "group": number, "task": group.task.id, "seed": group.task.seed}
+        row: Row = {"step": stored.step, "group": number, "task": group.task.id, "seed": group.task.seed}
         row |= {"split": group.task.split, "members": len(rewards), "reward": _mean(rewards)}
         of_filter = {name: getattr(verdict, name, None) for name in ("weight", "reason", "spread")}
         rows.append(row | of_filter | {"moved": moved(rewards, verdict)})
@@ -160,7 +160,7 @@ def _episodes(run: RunRecord, stored: Rollouts) -> list[Row]:
     for number, group in enumerate(stored.groups):
         mean = _mean([one.reward for one in group.trajectories])
         for one in group.trajectories:
-            row = {"step": stored.step, "group": number, "member": one.member, "task": group.task.id}
+            row: Row = {"step": stored.step, "group": number, "member": one.member, "task": group.task.id}
             row |= {"ending": one.ending.value, "outcome": one.outcome, "reward": one.reward, "progress": one.progress}
             row["advantage"] = None if one.reward is None or mean is None else one.reward - mean
             row |= {"template_share": next(shares), "turns": len(one.turns), "error": one.error}
@@ -174,13 +174,14 @@ def _turns(run: RunRecord, stored: Rollouts) -> list[Row]:
         for one in group.trajectories:
             for place, turn in enumerate(one.turns, start=1):
                 reply, parts = turn.reply, dict(pieces(turn.reply, tags))
-                row = {"step": stored.step, "group": number, "member": one.member, "turn": place}
+                row: Row = {"step": stored.step, "group": number, "member": one.member, "turn": place}
                 row |= {"prompt": reply.prompt.text, "reply": reply.text, "actions": " · ".join(turn.actions)}
                 row |= {"thought": parts.get("thought"), "answer": parts.get("answer"), "reward": turn.reward}
                 row |= {name: getattr(turn, name) for name in ("valid", "effect", "state")}
                 row["components"] = json.dumps(finite(dict(turn.rewards)))
-                counts = (len(reply.ids), len(reply.thought)) if reply.ids else (None, None)
-                row |= dict(zip(("tokens", "thought_tokens"), counts, strict=True))
+                row |= {"tokens": None, "thought_tokens": None}
+                if reply.ids:
+                    row |= {"tokens": len(reply.ids), "thought_tokens": len(reply.thought)}
                 rows.append(row | {"entropy": fmean(reply.entropies) if reply.entropies else None})
     return rows
 
@@ -193,7 +194,7 @@ def _swaps(run: RunRecord, step: int) -> list[Row]:
         for prompt, chances_A in enumerate(swaps.chances_MNA[thought].tolist()):
             for action, chance in enumerate(chances_A):
                 if chance == chance:  # NaN differs from itself: the pair was not read
-                    row = {"step": step, "thought": thought, "own_prompt": own, "prompt": prompt}
+                    row: Row = {"step": step, "thought": thought, "own_prompt": own, "prompt": prompt}
                     row |= {"action": swaps.names_A[action], "chance": chance, "taken": action == taken}
                     row |= {"right": float(swaps.right_NA[prompt, action])}
                     row |= {"right_for_own": float(swaps.right_NA[own, action])}

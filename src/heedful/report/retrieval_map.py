@@ -91,8 +91,8 @@ def _frame(step: int, stored: StoredScores, most: int) -> dict[str, object]:
 def _swaps(swaps: Swaps, most: int) -> dict[str, object]:
     """What first actions follow, in thousandths. Null for a pair that was not read, and for a prompt of which nothing
     is known."""
-    read_MN = np.isfinite(swaps.chances_MNA).all(axis=2)
-    known_N = np.isfinite(swaps.right_NA).all(axis=1)
+    read_MN = np.asarray(np.isfinite(swaps.chances_MNA).all(axis=2))
+    known_N = np.asarray(np.isfinite(swaps.right_NA).all(axis=1))
     per_mille_MNA = np.where(read_MN[:, :, None], 1000 * swaps.chances_MNA, 0).round().astype(int).tolist()
     return {
         "chances": [

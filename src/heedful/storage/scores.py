@@ -177,9 +177,9 @@ def _swap_arrays(swaps: Swaps) -> dict[str, Any]:
 def _swaps_of(arrays: Mapping[str, npt.NDArray[Any]]) -> Swaps | None:
     if "swap_own_M" not in arrays:
         return None
-    found = {name: arrays[f"swap_{name}"] for name in _swap_kinds()}
-    texts = {name: tuple(found[name].tolist()) for name in ("names_A", "thoughts_M", "prompts_N")}
-    return Swaps(**found | texts)
+    found: dict[str, Any] = {name: arrays[f"swap_{name}"] for name in _swap_kinds()}
+    found |= {name: tuple(found[name].tolist()) for name in ("names_A", "thoughts_M", "prompts_N")}
+    return Swaps(**found)
 
 
 def _picture_arrays(images_N: Sequence[Sequence[Image]]) -> dict[str, Any]:
