@@ -166,30 +166,23 @@ def later_split(chances_MR: Floats, reads_R3: npt.NDArray[np.int_], remembers: b
         left_out: an episode that takes no part.
 
     Parts of thought and observation are taken reading by reading: the own one less the foreign one that differs from it
-    in nothing else. So they are exactly 0 where they change nothing, whatever is left out.
+    in nothing else. All means are over the same readings of a foreign observation and a foreign thought behind the own
+    history. So a part that nothing tells is exactly 0, whatever is left out.
     """
     history_R, observation_R, thought_R = reads_R3.T
     numbers = {tuple(read): number for number, read in enumerate(reads_R3.tolist())}
     left_R = (reads_R3 != left_out).all(axis=1)
     own_R = chances_MR[history_R, np.arange(len(reads_R3))]  # right for the episode of the history
     foreign_R = (observation_R != history_R) & (thought_R != history_R) & (observation_R != thought_R) & left_R
-    whole_R = (observation_R == history_R) & (thought_R == history_R) & left_R
     alone = np.flatnonzero(foreign_R)
-    behind = [(numbers[h, o, h], numbers[h, h, z]) for h, o, z in reads_R3[alone].tolist()]
-    thoughts, observations = np.array(behind, dtype=np.int_).reshape(-1, 2).T
+    alike = [(numbers[h, h, h], numbers[h, o, h], numbers[h, h, z]) for h, o, z in reads_R3[alone].tolist()]
+    whole, thoughts, observations = np.array(alike, dtype=np.int_).reshape(-1, 3).T
     # Neither history nor what follows it is of the episode that is asked about.
     places_M1 = np.arange(len(chances_MR))[:, None]
     apart_MR = (places_M1[:, :, None] != reads_R3).all(axis=2) & (places_M1 != left_out) & foreign_R
-    counts_M = np.bincount(history_R[alone], minlength=len(chances_MR))
-
-    def by_episode(values: Floats) -> float:
-        """The mean over episodes of their means, so that each counts as much as in `right`."""
-        with np.errstate(invalid="ignore"):
-            return _mean(np.bincount(history_R[alone], values, len(chances_MR)) / counts_M)
-
-    right, kept = _mean(own_R[whole_R]), by_episode(own_R[alone])
+    right, kept = _mean(own_R[whole]), _mean(own_R[alone])
     chance = _mean(chances_MR[apart_MR]) if remembers else kept
-    thought, observation = (by_episode(own_R[found] - own_R[alone]) for found in (thoughts, observations))
+    thought, observation = (_mean(own_R[found] - own_R[alone]) for found in (thoughts, observations))
     return np.array([right, chance, kept - chance, thought, observation, right - kept - thought - observation])
 
 
