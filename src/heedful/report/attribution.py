@@ -11,7 +11,7 @@ from pathlib import Path
 from markupsafe import Markup
 
 from heedful.diagnostics.attribution import BEFORE, EXPLAINED, MEASURED, TOTAL, is_clear
-from heedful.report.drawing.chart import BOTTOM, LEFT, RIGHT, Curve, grid, height, key, opened, tick
+from heedful.report.drawing.chart import BOTTOM, LEFT, RIGHT, Curve, Scale, grid, height, key, opened, tick
 from heedful.report.drawing.numerals import in_full, numeral
 from heedful.report.drawing.panel import DrawnPanel
 from heedful.report.gradients import cell, shown_fact
@@ -138,7 +138,7 @@ def panel(stored: Sequence[StoredGradients], reading: str) -> DrawnPanel:
 
 
 def _column(
-    one: StoredGradients, column: dict[str, float], reading: str, across: tuple[float, float], y
+    one: StoredGradients, column: dict[str, float], reading: str, across: tuple[float, float], y: Scale
 ) -> list[Markup]:
     middle, width = across
     svg, ends = [], {1: 0.0, -1: 0.0}

@@ -6,6 +6,7 @@ update, the parts are then unbiased. Promise: reading changes no byte of the tra
 
 from __future__ import annotations
 
+import random
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -143,7 +144,7 @@ class Attributor:
             moved=tuple(moved),
         )
 
-    def _block(self, groups: Sequence[Group], rng) -> _Block:
+    def _block(self, groups: Sequence[Group], rng: random.Random) -> _Block:
         thoughts = first_turn_thoughts(groups, self._tags)
         scored = [
             (number, one)
