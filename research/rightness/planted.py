@@ -104,8 +104,8 @@ def _judged(found: Mapping[str, Mapping[float, Batches]]) -> Result:
             straight = r_squared(list(means), list(means.values()))
             shown = ", ".join(f"{share:g}: {mean:.3f}" for share, mean in sorted(means.items()))
             figures.append(figure(f"{kind}: {title}, R^2 over the share", straight, len(means), shown))
-            values = (tuple(each[metric] for each in by_share[share]) for share in (0.25, 0.0))
-            apart = area(*map(Sample, values), direction="lower")
+            some, none = (Sample(tuple(each[metric] for each in by_share[share])) for share in (0.25, 0.0))
+            apart = area(some, none, direction="lower")
             ends = (None, None) if apart.interval is None else apart.interval
             figures.append(Figure(f"{kind}: {title}, area at .25 against none", apart.value, apart.collapsed, *ends))
             if metric == BY_THOUGHT:

@@ -108,8 +108,8 @@ def separated(seeds: Sequence[int], out: Path, until: float, small: bool = False
     figures = [figure("whole seeds", len({run.seed for run in runs}))]
     areas: dict[str, float] = {}
     for title, metric in {"right_by_thought": BY_THOUGHT, "mutual information": MI, "gap per token": GAP}.items():
-        values = [tuple(run.last(metric) for run in side) for side in sides.values()]
-        found = area(*map(Sample, values), direction="lower")
+        collapsed, healthy = (Sample(tuple(run.last(metric) for run in side)) for side in sides.values())
+        found = area(collapsed, healthy, direction="lower")
         ends = (None, None) if found.interval is None else found.interval
         areas[metric] = found.value
         figures.append(Figure(f"{title}: area at the last measurement", found.value, len(runs), *ends))
