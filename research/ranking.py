@@ -20,6 +20,7 @@ import numpy as np
 import numpy.typing as npt
 from scipy.stats import spearmanr
 
+from heedful.diagnostics.task_triage import room
 from heedful.storage import write_whole
 from heedful.types import Metric
 
@@ -109,6 +110,8 @@ def ranking_metrics(tasks: Sequence[RankedTask], parts: int) -> list[Metric]:
         _correlation("ranking/group_spearman", each, others),
         Metric("ranking/same_part", _mean(agree.astype(np.float64)), len(agree)),
     ]
+    if not np.isnan(values_PKG).any():
+        found.append(room([task.id for task in tasks], half_P))
     middle = (np.nanmin(values_PKG) + np.nanmax(values_PKG)) / 2
     for part in range(1, parts + 1):
         members = [np.flatnonzero(chosen == part) for chosen in chosen_P]

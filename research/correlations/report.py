@@ -56,7 +56,7 @@ COURSES: Mapping[str, str] = {
     "mixed groups": "signal/mixed",
     "solved groups (easy)": "signal/solved",
     "failed groups (hard)": "signal/failed",
-    "blind groups": "signal/blind",
+    "unpaid groups": "signal/unpaid",
     "tokens per answer": LENGTH,
     "tokens per thought": "length/reasoning_tokens",
 }

@@ -25,7 +25,7 @@ LEVELS: Levels = {
     "strategies": 1.2,
     "oscillation": 0.1,
     "influence": 0.6,
-    "blind": 0.02,
+    "unpaid": 0.02,
 }
 """Those of a small model in FrozenLake, and their noise below."""
 
@@ -49,7 +49,7 @@ def readings(step: int, rng: np.random.Generator, levels: Levels) -> dict[str, M
     def around(name: str, level: float, error: float) -> Metric:
         return mean_of(name, level * (1 + error * rng.standard_normal(TASKS)))
 
-    kinds = rng.multinomial(TASKS, [0.7, 0.18, levels["blind"], 0.12 - levels["blind"]]) / TASKS
+    kinds = rng.multinomial(TASKS, [0.7, 0.18, levels["unpaid"], 0.12 - levels["unpaid"]]) / TASKS
     found = [
         counted("success/rate", rng, levels["success"], 0.5),
         counted("format/valid_rate", rng, levels["valid"], 0.02),
@@ -77,7 +77,7 @@ def readings(step: int, rng: np.random.Generator, levels: Levels) -> dict[str, M
     return {metric.name: metric for metric in found}
 
 
-KINDS = ("mixed", "solved", "blind", "failed")
+KINDS = ("mixed", "solved", "unpaid", "failed")
 
 
 def series(

@@ -140,13 +140,13 @@ def test_without_a_filter_groups_that_do_not_differ_starve_a_run():
 
 
 def test_blind_prompts_are_counted_until_their_share_is_beyond_doubt():
-    few = replay([(step, {"signal/blind": share("signal/blind", 2)}) for step in range(20)])
-    many = replay([(step, {"signal/blind": share("signal/blind", 6)}) for step in range(20)])
+    few = replay([(step, {"signal/unpaid": share("signal/unpaid", 2)}) for step in range(20)])
+    many = replay([(step, {"signal/unpaid": share("signal/unpaid", 6)}) for step in range(20)])
     # 6 of 16 in 5 steps: 30 of 80, (.375 - .1) / sqrt(.09 / 80) = 8.2 standard errors.
     assert values(few, "reward_blind") == [None] * 4 + [0.0] * 16
     assert values(many, "reward_blind") == [None] * 4 + [1.0] * 16
     why = next(metric.why for metric in many[4].metrics if metric.value)
-    assert why == "signal/blind was 0.375 of 80 in steps 0 to 4, 8.2 standard errors above 0.1"
+    assert why == "signal/unpaid was 0.375 of 80 in steps 0 to 4, 8.2 standard errors above 0.1"
 
 
 def test_before_its_baseline_an_alarm_is_null_and_says_how_far_it_is():
@@ -157,12 +157,12 @@ def test_before_its_baseline_an_alarm_is_null_and_says_how_far_it_is():
     assert success[2].why.startswith("3 of the first 7 readings of success/rate; ")
     nothing = Alarms().observe(0, [])
     assert {metric.value for metric in nothing.metrics} == {None}
-    assert "signal/blind was not recorded" in [metric.why for metric in nothing.metrics]
+    assert "signal/unpaid was not recorded" in [metric.why for metric in nothing.metrics]
 
 
 def test_a_reading_that_is_always_missing_leaves_its_reason():
     why = "the environment reports no progress"
-    seen = replay([(step, {"signal/blind": Metric("signal/blind", None, 16, why=why)}) for step in range(9)])[-1]
+    seen = replay([(step, {"signal/unpaid": Metric("signal/unpaid", None, 16, why=why)}) for step in range(9)])[-1]
     assert next(m.why for m in seen.metrics if m.name == "alarm/reward_blind").endswith(f"({why})")
 
 

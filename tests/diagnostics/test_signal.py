@@ -46,22 +46,31 @@ def test_causes_are_told_apart_in_the_order_of_their_definition():
     groups = [
         outcomes("mixed", 0.0, 1.0, progress=[0.2, 1.0]),
         outcomes("solved", 1.0, 1.0, progress=[0.9, 1.0]),
-        outcomes("blind", 0.0, 0.0, progress=[0.1, 0.6]),
-        outcomes("failed", 0.0, 0.0, progress=[0.5, 0.5]),
+        outcomes("unpaid", 0.0, 0.0, 0.0, progress=[1.0, 0.6, 1.0]),
+        outcomes("failed", 0.0, 0.0, progress=[0.5, 1.0]),
         outcomes("partial", 0.5, 0.5, progress=[0.5, 0.5]),
     ]
-    assert shares(groups) == {"mixed": 0.2, "solved": 0.2, "blind": 0.2, "failed": 0.4}
+    assert shares(groups) == {"mixed": 0.2, "solved": 0.2, "unpaid": 0.2, "failed": 0.4}
 
 
-def test_a_reward_that_misses_success_is_blind():
+def test_members_that_failed_after_different_progress_are_failed():
+    assert shares([outcomes("hard", 0.0, 0.0, progress=[0.1, 0.6])]) == {
+        "mixed": 0.0,
+        "solved": 0.0,
+        "unpaid": 0.0,
+        "failed": 1.0,
+    }
+
+
+def test_a_group_with_a_success_that_earned_nothing_is_unpaid():
     groups = [outcomes("a", 0.0, 1.0, progress=[0.5, 0.5])]
-    assert shares(groups, [[0.0, 0.0]])["blind"] == 1.0
+    assert shares(groups, [[0.0, 0.0]])["unpaid"] == 1.0
 
 
-def test_without_progress_a_blind_group_cannot_be_told_from_a_failed_one():
+def test_without_progress_an_unpaid_group_cannot_be_told_from_a_failed_one():
     groups = [outcomes("a", 0.0, 1.0), outcomes("b", 0.0, 0.0)]
     found = by_name(cause_metrics(groups, [[0.0, 1.0], [0.0, 0.0]]))
-    assert (found["signal/blind"].value, found["signal/blind"].why) == (None, "the environment reports no progress")
+    assert (found["signal/unpaid"].value, found["signal/unpaid"].why) == (None, "the environment reports no progress")
     assert found["signal/failed"].value == found["signal/mixed"].value == 0.5
 
 

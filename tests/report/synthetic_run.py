@@ -74,7 +74,7 @@ def _line(step: int, rng: random.Random, decay: float) -> str:
     }
     mixed, solved = 0.55 - 0.1 * at, 0.2 + 0.15 * at
     readings |= {"signal/mixed": mixed, "signal/solved": solved, "signal/failed": 1 - mixed - solved}
-    readings["signal/blind"] = {"value": None, "why": "the environment reports no progress"}
+    readings["signal/unpaid"] = {"value": None, "why": "the environment reports no progress"}
     if step in (0, 30, 60):
         for how, start, gain in (("sampled", 0.42, 0.16), ("greedy", 0.55, 0.09)):
             value = start + gain * at

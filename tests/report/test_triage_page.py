@@ -81,12 +81,20 @@ def test_groups_are_counted_by_kind_and_by_tag_with_advice(tmp_path: Path) -> No
         stored(run, step, ("hard", 0.0, 0.0), ("fit", 0.0, 1.0), ("grown", float(step > 1), 1.0))
     found = triage_of(read_run(run))
     assert found["tags"][0] == ("f", "4", ["100%", "0%", "0%", "0%"])
-    assert found["notes"] == [UNTOLD]
+    kinds = "3 tasks were seen more than once. By all their visits: 1 mixed, 1 solved, 0 unpaid, 1 failed."
+    assert found["notes"] == [UNTOLD, kinds]
     assert [(row["cause"], row["early"], row["late"]) for row in found["causes"]] == [
         ("mixed", "25%", "25%"),
         ("failed", "75%", "75%"),
     ]
     assert "Nothing to imitate" in write_report(run).read_text()
+
+
+def test_a_pool_of_tasks_says_what_a_choice_could_gain(tmp_path: Path) -> None:
+    run = run_with(tmp_path / "run", {"signal/mixed": 1.0})
+    for step in range(2):
+        stored(run, step, *((f"task {number:02}", 0.0, float(number < 4)) for number in range(16)))
+    assert "varies 4.00 [" in triage_of(read_run(run))["notes"][-1], "two of the four that vary, over all sixteen"
 
 
 def test_without_rollouts_nothing_is_known_of_tasks(tmp_path: Path) -> None:

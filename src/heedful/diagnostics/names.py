@@ -8,7 +8,7 @@ from heedful.types import Metric
 
 CPU = "time/cpu"
 """CPU seconds of a step's training. The other `time/*` are the seconds of its stages."""
-SUCCESS_METRICS = ("success/rate", "success/any_of_group", "signal/solved", "signal/blind", "signal/failed")
+SUCCESS_METRICS = ("success/rate", "success/any_of_group", "signal/solved", "signal/unpaid", "signal/failed")
 """Metrics that need to know which episodes succeeded."""
 SPREAD_METRICS = (
     "signal/reward_std",
@@ -16,7 +16,7 @@ SPREAD_METRICS = (
     "signal/variance_dispersion",
     "signal/mixed",
     "signal/solved",
-    "signal/blind",
+    "signal/unpaid",
     "signal/failed",
     "filter/mass_kept",
 )

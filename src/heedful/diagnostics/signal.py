@@ -22,6 +22,9 @@ from heedful.diagnostics.statistics.group_statistics import (
 from heedful.diagnostics.statistics.intervals import effective_clusters, mean_interval
 from heedful.types import Group, Metric, Verdict
 
+UNPAID = 2
+"""Members that got all the way without success: one may be an accident, two show that the task is not paid."""
+
 _NO_SPREAD = "no group has two scored members"
 
 
@@ -56,14 +59,15 @@ def spread_metrics(values_PG: Sequence[Sequence[float | None]]) -> list[Metric]:
 
 
 def cause_metrics(groups: Sequence[Group], values_PG: Sequence[Sequence[float | None]]) -> list[Metric]:
-    """`signal/mixed`, `/solved`, `/blind`, `/failed`: why groups do or do not spread, as shares of the scored groups.
+    """`signal/mixed`, `/solved`, `/unpaid`, `/failed`: why groups do or do not spread, as shares of the scored groups.
 
-    In this order: the values spread; they are constant and all members succeeded; they are constant though success
-    or progress differs, so the reward is blind to something; the rest. The shares add to 1. Without `progress` from
-    the environment `blind` is `None`, since a blind group then looks like a failed one. Where a constant group has a
-    reward and no member whose success is known, all but `mixed` are `None`.
+    In this order: the values spread; they are constant and all members succeeded; they are constant although some
+    member succeeded, or at least two got all the way (`UNPAID`) and none succeeded: the reward is broken; the rest.
+    The shares add to 1. Members that failed after different progress are failed: their task is hard, and its reward
+    may be right. Without `progress` from the environment `unpaid` is `None`, since an unpaid group then looks like a
+    failed one. Where a constant group has a reward and no member whose success is known, all but `mixed` are `None`.
     """
-    names = ("mixed", "solved", "blind", "failed")
+    names = ("mixed", "solved", "unpaid", "failed")
     known = [(group, scored(values_G)) for group, values_G in zip(groups, values_PG, strict=True)]
     known = [(group, values) for group, values in known if len(values) >= 2]
     causes = [cause_of(group, values) for group, values in known]
@@ -77,7 +81,7 @@ def cause_metrics(groups: Sequence[Group], values_PG: Sequence[Sequence[float | 
         why = f"success is unknown in {unknown} of the groups without spread"
         shares |= {name: Metric(f"signal/{name}", None, len(causes), why=why) for name in names[1:]}
     if not any(trajectory.progress is not None for group in groups for trajectory in group.trajectories):
-        shares["blind"] = Metric("signal/blind", None, len(causes), why="the environment reports no progress")
+        shares["unpaid"] = Metric("signal/unpaid", None, len(causes), why="the environment reports no progress")
     return list(shares.values())
 
 
@@ -124,16 +128,14 @@ def _dispersion(variances: Sequence[float]) -> Metric:
 
 
 def cause_of(group: Group, values: Sequence[float]) -> str:
-    """`mixed`, `solved`, `blind` or `failed`, from a group's scored values: see `cause_metrics`."""
+    """`mixed`, `solved`, `unpaid` or `failed`, from a group's scored values: see `cause_metrics`."""
     if not is_constant(values):
         return "mixed"
     successes = [trajectory.success for trajectory in group.trajectories if trajectory.success is not None]
     if successes and all(successes):
         return "solved"
     progress = scored([trajectory.progress for trajectory in group.trajectories if trajectory.outcome is not None])
-    if any(successes) or not is_constant(progress):
-        return "blind"
-    return "failed"
+    return "unpaid" if any(successes) or sum(value >= 1 for value in progress) >= UNPAID else "failed"
 
 
 def _mass_kept(values_PG: Sequence[Sequence[float | None]], verdicts: Sequence[Verdict]) -> Metric:

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from statistics import fmean
 from typing import Literal
 
+from heedful.diagnostics.statistics.beliefs import Belief
 from heedful.diagnostics.statistics.group_statistics import sample_variance
 
 Prior = Literal["jeffreys", "batch"]
@@ -127,12 +128,10 @@ def fit_inverse_gamma(values_PG: Sequence[Sequence[float]]) -> tuple[float, floa
 def _chances(evidence_P: Sequence[Evidence], mean: float, strength: float) -> list[float]:
     if math.isinf(strength):
         return [mean * (1 - mean)] * len(evidence_P)
-    expected_P = []
-    for evidence in evidence_P:
-        ones = mean * strength + evidence.total
-        zeros = (1 - mean) * strength + evidence.count - evidence.total
-        expected_P.append(ones * zeros / ((ones + zeros) * (ones + zeros + 1)))
-    return expected_P
+    return [
+        Belief(mean * strength + evidence.total, (1 - mean) * strength + evidence.count - evidence.total).variance
+        for evidence in evidence_P
+    ]
 
 
 def _scales(evidence_P: Sequence[Evidence], freedom: float, mean: float) -> list[float]:

@@ -86,7 +86,7 @@ def questions(run: RunRecord) -> tuple[Question, ...]:
             "share of groups",
             ("mixed", "signal/mixed", 1),
             ("solved", "signal/solved", 3),
-            ("blind", "signal/blind", 5),
+            ("unpaid", "signal/unpaid", 5),
             ("failed", "signal/failed", 2),
             axis=Axis.SHARE,
             stacked=True,
@@ -125,7 +125,7 @@ def questions(run: RunRecord) -> tuple[Question, ...]:
     kept = [tuple(one for one in panels if one.title not in shown) for panels in (learnt, listens, filtered)]
     triage = (
         "A group whose members all got the same has no advantage to learn from. What helps depends on why: solved, "
-        "blind (the reward does not see a difference that exists) or failed."
+        "unpaid (members got all the way, and the reward does not see it) or failed."
     )
     reads = (
         "No single number decides: mutual information can rise while success falls. Can the prompt be identified from "

@@ -5,6 +5,8 @@ They are made from the run's own metrics and rollouts. Where there is nothing to
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Sequence
 from typing import Any
 
 from heedful.diagnostics.alarms.logged_rules import logged_rules
@@ -13,8 +15,11 @@ from heedful.diagnostics.task_triage import (
     ADVICE,
     CAUSES,
     UNTOLD,
+    TaskHistory,
     Triaged,
+    histories,
     reports_progress,
+    room_of,
     shares_by_tag,
     shares_of,
     triage,
@@ -23,7 +28,8 @@ from heedful.report.record import RunRecord, Series
 from heedful.storage import read_rollouts
 
 MOST_TAGS = 12
-HUES = {"mixed": 1, "solved": 3, "blind": 5, "failed": 2}
+MOST_NAMED = 5
+HUES = {"mixed": 1, "solved": 3, "unpaid": 5, "failed": 2}
 """As in the chart of groups by kind."""
 
 
@@ -74,8 +80,9 @@ def triage_of(run: RunRecord) -> dict[str, Any]:
         rollouts = read_rollouts(run.folder.rollouts(step), replies=False)
         triaged += triage(step, rollouts.groups, rollouts.verdicts, on)
         progress = progress or reports_progress(rollouts.groups)
-    blind = run.get("signal/blind")
-    notes = [UNTOLD] if (triaged and not progress) or (blind.points and not blind.numeric) else []
+    unpaid = run.get("signal/unpaid")
+    notes = [UNTOLD] if (triaged and not progress) or (unpaid.points and not unpaid.numeric) else []
+    notes += _pool_notes(histories(triaged))
     if not triaged:
         kept = "the audit kept no rollouts" if run.audited else "the run stored no rollouts"
         notes.append(f"Task by task nothing is known: {kept}.")
@@ -84,6 +91,27 @@ def triage_of(run: RunRecord) -> dict[str, Any]:
         shares.append(shares_of("(no tag)", untagged))
     tags = [(row.label, f"{row.groups:,}", [f"{row.shares[cause]:.0%}" for cause in CAUSES]) for row in shares]
     return {"causes": _causes(run), "notes": notes, "tags": tags}
+
+
+def _pool_notes(tasks: Sequence[TaskHistory]) -> list[str]:
+    """What the tasks of a pool are by all their visits, and what a choice among them could gain."""
+    again = [task for task in tasks if len(task.visits) > 1]
+    if 2 * len(again) < len(tasks) or not again:
+        return []
+    kinds = Counter(task.now for task in again)
+    unpaid = [task.task for task in again if task.now == "unpaid"][:MOST_NAMED]
+    notes = [
+        f"{len(again):,} tasks were seen more than once. By all their visits: "
+        + ", ".join(f"{kinds[cause]:,} {cause}" for cause in CAUSES)
+        + "."
+        + (f" Do not train on unpaid ones, such as {', '.join(unpaid)}." if unpaid else "")
+    ]
+    if (gain := room_of(again)).value is not None:
+        notes.append(
+            f"Room to choose: the best eighth of the tasks varies {gain.value:.2f} [{gain.low:.2f}, {gain.high:.2f}] "
+            "times as much as all. One half of the visits ranks them, and the other measures. At 1 no choice can gain."
+        )
+    return notes
 
 
 def _causes(run: RunRecord) -> list[dict[str, Any]]:

@@ -57,7 +57,7 @@ def unknown_to_verl(config: Any, heedful: HeedfulConfig, played: bool) -> dict[s
     section = compatibility.filters_itself(plain(config.get("algorithm")))
     if section:
         why = f"verl takes constant groups out before heedful sees them ({section})"
-        missing |= dict.fromkeys(("signal/mixed", "signal/solved", "signal/blind", "signal/failed"), why)
+        missing |= dict.fromkeys(("signal/mixed", "signal/solved", "signal/unpaid", "signal/failed"), why)
     return missing
 
 

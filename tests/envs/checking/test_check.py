@@ -19,6 +19,7 @@ from heedful.envs.checking.report import Report, shortened
 from heedful.envs.checking.rules import tells
 from heedful.envs.frozen_lake.environment import FrozenLake
 from heedful.envs.remote.environment import Remote
+from heedful.envs.toys.chain import UNREWARDED, Chain
 from heedful.envs.toys.echo import Echo
 from heedful.run.presets import PRESETS
 from heedful_envs.adapters.library import LIBRARIES, is_installed
@@ -114,6 +115,16 @@ def test_every_environment_of_ours_keeps_the_contract(name: str) -> None:
     env = envs.ENVIRONMENTS.get_class(name)(**knobs)
     report = check(env, LEAST if name in LIBRARIES else SMALL)
     assert report.ok, str(report)
+
+
+def test_tasks_that_do_not_pay_their_solver_are_named() -> None:
+    env = Chain(turns=3, unrewarded=0.25)
+    report = check(env, SMALL)
+    unpaid = [seed for seed in range(3) if UNREWARDED in env.task(seed).tags]
+    assert set(report.broken) == {"paid"}, str(report)
+    assert unpaid == [2], "the example needs one"
+    assert "(seed 2)" in told(report, "paid")
+    assert "is paid on" in told(check(FrozenLake(slip=0.2), SMALL), "paid"), "chance may end the solver's episode"
 
 
 def test_replies_of_a_million_letters_are_answered(full_size: None) -> None:

@@ -93,7 +93,7 @@ CAUSES: Mapping[str, tuple[str, str]] = {
     "parser": ("the parser does not find the answers", "read replies that earned nothing, and show or pay the format"),
     "rate": ("the learning rate is too high", "halve it, and go back to a checkpoint before the first alarm"),
     "reference": ("the KL term has the wrong reference or sign", "check that KL is near 0 at the first step"),
-    "reward_blind": ("the reward does not see progress", "pay progress, or parts of the answer"),
+    "reward_blind": ("the reward does not pay a right episode", "mend the verifier, and do not train on these tasks"),
     "reward_value": ("a reward is no finite number", "let the verifier return a number always"),
     "sampler": ("the engine that samples is not the policy that learns",
         "compare weights, precision, template and temperature of both. Correct by importance weights meanwhile"),
@@ -163,7 +163,7 @@ TABLE: Mapping[str, tuple[Row, ...]] = {
         Row("limit", look="the limit beside the mean length"),
     ),
     "length_rise": (_BONUS_SHOWN, Row("long", look="some of the longest replies")),
-    "reward_blind": (Row("reward_blind", look="what members of one group earned for how far they got"),),
+    "reward_blind": (Row("reward_blind", look="what episodes earned that got all the way"),),
     "shaping_dominates": (Row("shaping", look="the parts of the reward beside success"),),
     "starvation": (
         Row("parser", ("format_collapse",), _UNREADABLE, look="the share of replies with a closed, valid format"),

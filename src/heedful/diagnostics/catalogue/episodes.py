@@ -134,9 +134,9 @@ SIGNAL = under(
         missing="fewer than two groups with two scored members; all groups constant"),
     Entry("mixed", "share", "Groups whose members differ, the only ones that teach."),
     Entry("solved", "share", "Constant groups in which every member succeeds."),
-    Entry("blind", "share", "Constant groups whose members differ in success or progress.",
-        missing="the environment reports no progress"),
-    Entry("failed", "share", "Constant groups without any difference in progress."),
+    Entry("unpaid", "share", "Constant groups in which a member succeeded, or two got all the way and none succeeded.",
+        "The reward is broken there.", missing="the environment reports no progress"),
+    Entry("failed", "share", "The other constant groups: no member got all the way, or one did."),
     Entry("luck_share", "",
         "Part of the variance of rewards that is luck: what is left when the replies of an episode are played again "
         "under fresh noise.",
@@ -185,6 +185,9 @@ RANKING = under(
     Entry("group_spearman", "", "Agreement of the ranking by a single group with the ranking by all other passes.",
         "Spearman's correlation, mean over the passes. It is what a filter has that ranks tasks by the groups of one "
         "step.", missing="a single pass; all tasks have one variance"),
+    Entry("room", "", "What a choice of tasks can gain: the best eighth's mean variance, over that of all tasks.",
+        "Ranked by one half of the passes and measured on the other, both ways. Near 1 there is nothing to choose.",
+        missing="a single pass; fewer than 16 tasks; an episode without a score"),
     Entry("same_part", "share", "Tasks that both halves put into the same part.", "With four parts chance is 0.25.",
         missing="a single pass"),
     Entry("part_<k>/reward_variance", "",

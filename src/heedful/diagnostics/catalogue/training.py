@@ -117,8 +117,8 @@ ALARMS = under(
     Entry("starvation", "", "At most a tenth of the groups teaches, and at most half of the groups is solved.",
         "`kept_ratio` or `signal/mixed` is at most .1 for five steps. Not while more than half of the groups are "
         "solved."),
-    Entry("reward_blind", "", "The reward gives the same to episodes that got differently far.",
-        "`signal/blind`, pooled over ten steps, is 5 standard errors above .1."),
+    Entry("reward_blind", "", "Members get all the way to the goal, and the reward does not pay them.",
+        "`signal/unpaid`, pooled over ten steps, is 5 standard errors above .1."),
     Entry("shaping_dominates", "",
         "Much of the update comes from groups whose episodes have one outcome, and that differ in other parts of the "
         "reward alone.",

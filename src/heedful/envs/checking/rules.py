@@ -13,15 +13,18 @@ from functools import partial
 from typing import Any
 
 from heedful.boundary import from_json, to_json
-from heedful.envs.checking.evidence import Evidence, play_ordinary, seeds_of
+from heedful.envs.checking.evidence import MEMBERS, Evidence, play_ordinary, seeds_of
 from heedful.envs.checking.play import Bench, Exchange, Fault, Played, appearance
 from heedful.envs.checking.replies import actions_per_turn, listed_actions
 from heedful.envs.checking.report import Breach, Unchecked, parted, shortened
-from heedful.envs.common.contract import shown
+from heedful.envs.common.contract import demonstrated, shown
 from heedful.envs.common.tasks import SPLITS
+from heedful.protocols import Demonstrates
 from heedful.types import Ending, Task
 
 MOST_REPLAYED = 60
+
+MOST_DEMONSTRATED = 100
 
 MORE_SEEDS = 1500
 """Tried before a split counts as empty."""
@@ -386,6 +389,37 @@ def outcome(bench: Bench, evidence: Evidence) -> str:
     told = ", ".join(most) if len(most) <= 6 else f"{len(most)} values from {most[0]} to {most[-1]}"
     solved = "1 exactly where it is solved" if 1.0 in seen else "though none was solved, so 1 was not seen"
     return f"set at the end of each episode and nowhere else, {solved}; seen: {told}"
+
+
+@rule(
+    "what the environment's own solver does is paid",
+    expected="outcome 1 for the replies of `demonstrate`, or less progress than 1",
+    remedy="mend the reward or the verifier. Training on such a task teaches that the right answer is wrong",
+    plays=True,
+)
+def paid(bench: Bench, evidence: Evidence) -> str:
+    env = bench.env
+    if not isinstance(env, Demonstrates):
+        return "not asked: the environment has no solver (`demonstrate`)"
+    tasks = list({task.id: task for task in evidence.tasks}.values())[:MOST_DEMONSTRATED]
+    solved, unpaid = 0, []
+    for task in tasks:
+        told = bench.demand("demonstrate", partial(demonstrated, env, task, random.Random(task.seed)), task.id)
+        ends = [
+            played.exchanges[-1].step
+            for member in range(MEMBERS if getattr(env, "noisy", False) else 1)
+            if (played := bench.play(task, member, lambda _, turn: ("solver", told[turn][1]), len(told))).ended  # noqa: B023
+        ]
+        if any(end.ending is Ending.SOLVED for end in ends):
+            solved += 1
+        elif any(end.progress == 1 for end in ends) or (ends and not getattr(env, "noisy", False)):
+            unpaid.append(task)
+    if unpaid:
+        named = ", ".join(f"{task.id} (seed {task.seed})" for task in unpaid[:3])
+        raise Breach("the solver's own episodes are not paid", f"{len(unpaid)} of {len(tasks)} tasks", named)
+    return f"the solver is paid on {solved} of {len(tasks)} tasks" + (
+        "; chance ended the others" if solved < len(tasks) else ""
+    )
 
 
 @rule(
