@@ -103,7 +103,7 @@ def _scored(lines: Sequence[StepMetrics], at: str, scope: str, what: str) -> Ans
 
 def _carried(lines: Sequence[StepMetrics], names: Iterable[str]) -> list[tuple[str, Metric]]:
     """Where right first actions come from at the last step that says it, for each scorer, and the thought's part."""
-    heads = dict.fromkeys(found[0] for name in names if (found := _GROUNDED.match(name)))
+    heads = dict.fromkeys(match[0] for name in names if (match := _GROUNDED.match(name)))
     found = []
     for head in heads:
         told = [(line.step, *each) for line in lines if (each := carriers(line.metrics, head))]

@@ -7,8 +7,9 @@ installed, and `skill` prints the page for coding agents. Packages add commands 
 An error that the user can fix ends in a sentence and exit code 2. Help loads no torch.
 
 Exit codes: 0 done, 1 a run among several failed, a rule of check-env is broken or doctor found a fault, 2 bad input,
-3 stopped by an alarm, 130 interrupted by Ctrl-C, 143 by SIGTERM, 138 by SIGUSR1, 129 by a closed
-terminal: saved, if the command can save. 141: the reader of the output has ended.
+3 stopped by an alarm, or an alarm that `--fail-on` names was raised, 4 none of these could be judged, 130 interrupted
+by Ctrl-C, 143 by SIGTERM, 138 by SIGUSR1, 129 by a closed terminal: saved, if the command can save. 141: the reader of
+the output has ended.
 """
 
 from __future__ import annotations

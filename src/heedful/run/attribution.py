@@ -7,7 +7,7 @@ read the update. The run is not changed but for its file of the measurement.
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -98,7 +98,7 @@ def store_attribution(
     step: int,
     groups: Sequence[Group],
     found: Attribution,
-    facts: dict[str, str | int | float | None] | None = None,
+    facts: Mapping[str, str | int | float | None] | None = None,
 ) -> list[Metric]:
     """Write the parts of one update beside the run, and return them as metrics."""
     assert parts.attributor is not None

@@ -71,11 +71,13 @@ class OptimizerStep:
 
     def ahead(self) -> AdamWStep:
         """The step that `take` would take now, split into parts. Changes nothing. Not for shards, nor several ranks."""
+        assert isinstance(self._weights, MasterWeights)
         lr, most = self.config.lr_at(self.steps), self.config.gradient_clip
         return AdamWStep.ahead(self._optimizer, self.optimized, self._weights.gradients, lr, most)
 
     def gradients(self) -> list[torch.Tensor]:
-        """The gradients of all parameters, as wide as `optimized`. 0 where there is none."""
+        """The gradients of all parameters, as wide as `optimized`. 0 where there is none. Not for shards."""
+        assert isinstance(self._weights, MasterWeights)
         found = zip(self._weights.gradients, self.optimized, strict=True)
         return [torch.zeros_like(own, requires_grad=False) if one is None else one for one, own in found]
 

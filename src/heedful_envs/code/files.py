@@ -134,7 +134,7 @@ def _problem(row: Mapping[str, Any], told: Any, tests: Any, metadata: Any = None
         pairs, read = list(zip(tests["inputs"], tests["outputs"], strict=True)), _called if entry else _run
     else:
         kind = next((test.get("type") or test.get("testtype") for test in tests), None)
-        read = {"function_call": _called, "functional": _called_by_lines}.get(kind, _run)
+        read = {"function_call": _called, "functional": _called_by_lines}.get(kind or "", _run)
         pairs = [(test["input"], test["output"]) for test in tests]
         named = [*tests[:1], *(_loaded(test.get("metadata")) or {} for test in tests[:1]), _loaded(metadata) or {}]
         found = next((name for each in named if (name := each.get("fn_name") or each.get("func_name"))), "")

@@ -14,7 +14,7 @@ from heedful.algorithms.advantages import GroupRelative, LeaveOneOut
 from heedful.algorithms.gae import Gae
 from heedful.algorithms.returns import TurnReturns
 from heedful.diagnostics.statistics.group_statistics import is_constant, sample_variance
-from heedful.protocols import CreditsMembers, CreditsTurns, Estimator
+from heedful.protocols import CreditsMembers, CreditsTokens, CreditsTurns, Estimator
 from heedful.training.samples import Row, advantages_of_turns, credit
 from heedful.types import Group, TrainingSample, Trajectory
 
@@ -85,7 +85,7 @@ def _by_component(
         ]
         return parts
     undivided = _undivided(estimator)
-    if undivided is None:
+    if undivided is None or isinstance(estimator, CreditsTokens):
         return {WHOLE: whole}
     parts = {}
     for name in names:
