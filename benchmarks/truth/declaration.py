@@ -264,14 +264,14 @@ NO_INTERVAL: dict[str, str] = {
         " ".join([*ALIASES, "trainer/not_finite"])
     ),
     "a fact about the step's own groups": (
-        _of("signal", "variance_dispersion mixed solved blind failed stale")
+        _of("signal", "variance_dispersion mixed solved unpaid failed stale")
         + " "
         + _of("filter", "kept_ratio kept_groups mass_kept kept_without_signal dropped/<reason> empty draws")
         + " "
         + _of("filter", "collected_groups starved_tasks longest_skip readmitted")
     ),
     "a fact about the pool's own episodes; a study gives its interval over seeds, which have pools of their own": (
-        _of("ranking", "reward_variance mean constant half_spearman group_spearman same_part")
+        _of("ranking", "reward_variance mean constant half_spearman group_spearman room same_part")
         + " "
         + _of("ranking", "part_<k>/reward_variance part_<k>/mean part_<k>/hard")
     ),

@@ -43,9 +43,3 @@ def test_bad_input_ends_in_a_sentence(
     code, _, said = told(capsys, "prepare-shop", *words, "--out", str(tmp_path / "x"))
     assert code == 2
     assert sentence in said
-
-
-def test_a_page_is_for_environments_that_have_pages(capsys: pytest.CaptureFixture[str]) -> None:
-    code, _, said = told(capsys, "serve-env", "bandit", "--page")
-    assert code == 2
-    assert "--page is for environments with pages" in said

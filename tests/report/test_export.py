@@ -43,7 +43,7 @@ def test_the_tables_hold_what_the_files_of_the_run_hold(run: RunFolder, tmp_path
     turns = [row for row in tables["turns"] if row["step"] == 20]
     assert len(turns) == sum(len(one.turns) for each in stored.groups for one in each.trajectories)
     assert any(HOSTILE in row["reply"] for row in turns)
-    missing = [row for row in tables["metrics"] if row["name"] == "signal/blind"]
+    missing = [row for row in tables["metrics"] if row["name"] == "signal/unpaid"]
     assert {(row["value"], row["why"]) for row in missing} == {(None, "the environment reports no progress")}
     # 32 thoughts, each read under the 4 prompts of its block, with 2 actions, at 4 steps.
     assert len(tables["swaps"]) == 32 * 4 * 2 * 4

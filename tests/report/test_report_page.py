@@ -188,7 +188,7 @@ def test_where_right_actions_come_from_is_told_once_it_is_known(tmp_path: Path) 
 
 def test_missing_readings_are_absent_with_their_reason_and_never_zero(page: str, tmp_path: Path) -> None:
     assert "missing at steps 20, 24, 40: one distinct prompt: N &lt; 2" in page
-    assert "blind: missing at all 61 values: the environment reports no progress" in page
+    assert "unpaid: missing at all 61 values: the environment reports no progress" in page
     run = RunFolder(tmp_path)
     write_whole(run.metrics, '{"step": 3, "metrics": {"format/valid_rate": {"value": null, "why": "no turn"}}}\n')
     bare = write_report(run).read_text(encoding="utf-8")

@@ -18,7 +18,7 @@ torch = pytest.importorskip("torch")
 
 from real_vllm import PYTHON, SOURCE, RealVllm  # noqa: E402
 
-from processes import LIMIT_S, meeting_at, store_of_two  # noqa: E402
+from processes import LIMIT_S, meeting_at, store_of  # noqa: E402
 
 MEAN, LARGEST = "sampling/sampling_logp_difference/mean", "sampling/sampling_logp_difference/max"
 CLOSE = 1e-4
@@ -61,7 +61,7 @@ def colocated(
 @pytest.fixture(scope="module")
 def served(vllm: RealVllm, seedling_folder: Path, tmp_path_factory: pytest.TempPathFactory) -> list[dict[str, Any]]:
     """The runs of two ranks."""
-    folder, store = tmp_path_factory.mktemp("served"), store_of_two()
+    folder, store = tmp_path_factory.mktemp("served"), store_of(2)
     common = {"MASTER_ADDR": "127.0.0.1", "WORLD_SIZE": "2", "LOCAL_WORLD_SIZE": "2", **meeting_at(store)}
     ranks = [common | {"RANK": str(rank), "LOCAL_RANK": str(rank)} for rank in range(2)]
     return ran(folder, ["server", str(seedling_folder), str(folder), vllm.url], ranks)

@@ -164,7 +164,7 @@ def test_a_prompt_read_once_for_its_group_gives_the_same_values_and_gradients() 
         critic = Critic(policy, CriticConfig(), STEADY, UpdateSettings(share_prompts=share))
         wake(critic)
         learner = Learner(policy, Ppo(), STEADY, UpdateSettings(share_prompts=share), critic=critic)
-        cut = learner._cut(valued(critic, groups), None)
+        cut = learner.cut(valued(critic, groups), None)
         assert [batch.prompts is not None for batch in cut] == [share]
         critic._backward(cut, 1.0, 0.0)
         found.append((critic.values(rows), gradients(critic._own)))
@@ -267,7 +267,7 @@ def test_the_gradient_is_that_of_the_loss_spelled_out_whatever_the_micro_batch(
     wake(critic)
     learner = Learner(policy, Ppo(), STEADY, UpdateSettings(micro_batch_tokens=micro_batch_tokens), critic=critic)
     samples = valued(critic, drawn_groups(1))
-    reading = critic._backward(learner._cut(samples, None), 2.0, config.trunk)
+    reading = critic._backward(learner.cut(samples, None), 2.0, config.trunk)
     found = [one for one in [*gradients(critic._backbone), *gradients(critic._head)] if one is not None]
     for parameter in [*critic._backbone.parameters(), *critic._head.parameters()]:
         parameter.grad = None
@@ -291,7 +291,7 @@ def test_computing_layers_again_changes_no_gradient(config: CriticConfig) -> Non
         critic = Critic(policy, config, STEADY, UpdateSettings(recompute=recompute, share_prompts=False))
         wake(critic)
         learner = Learner(policy, Ppo(), STEADY, critic=critic)
-        critic._backward(learner._cut(valued(critic, drawn_groups(1)), None), 1.0, config.trunk)
+        critic._backward(learner.cut(valued(critic, drawn_groups(1)), None), 1.0, config.trunk)
         found.append([one for one in gradients(critic._backbone) if one is not None])
     assert len(found[0]) > 10
     assert equal(*found)

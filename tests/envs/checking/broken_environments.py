@@ -300,8 +300,16 @@ FearsNul = altering(
 )
 FearsLongNumbers = altering("FearsLongNumbers", _read_number)
 
-# rewards, outcome, endings
+# rewards, outcome, paid, endings
 
+PaysNobody = altering(
+    "PaysNobody",
+    lambda step, response, episode: (
+        dataclasses.replace(step, ending=Ending.FAILED, outcome=0.0, progress=1.0)
+        if step.ending is Ending.SOLVED
+        else step
+    ),
+)
 PaysNan = altering(
     "PaysNan",
     lambda step, response, episode: dataclasses.replace(step, rewards={"length": float("nan")} if not response else {}),

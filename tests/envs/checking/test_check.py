@@ -74,6 +74,7 @@ BREAKS: list[tuple[type, set[str], str]] = [
     (broken.PaysWithoutAName, {"rewards"}, "the name of a reward as 0"),
     (broken.ScoresBeforeTheEnd, {"outcome"}, "outcome 0.0 without an ending"),
     (broken.FailsWithOutcomeOne, {"outcome"}, "outcome 1.0 with Ending.OUT_OF_TURNS"),
+    (broken.PaysNobody, {"paid"}, "the solver's own episodes are not paid"),
     (broken.ErrsOnUnreadableReplies, {"endings"}, "Ending.ERROR"),
     (broken.EndsInWords, {"endings"}, "'out_of_turns'"),
     (broken.StatesAnotherSize, {"protocol"}, "3 x 2 pixels stated, but 2 x 2 in the header"),
@@ -124,7 +125,7 @@ def test_tasks_that_do_not_pay_their_solver_are_named() -> None:
     assert set(report.broken) == {"paid"}, str(report)
     assert unpaid == [2], "the example needs one"
     assert "(seed 2)" in told(report, "paid")
-    assert "is paid on" in told(check(FrozenLake(slip=0.2), SMALL), "paid"), "chance may end the solver's episode"
+    assert "is paid on" in told(check(FrozenLake(slip=0.5), SMALL), "paid"), "chance may end the solver's episode"
 
 
 def test_replies_of_a_million_letters_are_answered(full_size: None) -> None:

@@ -81,8 +81,8 @@ class AlarmConfig:
     """Thoughts cannot be told from thoughts about other prompts when the retrieval test's p-value exceeds this."""
     p_readings: Annotated[int, Interval(ge=2)] = 2
     """Measurements in a row that have to say so."""
-    unpaid: Annotated[float, Interval(ge=0, lt=1)] = 0.1
-    """Share of unpaid groups that is accepted."""
+    blind: Annotated[float, Interval(ge=0, lt=1)] = 0.1
+    """Share of unpaid groups that is accepted: the reward is blind to what they did."""
     starved: Annotated[float, Interval(ge=0, lt=1)] = 0.1
     """Share of groups that teach (kept by the filter, or mixed) at or below which a step is starved."""
     starved_steps: Annotated[int, Interval(ge=2)] = 5
@@ -191,7 +191,7 @@ def standard_rules(config: AlarmConfig) -> tuple[Rule, ...]:
         ),
         Rule(
             "reward_blind",
-            ((Share("signal/unpaid", config.unpaid, config.threshold, 2 * config.baseline),),),
+            ((Share("signal/unpaid", config.blind, config.threshold, 2 * config.baseline),),),
         ),
         Rule(
             "shaping_dominates",

@@ -393,7 +393,7 @@ def outcome(bench: Bench, evidence: Evidence) -> str:
 
 @rule(
     "what the environment's own solver does is paid",
-    expected="outcome 1 for the replies of `demonstrate`, or less progress than 1",
+    expected="Ending.SOLVED where the replies of `demonstrate` end with progress 1",
     remedy="mend the reward or the verifier. Training on such a task teaches that the right answer is wrong",
     plays=True,
 )
@@ -401,25 +401,22 @@ def paid(bench: Bench, evidence: Evidence) -> str:
     env = bench.env
     if not isinstance(env, Demonstrates):
         return "not asked: the environment has no solver (`demonstrate`)"
-    tasks = list({task.id: task for task in evidence.tasks}.values())[:MOST_DEMONSTRATED]
-    solved, unpaid = 0, []
+    solved, unpaid, tasks = 0, list[Task](), {task.id: task for task in evidence.tasks[:MOST_DEMONSTRATED]}.values()
     for task in tasks:
-        told = bench.demand("demonstrate", partial(demonstrated, env, task, random.Random(task.seed)), task.id)
-        ends = [
-            played.exchanges[-1].step
-            for member in range(MEMBERS if getattr(env, "noisy", False) else 1)
-            if (played := bench.play(task, member, lambda _, turn: ("solver", told[turn][1]), len(told))).ended  # noqa: B023
-        ]
-        if any(end.ending is Ending.SOLVED for end in ends):
-            solved += 1
-        elif any(end.progress == 1 for end in ends) or (ends and not getattr(env, "noisy", False)):
-            unpaid.append(task)
+        told = bench.ask("demonstrate", partial(demonstrated, env, task, random.Random(task.seed)))
+        if isinstance(told, Fault):  # an environment may refuse to demonstrate, with a sentence
+            continue
+        for member in range(MEMBERS):  # chance may end an episode
+            played = bench.play(task, member, lambda _, turn: ("solver", told[turn][1]), len(told))  # noqa: B023
+            last = played.exchanges[-1].step if played.ended else None
+            if last is not None and (last.ending is Ending.SOLVED or last.progress == 1):
+                solved += last.ending is Ending.SOLVED
+                unpaid += [task] * (last.ending is not Ending.SOLVED)
+                break
     if unpaid:
         named = ", ".join(f"{task.id} (seed {task.seed})" for task in unpaid[:3])
         raise Breach("the solver's own episodes are not paid", f"{len(unpaid)} of {len(tasks)} tasks", named)
-    return f"the solver is paid on {solved} of {len(tasks)} tasks" + (
-        "; chance ended the others" if solved < len(tasks) else ""
-    )
+    return f"the solver is paid on {solved} of {len(tasks)} tasks, and all the way on no other"
 
 
 @rule(
