@@ -81,3 +81,11 @@ def test_a_run_that_stands_still_is_asked_about_first():
 def test_a_cause_that_several_alarms_have_is_said_once():
     found = names({"rate_jump": 5, "kl_runaway": 9, "gradient_spike": 7, "success_drop": 8})
     assert len(found) == len(set(found))
+
+
+def test_a_sampler_that_agrees_with_the_learner_is_no_cause():
+    apart = "policy/kl_to_sampler"
+    assert names({"entropy_rise": 5})[0] == "bonus"
+    assert "sampler" in names({"entropy_rise": 5}), "its evidence may only not have been logged"
+    assert "sampler" not in names({"entropy_rise": 5}, {apart: 7e-9})
+    assert names({"entropy_rise": 5}, {apart: 0.1})[0] == "sampler"

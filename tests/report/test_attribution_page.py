@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import re
 from pathlib import Path
 
 from heedful.report.attribution import cause, panel, parts_table, told, write_attribution_page
+from heedful.report.outcome import Outcome
 from heedful.storage import RunFolder, StoredGradients, read_gradients, write_gradients
 from heedful.types import Metric
 
@@ -48,6 +50,16 @@ def test_the_sentence_names_the_part_that_took_most_if_it_is_clear(tmp_path: Pat
     )
     stored(folder, 12, success=(-0.03, -0.01))  # success comes first
     assert "fluency in groups of one outcome took 0.0200 of mean success (" in cause(folder, 12)
+
+
+def test_the_part_of_a_split_update_comes_before_the_causes_of_the_table(tmp_path: Path) -> None:
+    folder = RunFolder(tmp_path)
+    alarms = ({"step": step, "metrics": {"alarm/noise_collapse": float(step > 8)}} for step in range(12))
+    folder.metrics.write_text("".join(json.dumps(line | {"time": 0.0}) + "\n" for line in alarms))
+    (first, *others) = Outcome.of(tmp_path).told_causes()
+    assert first.startswith("noise_collapse: ")
+    stored(folder, 9)
+    assert Outcome.of(tmp_path).told_causes() == [cause(folder, 9), first, *others]
 
 
 def test_the_table_has_the_sum_beside_the_measured_change(tmp_path: Path) -> None:

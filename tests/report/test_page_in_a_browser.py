@@ -66,7 +66,7 @@ def test_a_click_on_a_curve_leads_to_the_step_its_groups_and_a_prompt(page: Brow
     found = rows(page)
     moved = [float(row[-1]) for row in found]
     assert moved == sorted(moved, reverse=True)
-    assert found[-1][5] == "dropped: constant"
+    assert found[-1][6] == "dropped: constant"
     stored = read_rollouts(run.rollouts(20)).groups
     first = int(found[0][0])
     assert found[0][1] == stored[first].task.id
@@ -176,6 +176,25 @@ def test_a_task_is_followed_copied_and_played_again(browser: Browser, tmp_path: 
     browser.click(".pane button.link")
     browser.until("document.querySelectorAll('.groups tbody tr').length === 2")
     assert [row[0] for row in rows(browser)] == ["step 0", "step 30"]
+    assert browser.errors == []
+
+
+def test_a_group_that_got_all_the_way_and_was_not_paid_comes_first(browser: Browser, tmp_path: Path) -> None:
+    run = make_run(tmp_path / "run")
+    stored = read_rollouts(run.rollouts(20))
+    *others, last = stored.groups
+    members = tuple(replace(one, outcome=0.0, progress=float(one.member < 3)) for one in last.trajectories)
+    unpaid = replace(last, trajectories=members)
+    write_rollouts(run.rollouts(20), 20, "train", [*others, unpaid], stored.verdicts, stored.environment)
+    write_report(run)
+    browser.open(run.report, "#step=20")
+    browser.until("document.querySelectorAll('.groups tbody tr').length === 16")
+    number, task, _, kind, *_ = rows(browser)[0]
+    assert (number, task, kind) == (str(len(others)), last.task.id, "unpaid")
+    browser.click(".groups tbody tr button")
+    browser.until("document.querySelectorAll('.member').length === 8")
+    said = browser.read("[...document.querySelectorAll('.member h4')].map(h => h.innerText)")
+    assert [", all the way and unpaid" in one for one in said] == [True] * 3 + [False] * 5
     assert browser.errors == []
 
 

@@ -14,6 +14,8 @@ import pytest
 from synthetic_run import HOSTILE, PROMPTS, STEPS, make_run
 
 from heedful.boundary import clean
+from heedful.diagnostics.signal import cause_of
+from heedful.diagnostics.statistics.group_statistics import scored
 from heedful.report import write_comparison, write_report
 from heedful.report.drawing.chart import LEFT, RIGHT, Axis, Curve, Frame, Mark, draw_lines, draw_shares
 from heedful.report.drawing.numerals import numeral, ticks
@@ -243,6 +245,9 @@ def test_every_group_of_every_stored_step_is_in_the_index(runs: tuple[RunFolder,
     assert [row[1] for row in rows] == [[one.outcome for one in group.trajectories] for group in stored.groups]
     assert {index["reasons"][row[4]] for row in rows} == {"kept", "constant"}
     assert all((row[6] == 0) == (row[3] == 0) for row in rows)  # a dropped group moves nothing
+    assert {row[7] for row in rows} == {
+        cause_of(group, scored(row[1])) for group, row in zip(stored.groups, rows, strict=True)
+    }
 
 
 def test_what_moved_and_how_alike_thoughts_are_by_hand(tmp_path: Path) -> None:

@@ -12,6 +12,8 @@ from dataclasses import dataclass, field
 from statistics import fmean
 from typing import Any
 
+from heedful.diagnostics.signal import cause_of
+from heedful.diagnostics.statistics.group_statistics import scored
 from heedful.diagnostics.words import words_of
 from heedful.report.embedding import embedded_pictures, packed, shortened
 from heedful.report.record import RunRecord
@@ -55,7 +57,8 @@ class Episodes:
 
     index: dict[str, Any]
     """`tasks`: id, seed, split. `reasons` of verdicts. `steps`: step -> a row for each group: number of the task,
-    outcomes, rewards, weight, number of the reason, spread, what moved. `play`: how an episode is played again."""
+    outcomes, rewards, weight, number of the reason, spread, what moved, kind by outcomes. `play`: how an episode is
+    played again."""
     parts: dict[str, str] = field(default_factory=dict)
     """Step -> its texts, packed."""
 
@@ -82,7 +85,8 @@ def episodes_of(run: RunRecord, newest: int | None = None) -> Episodes:
                 row += [_short(verdict.weight), reason, _short(verdict.spread)]
             else:
                 row += [None, None, None]
-            rows.append([*row, _short(moved(rewards, verdict))])
+            known = scored(outcomes)
+            rows.append([*row, _short(moved(rewards, verdict)), cause_of(group, known) if len(known) > 1 else ""])
         found.index["steps"][str(step)] = rows
         found.parts[str(step)] = packed(_part(stored.groups, tags, _words(run, step)))
     found.index |= {"tasks": [*tasks], "reasons": [*reasons]}

@@ -96,17 +96,19 @@ function stepView(at, number, part, wanted) {
   const counts = wanted ? countsOf(part, wanted) : null;
   const rows = runs[at.run].steps[at.step]
     .map((row, group) => ({ row, group, count: counts ? counts[group] : null }))
-    .filter(({ count }) => count !== 0).sort((a, b) => b.row[6] - a.row[6]);
-  const heads = ["Group", "Task", "Outcomes", "Reward", "Spread", "Verdict", "n", "Moved",
+    .filter(({ count }) => count !== 0)
+    .sort((a, b) => (b.row[7] === "unpaid") - (a.row[7] === "unpaid") || b.row[6] - a.row[6]);
+  const heads = ["Group", "Task", "Outcomes", "Kind", "Reward", "Spread", "Verdict", "n", "Moved",
     ...(wanted ? ["Matching"] : [])];
   const body = rows.map(({ row, group, count }) => {
-    const [task, outcomes, rewards, weight, , spread, moved] = row;
+    const [task, outcomes, rewards, weight, , spread, moved, kind] = row;
     const name = runs[at.run].tasks[task][0];
     const made = element("tr", { class: weight === 0 ? "dropped" : "" },
       element("th", { scope: "row" }, button(String(group), () => go(number, { group }),
         { "aria-label": `Open group ${group}` })),
       element("td", {}, button(name, () => go(number, { task }), { class: "link", title: "This task over time" })),
       element("td", {}, element("span", { class: "outcomes" }, ...outcomes.map(outcomeDot))),
+      element("td", { class: kind === "unpaid" ? "flag" : "" }, kind || "–"),
       ...[numeral(mean(rewards)), spread === null ? "–" : numeral(spread), verdictOf(at.run, row),
         String(outcomes.length), numeral(moved)].map((text) => element("td", {}, text)),
       wanted ? element("td", {}, String(count)) : null);
@@ -116,7 +118,7 @@ function stepView(at, number, part, wanted) {
   const all = runs[at.run].steps[at.step].length;
   return [
     element("p", { class: "aside" },
-      `${rows.length === all ? all : `${rows.length} of ${all}`} groups, those that moved most first. `,
+      `${rows.length === all ? all : `${rows.length} of ${all}`} groups: unpaid ones first, then those that moved most. `,
       "Moved: mean of |reward − mean of the group|, times the filter's weight."),
     element("div", { class: "scroll" }, element("table", { class: "groups" },
       element("thead", {}, element("tr", {}, ...heads.map((head) => element("th", { scope: "col" }, head)))),
@@ -211,7 +213,8 @@ function memberCard(at, number, place, member, part, rewards) {
   const middle = mean(rewards);
   return element("article", { class: `member${at.member === place ? " picked" : ""}`, tabindex: 0,
     "aria-label": `Member ${member.member}`, "data-member": place },
-    element("h4", {}, outcomeDot(member.outcome), ` Member ${member.member}: ${member.ending.replaceAll("_", " ")}`),
+    element("h4", {}, outcomeDot(member.outcome), ` Member ${member.member}: ${member.ending.replaceAll("_", " ")}`,
+      member.progress === 1 && member.outcome < 1 ? element("span", { class: "flag" }, ", all the way and unpaid") : null),
     element("table", {}, ...Object.entries(parts).map(([name, value]) => row(name, numeral(value))),
       row("reward", numeral(member.reward)), row("advantage", typeof member.reward === "number"
         ? numeral(Number((member.reward - middle).toFixed(4))) : "none"),
