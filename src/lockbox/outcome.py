@@ -149,7 +149,7 @@ class Running:
             ending = "error" if status == UNCAUGHT else "ended"
         elif self._overdue:
             ending = "waited"
-        elif status in (-signal.SIGXCPU, -signal.SIGKILL) and cpu >= _NEARLY * self._limits.cpu:
+        elif status == -signal.SIGXCPU or (status == -signal.SIGKILL and cpu >= _NEARLY * self._limits.cpu):
             ending = "cpu"
         elif status == -signal.SIGSYS:
             ending = "forbidden"
