@@ -78,7 +78,12 @@ class TerminalView:
 
     def write(self, step: int, metrics: Sequence[Metric]) -> None:
         by_name = {metric.name: metric for metric in metrics}
-        evaluated = [metric for metric in metrics if metric.name.startswith("eval/")]
+        names = (metric.name.split("/") for metric in metrics)
+        evaluated = [
+            metric
+            for metric, (family, *_, last) in zip(metrics, names, strict=True)
+            if family == "eval" and last == "success"
+        ]
         if evaluated:
             rates = ", ".join(f"{metric.name.split('/')[2]} {_interval(metric)}" for metric in evaluated)
             self.note(f"success on held-out tasks after {step} steps: {rates}")
