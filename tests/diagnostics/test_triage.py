@@ -7,7 +7,6 @@ from episodes import outcomes
 from heedful.diagnostics.task_triage import (
     ADVICE,
     CAUSES,
-    Stay,
     TaskHistory,
     Triaged,
     histories,
@@ -17,11 +16,11 @@ from heedful.diagnostics.task_triage import (
     shares_by_tag,
     triage,
 )
-from heedful.types import Group, Task, Verdict
+from heedful.types import Group, Task
 
 
 def causes(*groups, on="outcome"):
-    return [one.cause for one in triage(0, groups, None, on)]
+    return [one.cause for one in triage(0, groups, on)]
 
 
 def test_groups_are_mixed_solved_unpaid_or_failed():
@@ -44,37 +43,15 @@ def test_progress_tells_unpaid_from_failed():
     assert not reports_progress([outcomes("a", 0.0, 0.0)])
 
 
-def visits(task, *kinds, kept=None):
-    pairs = {"mixed": (0.0, 1.0), "solved": (1.0, 1.0), "failed": (0.0, 0.0)}
-    found = []
-    for step, kind in enumerate(kinds):
-        if kind:
-            verdicts = None if kept is None else [Verdict(float(kept(step)), "kept", 0.0)]
-            found += triage(step, [outcomes(task, *pairs[kind])], verdicts, "outcome")
-    return found
-
-
-def test_a_task_has_a_history_with_its_stays():
-    (history,) = histories(
-        visits("a", "failed", "failed", None, "mixed", "solved", "solved", kept=lambda step: step == 3)
-    )
-    assert history.stays == (Stay("failed", 2, 0, 1), Stay("mixed", 1, 3, 3), Stay("solved", 2, 4, 5))
-    assert history.longest == Stay("solved", 2, 4, 5), "the latest of equals"
-    assert history.trained == 1
-    assert [visit.step for visit in history.visits] == [0, 1, 3, 4, 5]
-
-
-def test_the_tasks_that_taught_nothing_for_longest_come_first():
-    seen = [*visits("b", "failed"), *visits("a", "mixed", "mixed"), *visits("c", "solved", "solved")]
-    found = histories(seen)
-    assert [history.task for history in found] == ["c", "b", "a"]
-    assert found[2].longest is None
-    assert found[2].trained is None, "nothing was filtered"
+def test_a_task_has_its_visits_in_order():
+    seen = [*triage(3, [outcomes("b", 1.0, 1.0)], "outcome"), *triage(1, [outcomes("b", 0.0, 0.0)], "outcome")]
+    (history,) = histories(seen)
+    assert [(visit.step, visit.cause) for visit in history.visits] == [(1, "failed"), (3, "solved")]
 
 
 def tagged(kind, *tags):
     group = outcomes("a", *((1.0, 1.0) if kind == "solved" else (0.0, 0.0)))
-    return triage(0, [Group(Task("a", 0, "train", tags), group.trajectories)], None, "outcome")
+    return triage(0, [Group(Task("a", 0, "train", tags), group.trajectories)], "outcome")
 
 
 def test_shares_are_taken_by_tag():
@@ -91,7 +68,7 @@ def played(rng, paid, chances, members=8):
     for step, chance in enumerate(chances):
         right = rng.random(members) < chance
         progress = np.where(right, 1.0, rng.random(members) * 0.9)
-        visits += triage(step, [outcomes("a", *(right * paid).tolist(), progress=progress.tolist())], None, "outcome")
+        visits += triage(step, [outcomes("a", *(right * paid).tolist(), progress=progress.tolist())], "outcome")
     return TaskHistory("a", (), tuple(visits))
 
 
@@ -118,12 +95,12 @@ def test_a_task_that_improved_is_named_by_its_last_visits():
 
 
 def test_a_task_that_paid_once_is_not_unpaid():
-    visits = [*triage(0, [outcomes("a", 0.0, 0.0, progress=[1.0, 1.0])], None, "outcome"), *visits_of_success()]
+    visits = [*triage(0, [outcomes("a", 0.0, 0.0, progress=[1.0, 1.0])], "outcome"), *visits_of_success()]
     assert TaskHistory("a", (), tuple(visits)).now == "mixed"
 
 
 def visits_of_success():
-    return triage(1, [outcomes("a", 1.0, 0.0, progress=[1.0, 0.0])], None, "outcome")
+    return triage(1, [outcomes("a", 1.0, 0.0, progress=[1.0, 0.0])], "outcome")
 
 
 def test_room_is_what_the_best_eighth_varies_relative_to_all():
@@ -160,7 +137,7 @@ def test_the_interval_of_room_covers(prior):
 
 def test_room_reads_every_other_visit():
     def history(number):
-        visits = [Triaged(step, str(number), (), "mixed", float(number < 4), 8, 4, None) for step in range(3)]
+        visits = [Triaged(step, str(number), (), "mixed", float(number < 4), 8, 4) for step in range(3)]
         return TaskHistory(str(number), (), tuple(visits))
 
     assert room_of([history(number) for number in range(16)]).value == 4.0

@@ -1,4 +1,4 @@
-"""Why prompts teach nothing, prompt by prompt: solved, unpaid or failed, for how long, and what to do about each.
+"""Why prompts teach nothing, prompt by prompt: solved, unpaid or failed, and what to do about each.
 
 A prompt that was seen once has no history. A prompt whose environment reports no progress is hardly ever called
 unpaid, because it cannot be distinguished from a failed one.
@@ -10,7 +10,6 @@ import hashlib
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from itertools import groupby
 from statistics import fmean
 
 import numpy as np
@@ -19,7 +18,7 @@ from heedful.diagnostics.signal import cause_of
 from heedful.diagnostics.statistics.beliefs import Belief
 from heedful.diagnostics.statistics.group_statistics import sample_variance, scored, values_on
 from heedful.diagnostics.statistics.intervals import jackknife_interval
-from heedful.types import Group, Metric, Verdict
+from heedful.types import Group, Metric
 
 CAUSES = ("mixed", "solved", "unpaid", "failed")
 """Only `mixed` groups teach. Defined by `signal.cause_metrics`."""
@@ -55,19 +54,6 @@ class Triaged:
     episodes: int
     """Members whose success is known."""
     successes: int
-    kept: bool | None
-    """The filter kept it; `None` where nothing was filtered."""
-
-
-@dataclass(frozen=True, slots=True)
-class Stay:
-    """Consecutive visits in which a task was of the same kind."""
-
-    cause: str
-    visits: int
-    first: int
-    """The step of the first of them."""
-    last: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,21 +64,6 @@ class TaskHistory:
     tags: tuple[str, ...]
     visits: tuple[Triaged, ...]
     """By step."""
-
-    @property
-    def stays(self) -> tuple[Stay, ...]:
-        """What it was, visit by visit, equal neighbours joined."""
-        found = []
-        for cause, group in groupby(self.visits, key=lambda visit: visit.cause):
-            visits = list(group)
-            found.append(Stay(cause, len(visits), visits[0].step, visits[-1].step))
-        return tuple(found)
-
-    @property
-    def longest(self) -> Stay | None:
-        """Its longest stay without signal, the latest of equals; `None` if it was mixed at every visit."""
-        silent = [stay for stay in self.stays if stay.cause != "mixed"]
-        return max(silent, key=lambda stay: (stay.visits, stay.last), default=None)
 
     @property
     def now(self) -> str:
@@ -111,12 +82,6 @@ class TaskHistory:
         solved, failed = belief.all_right(members) >= 0.5, belief.all_wrong(members) >= 0.5
         return "solved" if solved else "failed" if failed else "mixed"
 
-    @property
-    def trained(self) -> int | None:
-        """Visits in which the filter kept it."""
-        kept = [visit.kept for visit in self.visits if visit.kept is not None]
-        return sum(kept) if kept else None
-
 
 @dataclass(frozen=True, slots=True)
 class Shares:
@@ -128,16 +93,14 @@ class Shares:
     """By cause, adding to 1."""
 
 
-def triage(step: int, groups: Sequence[Group], verdicts: Sequence[Verdict] | None, on: str) -> list[Triaged]:
+def triage(step: int, groups: Sequence[Group], on: str) -> list[Triaged]:
     """The groups of a step that have two scored members. `on`: the values that the filter looks at."""
-    kept: Sequence[bool | None] = [None] * len(groups) if verdicts is None else [verdict.kept for verdict in verdicts]
     found = []
-    for group, values_G, keeps in zip(groups, map(scored, values_on(groups, on)), kept, strict=True):
+    for group, values_G in zip(groups, map(scored, values_on(groups, on)), strict=True):
         if len(values_G) >= 2:
-            successes = [trajectory.success for trajectory in group.trajectories if trajectory.success is not None]
+            known = [trajectory.success for trajectory in group.trajectories if trajectory.success is not None]
             cause, variance = cause_of(group, values_G), sample_variance(values_G)
-            counts = len(successes), sum(successes)
-            found.append(Triaged(step, group.task.id, group.task.tags, cause, variance, *counts, keeps))
+            found.append(Triaged(step, group.task.id, group.task.tags, cause, variance, len(known), sum(known)))
     return found
 
 
@@ -147,20 +110,14 @@ def reports_progress(groups: Iterable[Group]) -> bool:
 
 
 def histories(triaged: Iterable[Triaged]) -> list[TaskHistory]:
-    """Every task with its visits, those that taught nothing for the longest time first."""
+    """Every task with its visits, in the order in which tasks were met."""
     visits: dict[str, list[Triaged]] = {}
     for one in triaged:
         visits.setdefault(one.task, []).append(one)
-    found = [
+    return [
         TaskHistory(task, of_task[0].tags, tuple(sorted(of_task, key=lambda visit: visit.step)))
         for task, of_task in visits.items()
     ]
-    return sorted(found, key=_longest_first)
-
-
-def _longest_first(history: TaskHistory) -> tuple[int, int, str]:
-    longest = history.longest
-    return (-longest.visits, -longest.last, history.task) if longest else (0, 0, history.task)
 
 
 def room_of(tasks: Sequence[TaskHistory]) -> Metric:

@@ -78,7 +78,7 @@ def triage_of(run: RunRecord) -> dict[str, Any]:
     on, triaged, progress = run.config.get("filter.on", "outcome"), list[Triaged](), False
     for step in run.folder.rollout_steps():
         rollouts = read_rollouts(run.folder.rollouts(step), replies=False)
-        triaged += triage(step, rollouts.groups, rollouts.verdicts, on)
+        triaged += triage(step, rollouts.groups, on)
         progress = progress or reports_progress(rollouts.groups)
     unpaid = run.get("signal/unpaid")
     notes = [UNTOLD] if (triaged and not progress) or (unpaid.points and not unpaid.numeric) else []
