@@ -1,7 +1,8 @@
 """`python -m research NAME`, from a checkout: a study of the paper, as `heedful study NAME` runs one of your own.
 
 Without a name the studies are listed. `python -m research correlate FOLDER ...` correlates the readings of finished
-runs with their success. `python -m research rightness` runs the registered tests of the split of rightness.
+runs with their success. `python -m research rightness` runs the registered tests of the split of rightness, and
+`python -m research causes` those of the split of updates.
 """
 
 from __future__ import annotations
@@ -88,12 +89,48 @@ def rightness(argv: list[str]) -> int:
     return 0
 
 
+@dataclass(frozen=True, slots=True)
+class CausesWords:
+    """Run the registered study of the split of updates on Sokoban without a filter, or go on with it.
+
+    Rule, prediction and seeds stand in research/causes/unfiltered.py. The runs are those of the fifth registered test
+    of rightness: they are trained now where they are not there.
+
+      python -m research causes
+    """
+
+    runs: Annotated[Path, Shown("DIR")] = Path("runs/rightness/trained")
+    """The folder of the runs."""
+    out: Annotated[Path, Shown("DIR")] = Path("runs/causes")
+    """Where unfiltered.json is written."""
+    minutes: float = 1e6
+    """No run and no split of an update begins later than this. What is judged are the runs that have all of them."""
+    small: bool = False
+    """Another seed and tiny sizes, to see that the code works. The results say nothing."""
+
+
+def causes(argv: list[str]) -> int:
+    """`python -m research causes`: the registered study of the split of updates."""
+    line = CommandLine(CausesWords, argv, "python -m research causes")
+    line.end()
+    from research.causes.unfiltered import REGISTERED, unfiltered
+    from research.rightness.judges import SMALL, written
+
+    words = line.words
+    seeds = (SMALL,) if words.small else REGISTERED.seeds
+    result = unfiltered(seeds, words.runs, time.time() + 60 * words.minutes, words.small)
+    tell(written(words.out / "unfiltered.json", result, REGISTERED, seeds, words.small))
+    return 0
+
+
 def run(argv: list[str]) -> int:
     """Do what the arguments say. Returns the exit code."""
     if argv[:1] == ["correlate"]:
         return run_command(lambda: correlate(argv[1:]))
     if argv[:1] == ["rightness"]:
         return run_command(lambda: rightness(argv[1:]))
+    if argv[:1] == ["causes"]:
+        return run_command(lambda: causes(argv[1:]))
     return run_command(lambda: study.main(argv, STUDIES, "python -m research"), KEPT["study"])
 
 

@@ -6,7 +6,7 @@ from dataclasses import asdict
 from pathlib import Path
 
 from research.rightness.figures import Result
-from research.rightness.registered import TESTS
+from research.rightness.registered import TESTS, Registered
 
 SMALL = 900
 """The seed of quick looks at the code. No test is judged on it."""
@@ -20,16 +20,19 @@ def run_test(number: int, out: Path, until: float, small: bool = False) -> str:
     registered = TESTS[number]
     seeds = (SMALL,) if small else registered.seeds
     result = _judged(number, seeds, out, until, small)
-    if result is None:
-        return f"test {number} ({registered.title}): not run, it has no code. {registered.size}"
-    out.mkdir(parents=True, exist_ok=True)
-    result.write(out / f"test_{number}.json", **asdict(registered), used_seeds=seeds, small=small)
+    return f"test {number}, {written(out / f'test_{number}.json', result, registered, seeds, small)}"
+
+
+def written(path: Path, result: Result, registered: Registered, seeds: tuple[int, ...], small: bool) -> str:
+    """Write a result with its rule; its title and verdict, in words."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    result.write(path, **asdict(registered), used_seeds=seeds, small=small)
     verdict = {True: "passed", False: "failed", None: "not judged"}[result.passed]
-    return f"test {number} ({registered.title}): {verdict}"
+    return f"{registered.title}: {verdict}"
 
 
-def _judged(number: int, seeds: tuple[int, ...], out: Path, until: float, small: bool) -> Result | None:
-    """`None` for test 5, which is registered and has no code yet. Each test loads what it needs, and mostly torch."""
+def _judged(number: int, seeds: tuple[int, ...], out: Path, until: float, small: bool) -> Result:
+    """Each test loads what it needs, and mostly torch."""
     if number in (1, 2):
         from research.rightness.exact import bound, exact
 
@@ -44,6 +47,10 @@ def _judged(number: int, seeds: tuple[int, ...], out: Path, until: float, small:
         from research.rightness.trained import alarmed, separated
 
         return (separated if number == 4 else alarmed)(seeds, out / "trained", until, small)
+    if number == 5:
+        from research.rightness.falls import fallen
+
+        return fallen(seeds, out / "trained", out / "falls", until, small)
     if number == 6:
         from research.rightness.bypass import bypassed
 
@@ -52,8 +59,6 @@ def _judged(number: int, seeds: tuple[int, ...], out: Path, until: float, small:
         from research.rightness.pretrained import pretrained
 
         return pretrained(seeds[0], out / "pretrained", small)
-    if number == 9:
-        from research.rightness.logs import logged
+    from research.rightness.logs import logged
 
-        return logged(seeds[0], SMALL if small else TESTS[3].seeds[0], out / "logs", small)
-    return None
+    return logged(seeds[0], SMALL if small else TESTS[3].seeds[0], out / "logs", small)

@@ -16,6 +16,7 @@ from heedful.studies import settings
 from heedful.types import Conversation, Message, Metric, Task
 from research.catalogue import STUDIES
 from research.rightness.exact import bound
+from research.rightness.falls import GREEDY, JUDGED, WHOLE, judged
 from research.rightness.figures import Result, figure, once
 from research.rightness.planted import SpoiltChain, r_squared
 from research.rightness.pretrained import blanked, demonstrated_exchange
@@ -166,3 +167,48 @@ def test_finished_runs_of_whole_seeds_are_judged_and_others_are_not(tmp_path: Pa
     assert raised["action_uninformed alone passes"].value == 0
     healthy = raised["thought_unhelpful: raised in healthy runs"]
     assert (healthy.value, healthy.n) == (0, 10)
+
+
+def course(values: list[float], half: float = 0.02) -> list[tuple[int, Metric]]:
+    return [(3 * at, Metric("", value, 64, value - half, value + half)) for at, value in enumerate(values)]
+
+
+def test_a_part_passes_where_it_falls_by_the_evaluation_of_success_in_every_fall() -> None:
+    falls, stays = course([0.3, 0.3, 0.2, 0.1]), course([0.3, 0.3, 0.28, 0.28])
+    part = JUDGED[0]
+
+    def result(*parts: list[tuple[int, Metric]], success: list[list[tuple[int, Metric]]] | None = None) -> Result:
+        of_success = success or [falls] * len(parts)
+        return judged([{GREEDY: own, part: one} for own, one in zip(of_success, parts, strict=True)])
+
+    at_once, late = course([0.1, 0.1, 0.05, 0.05]), course([0.1, 0.1, 0.1, 0.05])
+    assert result(at_once, at_once).passed is True
+    assert result(at_once, late).passed is False
+    assert result(at_once, late, success=[falls, stays]).passed is None  # one fall alone
+    assert result(at_once, late, at_once, success=[falls, stays, falls]).passed is True
+    assert judged([{GREEDY: falls, WHOLE[0]: at_once}] * 3).passed is False  # the whole is no part
+    found = {each.title: each for each in result(at_once, late).figures}
+    assert found["runs whose greedy success falls"].note == "at steps 6, 6"
+    timely = found[f"{part}: falls no later than greedy success"]
+    assert (timely.value, timely.n, timely.note) == (1, 2, "falls at steps 6, 9; before greedy success in 0")
+    assert found[f"{part}: change to the end"].value == pytest.approx(-0.05)
+
+
+def test_the_split_of_a_stored_evaluation_is_what_the_run_itself_read(echo_run: Any, tmp_path: Path) -> None:
+    from heedful import train
+    from heedful.storage import RunFolder
+    from research.rightness.falls import readings_of
+    from research.rightness.trained import Trained
+
+    config = replace(echo_run, steps=1, keep_checkpoints="all", evaluation=replace(echo_run.evaluation, times=2))
+    folder = RunFolder(train(config, out=tmp_path / "run", show=False).path)
+    run = Trained("echo", config.seed, folder)
+    assert readings_of(run, tmp_path / "read", until=0.0, tasks=8) is None  # no time for them
+    found = readings_of(run, tmp_path / "read", until=float("inf"), tasks=8)
+    assert found is not None
+    for number, (step, metric) in enumerate(found["greedy/right_by_thought"]):
+        own = run.lines[(0, -1)[number]].metrics["eval/val/greedy/right_by_thought"]
+        assert (step, metric.value) == ((0, 1)[number], pytest.approx(own.value, abs=1e-6))
+        assert metric.value != 0
+    assert [step for step, _ in found[GREEDY]] == [0, 1]
+    assert readings_of(run, tmp_path / "read", until=0.0, tasks=8) is not None  # they are stored

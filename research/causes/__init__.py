@@ -1,0 +1,1 @@
+"""Registered studies of what moves readings and success in an update: rules first, then the runs that judge them."""
