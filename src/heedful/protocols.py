@@ -137,6 +137,15 @@ class Demonstrates(Environment, Protocol):
 
 
 @runtime_checkable
+class TellsSteps(Environment, Protocol):
+    """An environment whose solver can tell the steps of its first reply, so that the first of them can be given."""
+
+    def solver_steps(self, task: Task) -> Sequence[str]:
+        """The steps, in order, as the prompt may show them. Fewer than two: there is nothing to give."""
+        ...
+
+
+@runtime_checkable
 class KnowsRight(Environment, Protocol):
     """An environment that can tell right actions."""
 

@@ -137,6 +137,10 @@ class Countdown(SolvableEnvironment):
         counted = Counter(self.problem(task.seed).solution.text for task in tasks)
         return [text for text, _ in counted.most_common(MOST_BLIND)]
 
+    def solver_steps(self, task: Task) -> Sequence[str]:
+        """The operations of the solution with their results, such as `98-84=14`."""
+        return self.problem(task.seed).solution.steps
+
     def demonstrate(self, task: Task, rng: random.Random) -> list[tuple[str, str]]:
         """Play one episode by trying expressions. See `tries`, `imperfect` and `template`."""
         problem = self.problem(task.seed)

@@ -163,6 +163,11 @@ class MathProblems(SolvableEnvironment):
         counted = Counter(str(self.problem(task.seed).answer) for task in tasks)
         return [answer for answer, _ in counted.most_common(BLIND_ANSWERS)]
 
+    def solver_steps(self, task: Task) -> Sequence[str]:
+        """The operations of a drawn problem's solution with their results. None of a file's problem."""
+        problem = self.problem(task.seed)
+        return tuple(map(str, problem.steps)) if isinstance(problem, WordProblem) else ()
+
     def demonstrate(self, task: Task, rng: random.Random) -> list[tuple[str, str]]:
         """Play one episode, working the problem out in each attempt. See `imperfect` and `template`."""
         return played_through(self.episode(), task, lambda episode: self._demonstrated(episode.problem, rng))
