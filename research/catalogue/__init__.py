@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 
 from heedful.studies.declaration import Study
-from research.catalogue.collapse import detector, filter_on_collapse, planted
+from research.catalogue.collapse import attribution_causes, detector, filter_on_collapse, planted
 from research.catalogue.paper.anatomy import gradients
 from research.catalogue.paper.early_warning import early_warning
 from research.catalogue.paper.filters import selection, selection_sokoban
@@ -22,6 +22,7 @@ from research.catalogue.pretrained_models import pretrained
 STUDIES: Mapping[str, Callable[[], Study]] = {
     "planted": planted,
     "detector": detector,
+    "attribution_causes": attribution_causes,
     "filter_on_collapse": filter_on_collapse,
     "algorithms": algorithms,
     "regularised": regularised,

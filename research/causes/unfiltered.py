@@ -108,12 +108,14 @@ def added(reading: str, updates: Sequence[StoredGradients], parts: Sequence[str]
         )
         if part not in UNNAMED
     ]
-    sums = {}
-    for part in names:
-        found = [one.metrics[prefix + part] for one in updates if prefix + part in one.metrics]
-        value = sum(float(each.value or 0.0) for each in found)
-        half = math.hypot(
-            *((each.high - each.low) / 2 for each in found if each.high is not None and each.low is not None)
-        )
-        sums[part] = Metric(part, value, sum(each.n or 0 for each in found), value - half, value + half)
-    return sums
+    return {
+        part: summed(part, [one.metrics[prefix + part] for one in updates if prefix + part in one.metrics])
+        for part in names
+    }
+
+
+def summed(name: str, found: Sequence[Metric]) -> Metric:
+    """The sum of independent readings. Their half intervals are added in quadrature."""
+    value = sum(float(each.value or 0.0) for each in found)
+    half = math.hypot(*((each.high - each.low) / 2 for each in found if each.high is not None and each.low is not None))
+    return Metric(name, value, sum(each.n or 0 for each in found), value - half, value + half)

@@ -5,9 +5,12 @@ from pathlib import Path
 
 import pytest
 
+from heedful.report.record import Point, RunRecord, Series
 from heedful.storage import RunFolder, write_gradients
 from heedful.storage.trackers import JsonlTracker
 from heedful.types import Metric
+from research.causes.named import SUCCESS as PREFIX
+from research.causes.named import NamedCauses, read_run
 from research.causes.unfiltered import CAUSE, SHAPED, STEPS, judged
 from research.rightness.trained import Trained
 
@@ -52,3 +55,26 @@ def test_half_intervals_of_updates_are_added_in_quadrature(tmp_path: Path) -> No
     assert found["seed 41, success: parts"].note == f"lowest: {CAUSE}; clear of 0 and negative: {CAUSE}, step_varied"
     assert found["seed 41, success: total"].value == pytest.approx(3 * (-0.02 - 0.01 + 0.03 - 0.5))
     assert found["seed 41: part of |advantage| from groups of one outcome"].value == pytest.approx(0.4)
+
+
+def test_a_run_names_a_part_by_its_updates_up_to_the_first_alarm() -> None:
+    def series(name: str, *values: tuple[int, float]) -> Series:
+        return Series(name, tuple(Point(step, Metric(name, one, 288, one - 0.01, one + 0.01)) for step, one in values))
+
+    found = [
+        series(f"{PREFIX}fluency_constant", (0, -0.02), (4, -0.02), (8, 0.5)),
+        series(f"{PREFIX}solved_varied", (0, 0.01), (4, 0.02), (8, 0.0)),
+        series(f"{PREFIX}carried", (0, -9.0)),
+        series("alarm/noise_collapse", (5, 0.0), (6, 1.0), (7, 1.0)),
+        series("alarm/success_drop", (1, 1.0)),
+    ]
+    record = RunRecord(RunFolder(Path("run")), {one.name: one for one in found}, {}, {}, None)
+    spec = NamedCauses("title", ("t",), ("fluency_constant",), ("alarm/template_collapse",), (), ("alarm/*_collapse",))
+    run = read_run(spec, "t", "t/s0", record)
+    assert (run.alarm, run.names, run.updates) == (6, ("alarm/noise_collapse",), 2)
+    assert run.parts["fluency_constant"].value == pytest.approx(-0.04)
+    assert (run.named(), run.named(above=0.05), set(run.parts)) == (
+        "fluency_constant",
+        "",
+        {"fluency_constant", "solved_varied"},
+    )

@@ -20,6 +20,7 @@ from research.catalogue import STUDIES
 FINISHED = {
     "planted": "b636a0ed4303",
     "detector": "d0bf1b7a4063",
+    "attribution_causes": "bad114d22fd4",
     "filter_on_collapse": "054d59352d19",
     "algorithms": "d444e416420d",
     "regularised": "c42a6bad163b",
