@@ -46,11 +46,13 @@ class NamedCauses:
     def among(self, arms: Collection[str]) -> NamedCauses | None:
         """With the arms that are left; `None` without any."""
         kept = [place for place, arm in enumerate(self.induced) if arm in arms]
-        sides = {
-            name: tuple(getattr(self, name)[place] for place in kept) for name in ("induced", "planted", "expected")
-        }
+        induced, planted, expected = (
+            tuple(each[place] for place in kept) for each in (self.induced, self.planted, self.expected)
+        )
         healthy = tuple(arm for arm in self.healthy if arm in arms)
-        return replace(self, **sides, healthy=healthy) if kept or healthy else None
+        if not kept and not healthy:
+            return None
+        return replace(self, induced=induced, planted=planted, expected=expected, healthy=healthy)
 
     def read(self, study: Study, outcomes: Outcomes) -> Reading:
         """The table of runs, and the counts in sentences."""
@@ -103,7 +105,7 @@ def read_run(spec: NamedCauses, arm: str, label: str, record: RunRecord) -> Name
                     raised.setdefault(point.step, []).append(name)
     alarm = min(raised, default=None)
     found: dict[str, list[Metric]] = {}
-    updates = set()
+    updates: set[int] = set()
     for name, series in record.series.items():
         part = name.removeprefix(SUCCESS)
         if not name.startswith(SUCCESS) or part in UNNAMED:
