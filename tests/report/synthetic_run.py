@@ -9,7 +9,16 @@ from pathlib import Path
 
 import numpy as np
 
-from heedful.storage import RunFolder, Swaps, write_rollouts, write_scores, write_whole
+from heedful.storage import (
+    EarlyAnswer,
+    RunFolder,
+    Swaps,
+    TokenValues,
+    write_early,
+    write_rollouts,
+    write_scores,
+    write_whole,
+)
 from heedful.types import CrossScores, Ending, Group, Prompt, Reply, Span, Task, Trajectory, Turn, Verdict
 
 STEPS = 60
@@ -44,6 +53,8 @@ def make_run(path: Path, seed: int = 0, decay: float = 1.0) -> RunFolder:
         write_rollouts(run.rollouts(step), step, "train", *_groups(step, rng), "frozen_lake")
     for step in range(0, STEPS + 1, 20):
         _write_scores(run, step, rng, decay)
+    early = EarlyAnswer("lake", "P G _ O", ("P 0 ", "plan ", "Left"), (0, 1, 2, 3), (0.2, 0.3, 0.4, 1.0), ("Up",) * 4)
+    write_early(run.early(STEPS), [early])
     return run
 
 
@@ -182,7 +193,8 @@ def _write_scores(run: RunFolder, step: int, rng: random.Random, decay: float) -
     right = np.array([[1.0, 0.0], [0.0, 1.0]] * (PROMPTS // 2))
     swaps = Swaps(chances, np.array(own), np.array(own) % 2, right, ("Left", "Up"), tuple(thoughts), tuple(prompts))
     matrix = CrossScores(scores, [14] * len(own), own)
-    write_scores(run.scores(step), matrix, thoughts, prompts, swaps=swaps)
+    words = [TokenValues(1, ("P 0 2 ", "G 1 0 ", "plan ", "Left Up "), (2.0, 0.4, -0.3, -2.0))]
+    write_scores(run.scores(step), matrix, thoughts, prompts, words, swaps=swaps)
 
 
 if __name__ == "__main__":

@@ -16,6 +16,7 @@ from heedful.storage import RunFolder, read_rollouts, write_rollouts, write_whol
 from heedful.types import Image
 
 pytestmark = needs_browser
+CONTRASTS = (Path(__file__).parent / "contrast.js").read_text(encoding="utf-8")
 PIXEL = bytes.fromhex(
     "89504e470d0a1a0a0000000d49484452000000010000000108060000001f15c4890000000d4944415478da63fccfc0f01f000501"
     "01ffa1b5d1b40000000049454e44ae426082"
@@ -241,6 +242,27 @@ def test_dark_mode_has_other_colours_and_a_phone_needs_no_sideways_scrolling(pag
     assert page.read(ground) != light
     page.size(390, 800)
     page.until("document.documentElement.scrollWidth <= 390")
+
+
+@pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
+def test_every_text_line_and_focus_ring_has_the_contrast_that_wcag_asks_for(
+    page: Browser, run: RunFolder, dark: bool
+) -> None:
+    page.dark(dark)
+    page.open(run.report, "#step=20&group=0&member=0&turn=0|step=20")
+    page.until("document.querySelectorAll('.pane').length === 2")
+    page.read("document.querySelectorAll('details').forEach(one => { one.open = true; })")
+    page.read("[...document.querySelectorAll('.pane button')].find(one => one.innerText === 'Copy as JSON').click()")
+    page.click("#all-steps")
+    page.until("document.querySelector('#hits button') && document.querySelector('#map-grid rect.cell')")
+    page.read("document.querySelector('.plot').focus()")
+    page.key("ArrowLeft")
+    found = page.read(CONTRASTS)
+    for kind, least in {"text": 1000, "stroke": 100, "focus": 100, "border": 20}.items():
+        assert sum(row[-1].startswith(kind) for row in found) >= least
+    assert [row for row in found if row[0] < row[1]] == []
+    page.read("document.querySelector('.kind').style.color = '#777'")  # what is too pale is seen
+    assert [row[-1] for row in page.read(CONTRASTS) if row[0] < row[1]] == ["text body > header > p.kind"]
 
 
 def test_what_is_folded_opens_by_its_link_and_the_map_is_drawn(page: Browser, run: RunFolder) -> None:

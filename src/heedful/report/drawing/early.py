@@ -17,8 +17,8 @@ MOST_CHARACTERS = 1500
 _WIDTH, _HEIGHT, _LEFT, _TOP, _BOTTOM = 400, 120, 34, 8, 98
 _STYLE = Markup(
     "<style>.early { margin: 0 0 1.5rem; } .early .words { white-space: pre-wrap; line-height: 1.9; }"
-    " .early .words span { background: color-mix(in srgb, var(--c1, #2f6fbf) calc(var(--right) * 55%), transparent);"
-    " border-right: 1px solid var(--line, #bbb); padding: 2px 1px; }"
+    " .early .words span { background: color-mix(in srgb, var(--c1, #2f6fbf) calc(var(--tint, 1) * var(--right) * 55%),"
+    " transparent); border-right: 1px solid var(--line, #bbb); padding: 2px 1px; }"
     " .early svg { width: 100%; max-width: 34rem; height: auto; }"
     " .early .line { fill: none; stroke: var(--c1, #2f6fbf); stroke-width: 2; }"
     " .early .dot { fill: var(--c1, #2f6fbf); } .early .grid { stroke: var(--line, #bbb); stroke-width: 0.5; }"
