@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -226,8 +227,8 @@ def test_a_large_run_loads_its_steps_from_the_folder_beside_it(
     assert browser.errors == []
     (tmp_path / "large" / "report_steps" / "0-40.js").unlink()
     browser.read("location.hash = '#step=40&group=2'")
-    browser.until("document.querySelector('#panes .flag')")
-    assert "keep the folder beside the page" in browser.read("document.querySelector('#panes .flag').innerText")
+    browser.until("document.querySelector('#panes > .flag')")
+    assert "keep the folder beside the page" in browser.read("document.querySelector('#panes > .flag').innerText")
     browser.errors.clear()
 
 
@@ -254,7 +255,7 @@ def test_every_text_line_and_focus_ring_has_the_contrast_that_wcag_asks_for(
     page.read("document.querySelectorAll('details').forEach(one => { one.open = true; })")
     page.read("[...document.querySelectorAll('.pane button')].find(one => one.innerText === 'Copy as JSON').click()")
     page.click("#all-steps")
-    page.until("document.querySelector('#hits button') && document.querySelector('#map-grid rect.cell')")
+    page.until("document.querySelector('#hits button') && document.querySelector('#maps rect.cell')")
     page.read("document.querySelector('.plot').focus()")
     page.key("ArrowLeft")
     found = page.read(CONTRASTS)
@@ -267,27 +268,86 @@ def test_every_text_line_and_focus_ring_has_the_contrast_that_wcag_asks_for(
 
 def test_what_is_folded_opens_by_its_link_and_the_map_is_drawn(page: Browser, run: RunFolder) -> None:
     page.open(run.report, "#listens")
-    page.until("document.querySelectorAll('#map-grid rect.cell').length === 256")
+    page.until("document.querySelectorAll('#maps rect.cell').length === 256")
     assert page.read("document.getElementById('listens').open")
-    page.click("#map-grid rect.cell:nth-of-type(5)")
-    page.until("document.querySelectorAll('#map-texts .pair > div').length === 2")
+    page.click("#maps rect.cell:nth-of-type(5)")
+    page.until("document.querySelectorAll('#maps .pair > div').length === 2")
 
 
 def test_a_thought_under_another_prompt_shows_both_texts_and_what_changes(page: Browser, run: RunFolder) -> None:
     page.open(run.report, "#listens")
-    page.until("document.querySelectorAll('#swap-grid rect.cell').length === 32 * 4")
-    assert page.read("document.querySelectorAll('#swap-grid rect.none').length") == 32 * 12
-    page.read("document.querySelector('#swap-grid svg').focus()")
+    page.until("document.querySelectorAll('#swaps rect.cell').length === 32 * 4")
+    assert page.read("document.querySelectorAll('#swaps rect.none').length") == 32 * 12
+    page.read("document.querySelector('#swaps svg').focus()")
     page.key("ArrowLeft")
     page.key("ArrowRight")
-    label = "document.querySelector('#swap-grid svg').getAttribute('aria-label')"
+    label = "document.querySelector('#swaps svg').getAttribute('aria-label')"
     assert page.read(label).startswith("Thought 1 under prompt 2: 0.900.")  # right for its own prompt: Left
     assert page.read("document.activeElement.tagName") == "svg"
-    assert "The likeliest action stays Left." in page.read("document.querySelector('#swap-texts').innerText")
-    assert page.read("document.querySelectorAll('#swap-texts .pair > div').length") == 2
-    page.read("const kind = document.getElementById('swap-kind'); kind.value = 'prompt'")
+    assert "The likeliest action stays Left." in page.read("document.querySelector('#swaps .map-right').innerText")
+    assert page.read("document.querySelectorAll('#swaps .map-right .pair > div').length") == 2
+    page.read("document.getElementById('swap-kind').value = 'prompt'")
     page.read("document.getElementById('swap-kind').dispatchEvent(new Event('change'))")
     assert page.read(label).startswith("Thought 1 under prompt 2: 0.100.")  # right for prompt 2: Up
+
+
+def test_maps_and_swaps_of_two_steps_and_of_two_runs_stand_side_by_side(
+    page: Browser, run: RunFolder, tmp_path: Path
+) -> None:
+    steps = "[...document.querySelectorAll('#maps output')].map(one => Number(one.innerText))"
+    slide = "(number, place) => { const one = document.querySelectorAll('#maps [type=range]')[number]; "
+    slide += "one.value = place; one.dispatchEvent(new Event('input')); }"
+    page.open(run.report, "#listens")
+    page.until("document.querySelectorAll('#maps .card').length === 1")
+    page.click("#map-beside")
+    page.until("document.querySelectorAll('#maps .card').length === 2")
+    assert page.read(steps) == [60, 0]  # the last step and the first
+    page.read(f"({slide})(0, 1)")
+    assert page.read(steps) == [20, 0]
+    page.read("document.querySelector('#maps [aria-label=\"Close this map\"]').click()")
+    assert page.read(steps) == [0]
+
+    other = make_run(tmp_path / "other", seed=1, decay=0.0)
+    page.open(write_comparison([run.path, other.path], tmp_path / "both.html"), "#listens")
+    page.until("document.querySelectorAll('#swaps .card').length === 2")
+    diagonal = "[...document.querySelectorAll('#maps .aside')].map(one => one.innerText).join()"
+    assert [float(value) < 0.5 for value in re.findall(r"Mean of the diagonal ([\d.]+)", page.read(diagonal))] == [
+        True,
+        False,
+    ]
+    page.read(f"({slide})(1, 0)")
+    assert page.read(steps) == [0, 0]  # all at the same step
+    page.click("#map-together")
+    page.read(f"({slide})(1, 3)")
+    assert page.read(steps) == [0, 60]
+    titles = "[...document.querySelectorAll('#swaps .map-left h4')].map(one => one.innerText)"
+    assert page.read(titles) == ["lake 's, step 0", "other, step 60"]
+    page.read("const chosen = document.querySelector('#maps [aria-label=Run]'); chosen.value = '1'")
+    page.read("chosen.dispatchEvent(new Event('change'))")
+    page.until("document.querySelector('#swaps h4').innerText === 'other, step 0'")
+    page.read("document.querySelectorAll('#maps [type=range]')[0].focus()")
+    page.key("ArrowRight")
+    assert page.read(steps) == [20, 60]
+    page.click("#maps rect.cell:nth-of-type(5)")  # prompts of another step are others: its cell stays
+    picked = "[...document.querySelectorAll('#maps .map-left svg')].map(one => one.getAttribute('aria-label'))"
+    assert [one.split(":")[0] for one in page.read(picked)] == [
+        "Thoughts of prompt 1, prompt 5",
+        "Thoughts of prompt 1, prompt 1",
+    ]
+    page.read("document.querySelectorAll('#maps [type=range]')[1].focus()")
+    page.key("ArrowLeft")
+    page.key("ArrowLeft")
+    page.click("#maps .card + .card rect.cell:nth-of-type(7)")  # the same prompts: picked in both
+    assert [one.split(":")[0] for one in page.read(picked)] == ["Thoughts of prompt 1, prompt 7"] * 2
+
+
+def test_an_alarm_of_one_run_opens_its_step_in_all(page: Browser, run: RunFolder, tmp_path: Path) -> None:
+    calm = make_run(tmp_path / "calm", seed=1, decay=0.0)
+    page.open(write_comparison([calm.path, run.path], tmp_path / "both.html"))
+    page.click("#runs .warns a")
+    page.until("document.querySelectorAll('.pane .groups').length === 2")
+    assert page.read("location.hash") == "#run=1&step=40|step=40"
+    assert page.read("document.activeElement.getAttribute('aria-label')") == "lake 's, step 40"
 
 
 def test_a_page_of_200_steps_opens_in_two_seconds(browser: Browser, tmp_path: Path) -> None:

@@ -101,7 +101,7 @@ def test_what_a_model_wrote_reaches_the_page_as_text_only(page: str) -> None:
     assert not any("onerror" in attributes for _, attributes in parsed.tags)
     turns = [turn for members in parsed.pack("0-0")["groups"] for member in members for turn in member["turns"]]
     assert any(HOSTILE in text for turn in turns for _, text in turn["pieces"])
-    assert any(HOSTILE in frame["thoughts"][0][0] for frame in parsed.pack("frames")["frames"])
+    assert any(HOSTILE in frame["thoughts"][0][0] for frame in parsed.pack("0-frames")["frames"])
 
 
 def test_hostile_names_and_settings_are_escaped(tmp_path: Path) -> None:
@@ -219,13 +219,13 @@ def test_alarms_are_marked_and_the_regime_is_named(page: str) -> None:
 
 
 def test_the_map_embeds_distributions_over_prompts(runs: tuple[RunFolder, RunFolder], page: str) -> None:
-    frames = _Page(page).pack("frames")["frames"]
+    frames = _Page(page).pack("0-frames")["frames"]
     assert [frame["step"] for frame in frames] == [0, 20, 40, 60]
     for frame in frames:
         assert len(frame["matrix"]) == len(frame["prompts"]) == PROMPTS
         assert all(abs(sum(row) - 1000) <= PROMPTS for row in frame["matrix"])
     assert frames[0]["diagonal"] > 0.9 > 0.3 > frames[-1]["diagonal"]
-    assert retrieval_frames(runs[0])[1] == {}
+    assert retrieval_frames(runs[0]).pictures == {}
 
 
 def test_the_posterior_by_hand() -> None:

@@ -35,7 +35,7 @@ def _sections(run: RunFolder) -> list[Section]:
 
 
 def test_tokens_stand_where_their_thought_stands(run: RunFolder) -> None:
-    (frame,), _ = retrieval_frames(run)
+    (frame,) = retrieval_frames(run).frames
     assert frame["thoughts"] == [["go up", "x"], [f"no{HOSTILE}!"]]
     words = frame["words"]
     assert words[0][0] == {"tokens": [("go ", 25), ("up", -150)], "left_out": 0, "sum": -1.25}
@@ -52,7 +52,7 @@ def test_the_full_colour_is_what_few_tokens_exceed(run: RunFolder) -> None:
 def test_tokens_reach_the_page_as_inert_text_with_a_legend_in_nats(run: RunFolder) -> None:
     page = write_report(run).read_text()
     assert HOSTILE not in page
-    (frames,) = re.findall(r'id="pack-frames">(.*?)</script>', page)
+    (frames,) = re.findall(r'id="pack-0-frames">(.*?)</script>', page)
     assert unpacked(frames)["frames"][0]["words"][0][0]["tokens"] == [["go ", 25], ["up", -150]]
     assert "what each token tells of its own prompt" in page
 

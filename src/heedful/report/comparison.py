@@ -14,6 +14,7 @@ from heedful.diagnostics.catalogue import unit_of
 from heedful.report.drawing.chart import Axis, Curve, Frame, key
 from heedful.report.drawing.numerals import interval, numeral
 from heedful.report.drawing.panel import DrawnPanel, Panel, draw
+from heedful.report.first import told
 from heedful.report.page import embedded
 from heedful.report.panels import splits
 from heedful.report.record import RunRecord, Series, read_run
@@ -21,11 +22,15 @@ from heedful.report.templates import fill
 from heedful.storage import refuse_typed, write_whole
 from heedful.version import __version__
 
+FIRST = 6
+"""Charts above the rollouts."""
 MOST_RUNS = 6
 """Most runs: the number of colours and shapes that a reader can distinguish."""
 
 _FIGURES: tuple[tuple[str, str, Axis], ...] = (
     ("Success in training", "success/rate", Axis.SHARE),
+    ("Reward", "reward/mean", Axis.FITTED),
+    ("Reward, as the trainer says", "trainer/reward", Axis.FITTED),
     ("Mutual information, first turn", "information/first_turn/mi", Axis.FROM_ZERO),
     ("Ceiling of mutual information", "information/first_turn/mi_ceiling", Axis.FITTED),
     ("Gap per token, first turn", "information/first_turn/gap_per_token", Axis.FITTED),
@@ -83,12 +88,15 @@ def write_comparison(runs: Sequence[Path | str], out: Path | str) -> Path:
             "version": __version__,
             **embedded(records, Path(out), names=_names(records)),
             "runs": [
-                (key(Curve(run.name, Series("", ()), hue)), name, run.steps, run.verdict)
+                (key(Curve(run.name, Series("", ()), hue)), name, _about(run), told(run))
                 for hue, (name, run) in enumerate(zip(_names(records), records, strict=True), start=1)
             ],
+            "first": FIRST,
             "panels": [panel for panel in panels if panel is not None],
             "finals": [
-                (title, unit_of(metric), [_final(run.get(metric)) for run in records]) for title, metric, _ in figures
+                (title, unit_of(metric), [_final(_series(run, metric)) for run in records])
+                for title, metric, _ in figures
+                if any(_series(run, metric).points for run in records)
             ],
             "config": _differences([run.config for run in records]),
             "environment": _differences([run.environment for run in records]),
@@ -108,6 +116,11 @@ def _names(records: Sequence[RunRecord]) -> list[str]:
     return [str(path) for path in paths]
 
 
+def _about(run: RunRecord) -> str:
+    regime = f", {run.verdict.regime}" if run.verdict and run.verdict.regime else ""
+    return f"steps {run.steps[0]} to {run.steps[1]}{regime}"
+
+
 def _evaluations(records: Sequence[RunRecord]) -> list[tuple[str, str, Axis]]:
     found = dict.fromkeys(split for run in records for split in splits(run))
     return [
@@ -120,10 +133,16 @@ def _evaluations(records: Sequence[RunRecord]) -> list[tuple[str, str, Axis]]:
 
 def _panel(records: Sequence[RunRecord], frame: Frame, title: str, metric: str, axis: Axis) -> DrawnPanel | None:
     curves = tuple(
-        Curve(name, run.get(metric), hue)
+        Curve(name, _series(run, metric), hue)
         for hue, (name, run) in enumerate(zip(_names(records), records, strict=True), start=1)
     )
     return draw(Panel(title, unit_of(metric), curves, axis, optional=True), frame)
+
+
+def _series(run: RunRecord, metric: str) -> Series:
+    """The values of a metric; of that of another model, where only another one has judged the thoughts."""
+    family, _, rest = metric.partition("/")
+    return run.get(f"{run.family(family)}/{rest}")
 
 
 def _final(series: Series) -> FinalValue:

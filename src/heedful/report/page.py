@@ -92,7 +92,11 @@ def embedded(
     packs, parts = dict[str, str](), dict[str, str]()
     for number, (run, episodes) in enumerate(zip(runs, found, strict=True)):
         parts |= {f"{number}-{step}": part for step, part in episodes.parts.items()}
-        episodes.index["name"] = names[number] if names else run.name
+        maps = retrieval_frames(run.folder)
+        if maps.frames:
+            parts[f"{number}-frames"] = packed({"frames": maps.frames, "pictures": maps.pictures})
+        name = names[number] if names else run.name
+        episodes.index |= {"name": name, "frames": len(maps.frames), "scale": maps.scale}
     folder = page.with_name(f"{page.stem}_steps")
     if folder.is_dir():
         shutil.rmtree(folder)
@@ -103,10 +107,13 @@ def embedded(
             write_whole(folder / f"{name}.js", f'heedfulPart("{name}", "{part}");\n')
     else:
         packs |= parts
-    frames, pictures = retrieval_frames(runs[0].folder) if len(runs) == 1 else ([], {})
-    packs |= {"frames": packed({"frames": frames, "pictures": pictures})} if frames else {}
     packs["runs"] = packed([episodes.index for episodes in found])
-    return {"packs": packs, "beside": folder.name if large else "", "has_rollouts": bool(parts)}
+    return {
+        "packs": packs,
+        "beside": folder.name if large else "",
+        "has_rollouts": any(episodes.parts for episodes in found),
+        "has_maps": any(episodes.index["frames"] for episodes in found),
+    }
 
 
 def _drawn(panels: Sequence[Panel], frame: Frame) -> list[DrawnPanel]:

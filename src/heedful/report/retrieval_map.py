@@ -6,6 +6,7 @@ the stored scores are read.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -44,11 +45,20 @@ def posterior_NN(stored: StoredScores) -> npt.NDArray[np.float64]:
     return mean_NN
 
 
-def retrieval_frames(folder: RunFolder) -> tuple[list[dict[str, object]], dict[str, dict[str, object]]]:
-    """One frame per stored step (at most twelve, evenly spread), with texts to read next to the map.
+@dataclass(frozen=True, slots=True)
+class Frames:
+    """The maps of a run, as its page reads them."""
 
-    And the pictures of all frames by their digests, as `embedded_pictures` gives them.
-    """
+    frames: list[dict[str, object]]
+    """One per stored step (at most twelve, evenly spread), with texts to read next to the map."""
+    pictures: dict[str, dict[str, object]]
+    """Of all frames by their digests, as `embedded_pictures` gives them."""
+    scale: float | None
+    """Nats from which a token has the full colour in all frames; `None` = no tokens."""
+
+
+def retrieval_frames(folder: RunFolder) -> Frames:
+    """The maps of the stored cross-scores, with texts as long as the budget allows."""
     stored = [(step, read_scores(folder.scores(step))) for step in spread(folder.score_steps(), MOST_FRAMES)]
     usable = [(step, scores) for step, scores in stored if len(scores.thoughts_M) and len(scores.prompts_N) > 1]
     frames: list[dict[str, object]] = []
@@ -57,7 +67,8 @@ def retrieval_frames(folder: RunFolder) -> tuple[list[dict[str, object]], dict[s
         if len(packed(frames)) <= SIZE_BUDGET:
             break
     shown = [image for _, scores in usable for images in scores.images_N[:MOST_PROMPTS] for image in images]
-    return frames, embedded_pictures((), shown)
+    scales = [scale for _, scores in usable if (scale := colour_scale(scores)) is not None]
+    return Frames(frames, embedded_pictures((), shown), max(scales, default=None))
 
 
 def _frame(step: int, stored: StoredScores, most: int) -> dict[str, object]:
@@ -83,7 +94,6 @@ def _frame(step: int, stored: StoredScores, most: int) -> dict[str, object]:
         "prompts": [shortened(text, most, keep_end=True) for text in stored.prompts_N[:shown]],
         "thoughts": thoughts,
         "words": words,
-        "scale": colour_scale(stored),
         "swaps": None if stored.swaps is None else _swaps(stored.swaps, most),
     }
 

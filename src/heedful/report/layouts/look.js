@@ -5,14 +5,17 @@ const panes = document.getElementById("panes");
 let runs = [];
 
 const stepsOf = (run) => Object.keys(runs[run].steps).map(Number);
-const nearestStep = (run, step) => stepsOf(run).reduce((best, one) =>
-  (Math.abs(one - step) < Math.abs(best - step) ? one : best));
+const nearest = (steps, step) => (step > steps.at(-1) ? steps.at(-1)
+  : steps.reduce((best, one) => (Math.abs(one - step) < Math.abs(best - step) ? one : best)));
+const numbersOf = (has) => runs.map((run, number) => number).filter((number) => has(runs[number]));
+const stored = () => numbersOf((run) => Object.keys(run.steps).length);
+const nearestStep = (run, step) => nearest(stepsOf(run), step);
 const PLACE = ["run", "step", "group", "member", "turn", "task"];
 
 function placeOf(part) {
   const named = [...new URLSearchParams(part)].filter(([key]) => PLACE.includes(key));
   const at = { run: 0, ...Object.fromEntries(named.map(([key, value]) => [key, Number(value)])) };
-  at.run = at.run in runs ? at.run : 0;
+  at.run = at.run in runs && stepsOf(at.run).length ? at.run : stored()[0];
   at.step = nearestStep(at.run, at.step || 0);
   return at;
 }
@@ -42,6 +45,14 @@ const AT_STEP = { group: undefined, member: undefined, turn: undefined, task: un
 function button(text, action, attributes) {
   const made = element("button", { type: "button", ...attributes }, text);
   made.addEventListener("click", action);
+  return made;
+}
+
+function choose(label, options, value, action) {
+  const made = element("select", { "aria-label": label }, ...options.map(([key, text]) =>
+    element("option", { value: key }, text)));
+  made.value = String(value);
+  made.addEventListener("change", () => action(Number(made.value)));
   return made;
 }
 
@@ -258,19 +269,12 @@ function groupView(at, number, part, wanted) {
 
 // ---- panes ----
 async function paneOf(at, number, wanted, several) {
-  const choose = (label, options, value, action) => {
-    const made = element("select", { "aria-label": label }, ...options.map(([key, text]) =>
-      element("option", { value: key }, text)));
-    made.value = String(value);
-    made.addEventListener("change", () => action(Number(made.value)));
-    return made;
-  };
   const steps = stepsOf(at.run), place = steps.indexOf(at.step);
   const beside = (text, label, to) => button(text, () => go(number, { ...AT_STEP, step: steps[to] }),
     { "aria-label": label, ...(to in steps ? {} : { disabled: "" }) });
   const crumbs = [["group", "Group"], ["task", "Task"]].filter(([key]) => at[key] !== undefined);
   const head = element("div", { class: "controls" },
-    runs.length > 1 ? choose("Run", runs.map(({ name }, index) => [index, name]), at.run, (run) =>
+    runs.length > 1 ? choose("Run", stored().map((run) => [run, runs[run].name]), at.run, (run) =>
       go(number, { ...AT_STEP, run })) : null,
     beside("‹", "Step before", place - 1), choose("Step", steps.map((step) => [step, `step ${step}`]), at.step,
       (step) => go(number, { ...AT_STEP, step })), beside("›", "Step after", place + 1),
@@ -307,15 +311,14 @@ async function look(moveFocus) {
 }
 
 async function startLooking() {
-  runs = await pack("runs");
-  if (!runs.some((run) => Object.keys(run.steps).length)) return;
+  const allAt = (step) => addressOf(stored().slice(0, MOST_PANES)
+    .map((run) => ({ run, step: nearestStep(run, step) })));
   document.addEventListener("reached", ({ detail }) => {
-    const places = runs.map((run, number) => ({ run: number, step: nearestStep(number, detail) })).slice(0, MOST_PANES);
-    location.hash = addressOf(places);
+    location.hash = allAt(detail);
     look(true);
   });
   addEventListener("hashchange", () => {
-    if (location.hash === "#look") location.hash = addressOf([{ run: 0, step: stepsOf(0).at(-1) }]);
+    if (location.hash === "#look") location.hash = allAt(Infinity);
     else look(true);
   });
   sought.addEventListener("input", () => look(false));
@@ -325,6 +328,12 @@ async function startLooking() {
     const places = opened();
     if (places.length < MOST_PANES) location.hash = addressOf([...places, { ...places.at(-1) }]);
   });
-  look(location.hash.includes("="));
+  await look(location.hash.includes("="));
 }
-if (panes) startLooking();
+
+async function start() {
+  runs = await pack("runs");
+  if (panes) await startLooking();
+  if (kind) await startMaps();
+}
+if (holder("runs")) start();

@@ -122,12 +122,8 @@ function shownPicture(pictures, digest) {
     height: String(height * times) });
 }
 
-// ---- the map of prompts against prompts ----
-let frames = [], mapPictures = {}, colourScale = null;
-const shade = (perMille) => Math.sqrt(perMille / 1000).toFixed(3);
-const swapped = { a: 0, b: 1 };
-
 // ---- which words of a thought listen ----
+let colourScale = null; // one for all runs and steps, so that colours compare
 const nats = (value) => `${value < 0 ? "\u2212" : "+"}${Math.abs(value).toFixed(2)}`;
 
 function wordSpan(text, value) {
@@ -213,47 +209,81 @@ function drawMatrix(place, rows, columns, value, words, picked, choose) {
   });
 }
 
-function showMap(frame, picked) {
+// ---- maps: which prompt a thought looks like, and what the action follows when thoughts are exchanged ----
+// A pane for each run and step that is looked at. A cell that is picked in one is picked in all that have its prompts.
+const maps = [];
+const together = document.getElementById("map-together"), kind = document.getElementById("swap-kind");
+
+function pick(pane, what, to, promptsOf, show) {
+  const wanted = promptsOf(pane, to);
+  maps.filter((one) => one === pane || promptsOf(one, to).every((text, index) => text && text === wanted[index]))
+    .forEach((one) => { Object.assign(one[what], to); show(one); });
+}
+
+function showMap(pane) {
+  const { frame, cell } = pane, known = frame.prompts.length;
+  for (const side of ["a", "b"]) cell[side] = Math.min(cell[side], known - 1);
   const words = (a, b) =>
     `Thoughts of prompt ${a + 1}, prompt ${b + 1}: ${frame.matrix[a][b] === null ? "no thought was sampled here"
       : `posterior ${numeral(frame.matrix[a][b] / 1000)}`}`;
-  drawMatrix(document.getElementById("map-grid"), frame.prompts.length, frame.prompts.length,
-    (a, b) => (frame.matrix[a][b] === null ? null : frame.matrix[a][b] / 1000), words, picked, (to) =>
-      showMap(frame, Object.assign(picked, to)));
-  showMapTexts(frame, picked);
+  drawMatrix(pane.grid, known, known, (a, b) => (frame.matrix[a][b] === null ? null : frame.matrix[a][b] / 1000), words,
+    cell, (to) => pick(pane, "cell", to, (one, { a, b }) => [one.frame.prompts[a], one.frame.prompts[b]], showMap));
+  const even = element("em", { style: `left:${100 / frame.prompts_in_all}%`,
+    "data-word": `even: ${numeral(1 / frame.prompts_in_all)}` });
+  pane.ramp.replaceChildren(...Array.from({ length: 50 }, (_, index) => element("span",
+    { style: `opacity:${Math.sqrt((index + 0.5) / 50).toFixed(3)}` })), even);
+  const cut = frame.prompts_in_all > known ? ` The first ${known} prompts are drawn.` : "";
+  pane.about.textContent = `${frame.thoughts_in_all} thoughts, ${frame.prompts_in_all} prompts. Mean of the diagonal `
+    + `${numeral(frame.diagonal)}; thoughts that tell nothing would give ${numeral(1 / frame.prompts_in_all)}.${cut} `
+    + "Shade is the square root of the posterior.";
+  const prompt = (place) => element("div", {}, element("h4", {}, `Prompt ${place + 1}`),
+    ...((frame.images || [])[place] || []).map((digest) => shownPicture(pane.pictures, digest)),
+      element("pre", {}, frame.prompts[place]));
+  const thoughts = frame.thoughts[cell.a].map((text, index) => {
+    const tokens = (frame.words[cell.a] || [])[index];
+    return tokens ? showWords(tokens) : element("pre", { class: "thought" }, text);
+  });
+  pane.texts.replaceChildren(
+    element("p", { class: "aside" }, `Click a cell to read its prompts and thoughts. ${words(cell.a, cell.b)}.`),
+    element("div", { class: "pair" }, prompt(cell.a), cell.a === cell.b ? null : prompt(cell.b)),
+    element("h4", {}, `Thoughts sampled under prompt ${cell.a + 1}`),
+    ...(colourScale === null ? [] : [wordLegend()]),
+    ...(thoughts.length ? thoughts : [element("p", { class: "aside" }, "none")]),
+  );
 }
 
 // ---- the swap view: thought i under prompt j ----
-function showSwaps(frame, picked) {
-  const { swaps } = frame, place = document.getElementById("swap-grid"), texts = document.getElementById("swap-texts");
+function showSwaps(pane) {
+  const { swaps } = pane.frame, at = pane.swap;
   if (!swaps) {
-    place.replaceChildren(element("p", { class: "absent" },
+    pane.swapGrid.replaceChildren(element("p", { class: "absent" },
       "No thoughts were exchanged at this step, or actions are free text."));
-    texts.replaceChildren();
+    pane.swapTexts.replaceChildren();
     return;
   }
-  const known = swaps.right.every((row) => row !== null), kind = document.getElementById("swap-kind");
+  const known = swaps.right.every((row) => row !== null), rows = swaps.thoughts.length;
   const worth = { prompt: (a, b) => swaps.right[b], own: (a) => swaps.right[swaps.own[a]], taken: (a) =>
-    swaps.names.map((_, action) => Number(action === swaps.taken[a])) };
-  if (!known) kind.value = "taken";
-  [...kind.options].forEach((option) => { option.disabled = !known && option.value !== "taken"; });
+    swaps.names.map((_, action) => Number(action === swaps.taken[a])) }[known ? kind.value : "taken"];
   const value = (a, b) => {
     const chances = swaps.chances[a][b];
-    return chances === null ? null : Math.min(1, worth[kind.value](a, b)
+    return chances === null ? null : Math.min(1, worth(a, b)
       .reduce((sum, one, action) => sum + (one * chances[action]) / 1000, 0));
   };
   const words = (a, b) =>
     `Thought ${a + 1} under prompt ${b + 1}${swaps.own[a] === b ? " (its own)" : ""}: `
     + `${value(a, b) === null ? "not read" : numeral(value(a, b))}`;
-  const rows = swaps.thoughts.length, at = { a: Math.min(picked.a, rows - 1),
-    b: Math.min(picked.b, swaps.prompts.length - 1) };
-  drawMatrix(place, rows, swaps.prompts.length, value, words, at, (to) => showSwaps(frame, Object.assign(picked, to)));
+  Object.assign(at, { a: Math.min(at.a, rows - 1), b: Math.min(at.b, swaps.prompts.length - 1) });
+  const promptsOf = ({ frame: { swaps: its } }, { a, b }) => (its ? [its.prompts[its.own[a]], its.prompts[b]] : [null]);
+  drawMatrix(pane.swapGrid, rows, swaps.prompts.length, value, words, at, (to) =>
+    pick(pane, "swap", to, promptsOf, showSwaps));
   const own = swaps.own[at.a], before = swaps.chances[at.a][own], after = swaps.chances[at.a][at.b];
   const cell = (chances, action) => element("td", {}, chances === null ? "not read" : numeral(chances[action] / 1000));
   const mark = (prompt, action) => (swaps.right[prompt] !== null && swaps.right[prompt][action] > 0 ? " ✓" : "");
   const best = (chances) => (chances === null ? null : chances.indexOf(Math.max(...chances)));
   const [first, then] = [best(before), best(after)];
-  texts.replaceChildren(
+  pane.swapTexts.replaceChildren(
+    known ? "" : element("p", { class: "aside" },
+      "Right actions are not known here. Shade: the probability of the action that the thought took."),
     element("p", {}, after === null ? "This thought was not read under this prompt. " : first === then
       ? `The likeliest action stays ${swaps.names[first]}. `
       : `The likeliest action changes from ${swaps.names[first]} to ${swaps.names[then]}. `),
@@ -268,61 +298,63 @@ function showSwaps(frame, picked) {
       element("div", {}, element("h4", {}, `Prompt ${prompt + 1}`), element("pre", {}, swaps.prompts[prompt])))));
 }
 
-function showMapTexts(frame, { a, b }) {
-  const prompt = (place) => element("div", {}, element("h4", {}, `Prompt ${place + 1}`),
-    ...((frame.images || [])[place] || []).map((digest) => shownPicture(mapPictures, digest)),
-      element("pre", {}, frame.prompts[place]));
-  const value = frame.matrix[a][b];
-  const thoughts = frame.thoughts[a].map((text, index) => {
-    const words = (frame.words[a] || [])[index];
-    return words ? showWords(words) : element("pre", { class: "thought" }, text);
+// A map and a swap view of one run, at the measured step that is nearest.
+async function mapPane(run, step) {
+  const { frames, pictures } = await pack(`${run}-frames`), steps = frames.map((frame) => frame.step);
+  const pane = { run, pictures, cell: { a: 0, b: 0 }, swap: { a: 0, b: 1 } };
+  for (const part of ["grid", "swapGrid"]) pane[part] = element("div");
+  for (const part of ["texts", "swapTexts"]) pane[part] = element("div", { class: "map-right", "aria-live": "polite" });
+  pane.ramp = element("span", { class: "ramp" });
+  pane.about = element("p", { class: "aside" });
+  const slider = element("input", { type: "range", min: 0, max: steps.length - 1, step: 1, "aria-label": "Step" });
+  const name = element("output"), title = element("h4");
+  const put = (made) => { maps.splice(maps.indexOf(pane), 1, ...made); arrangeMaps(); };
+  const head = element("div", { class: "controls" },
+    runs.length > 1 ? choose("Run", numbersOf((one) => one.frames).map((one) => [one, runs[one].name]), run,
+      async (other) => put([await mapPane(other, pane.frame.step)])) : null,
+    element("label", {}, "Step ", slider, " ", name), button("×", () => put([]), { "aria-label": "Close this map" }));
+  pane.to = (wanted) => {
+    slider.value = steps.indexOf(nearest(steps, wanted));
+    pane.frame = frames[slider.value];
+    name.textContent = String(pane.frame.step);
+    title.textContent = `${runs.length > 1 ? `${runs[run].name}, ` : ""}step ${pane.frame.step}`;
+    showMap(pane);
+    showSwaps(pane);
+  };
+  slider.addEventListener("input", () => {
+    const wanted = steps[slider.value];
+    (together.checked ? maps : [pane]).forEach((one) => one.to(wanted));
   });
-  document.getElementById("map-texts").replaceChildren(
-    element("p", { class: "aside" }, "Click a cell to read its prompts and thoughts. ",
-      value === null ? "" : `Posterior of prompt ${b + 1} for thoughts of prompt ${a + 1}: ${numeral(value / 1000)}.`),
-    element("div", { class: "pair" }, prompt(a), a === b ? null : prompt(b)),
-    element("h4", {}, `Thoughts sampled under prompt ${a + 1}`),
-    ...(colourScale === null ? [] : [wordLegend()]),
-    ...(thoughts.length ? thoughts : [element("p", { class: "aside" }, "none")]),
-  );
+  const scale = element("div", { class: "scale" }, element("span", {}, "0"), pane.ramp, element("span", {}, "1"));
+  pane.map = element("div", { class: "card map" },
+    element("div", { class: "map-left" }, head, pane.grid, scale, pane.about), pane.texts);
+  pane.swaps = element("div", { class: "card map" }, element("div", { class: "map-left" }, title, pane.swapGrid),
+    pane.swapTexts);
+  pane.to(step);
+  return pane;
 }
 
-function startMap() {
-  const slider = document.getElementById("map-step");
-  const picked = { a: 0, b: 0 };
-  slider.max = String(frames.length - 1);
-  slider.value = slider.max;
-  const ramp = document.getElementById("map-ramp");
-  const show = () => {
-    const frame = frames[+slider.value];
-    const last = frame.prompts.length - 1;
-    picked.a = Math.min(picked.a, last);
-    picked.b = Math.min(picked.b, last);
-    document.getElementById("map-step-name").textContent = String(frame.step);
-    const cut = frame.prompts_in_all > last + 1 ? ` The first ${last + 1} prompts are drawn.` : "";
-    document.getElementById("map-words").textContent =
-      `${frame.thoughts_in_all} thoughts, ${frame.prompts_in_all} prompts. Mean of the diagonal `
-      + `${numeral(frame.diagonal)}; thoughts that tell nothing would give ${numeral(1 / frame.prompts_in_all)}.${cut} `
-      + "Shade is the square root of the posterior.";
-    const even = element("em", { style: `left:${100 / frame.prompts_in_all}%`,
-      "data-word": `even: ${numeral(1 / frame.prompts_in_all)}` });
-    ramp.replaceChildren(...Array.from({ length: 50 }, (_, index) => element("span",
-      { style: `opacity:${shade(20 * index + 10)}` })), even);
-    showMap(frame, picked);
-    showSwaps(frame, swapped);
-  };
-  slider.addEventListener("input", show);
-  document.getElementById("swap-kind").addEventListener("change", show);
-  show();
+function arrangeMaps() {
+  document.getElementById("maps").replaceChildren(...maps.map((pane) => pane.map));
+  document.getElementById("swaps").replaceChildren(...maps.map((pane) => pane.swaps));
+  document.querySelectorAll("[aria-label='Close this map']").forEach((one) => { one.hidden = maps.length < 2; });
+  document.getElementById("map-beside").hidden = maps.length >= MOST_PANES;
+  together.parentElement.hidden = maps.length < 2;
 }
-if (document.getElementById("map")) {
-  pack("frames").then((content) => {
-    frames = content.frames;
-    mapPictures = content.pictures;
-    // One scale for all steps, so that colours compare.
-    colourScale = frames.reduce((most, frame) => (frame.scale === null ? most : Math.max(most, frame.scale)), 0)
-      || null;
-    startMap();
+
+async function startMaps() {
+  colourScale = runs.reduce((most, run) => (run.scale === null ? most : Math.max(most, run.scale)), 0) || null;
+  const measured = numbersOf((run) => run.frames);
+  together.checked = measured.length > 1;
+  maps.push(...await Promise.all(measured.slice(0, MOST_PANES).map((run) => mapPane(run, Infinity))));
+  arrangeMaps();
+  document.getElementById("map-beside").addEventListener("click", async () => {
+    maps.push(await mapPane(maps.at(-1).run, 0));
+    arrangeMaps();
+  });
+  kind.addEventListener("change", () => maps.forEach(showSwaps));
+  document.addEventListener("reached", ({ detail }) => {
+    if (together.checked || maps.length === 1) maps.forEach((pane) => pane.to(detail));
   });
 }
 
