@@ -182,7 +182,7 @@ def test_where_right_actions_come_from_is_told_once_it_is_known(tmp_path: Path) 
     rewards = {"reward/mean": {"value": 0.5, "n": 8}}
     write_whole(run.metrics, json.dumps({"step": 3, "metrics": readings | rewards}) + "\n")
     gain, thoughts, alarms = told(read_run(run))
-    assert gain.text.startswith("Reward of training episodes: 0.500, n 8 at step 3, ")
+    assert gain.text.startswith("Reward of training episodes: 0.500, n 8 at step 3. Held-out")
     assert thoughts.text.startswith("Of a probability of 0.62 of a right first action, 0.28 comes from the thought")
     assert thoughts.text.endswith("0.34 is chance (step 3).")
     assert alarms.text == "No alarm could be judged."

@@ -99,4 +99,7 @@ def test_a_pool_of_tasks_says_what_a_choice_could_gain(tmp_path: Path) -> None:
 
 def test_without_rollouts_nothing_is_known_of_tasks(tmp_path: Path) -> None:
     run = run_with(tmp_path / "run", {"signal/mixed": 1.0})
-    assert triage_of(read_run(run))["notes"][-1] == "Task by task nothing is known: the run stored no rollouts."
+    assert (
+        triage_of(read_run(run))["notes"][-1]
+        == "Task by task nothing is known. The run stored no rollouts (folder rollouts/)."
+    )

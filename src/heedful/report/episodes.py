@@ -5,6 +5,7 @@ Promise: the page shows what was sampled. It is split by role where the roles ar
 
 from __future__ import annotations
 
+import json
 import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
@@ -43,7 +44,9 @@ class Tags:
 
 
 def tags_of(config: Mapping[str, str]) -> Tags:
-    """The reasoning tags of a flat configuration: the first `tags.open` and `tags.close` found in it."""
+    """The reasoning tags of a flat configuration: the first `tags.open` and `tags.close` found in it, or an audit's."""
+    if audited := json.loads(config.get("settings.tags", "null")):
+        return Tags(*audited)
     found = {
         end: next((value for key, value in config.items() if f".{key}".endswith(f".tags.{end}")), "")
         for end in ("open", "close")

@@ -33,11 +33,9 @@ def _gain(run: RunRecord) -> str:
         return run.verdict.sentences[0]
     for words, name in (("Success", "success/rate"), ("Reward", "reward/mean"), ("Reward", "trainer/reward")):
         if points := run.get(name).numeric:
-            first, last = points[0], points[-1]
-            return (
-                f"{words} of training episodes: {in_full(first.metric)} at step {first.step}, {in_full(last.metric)} "
-                f"at step {last.step}. Held-out tasks were not measured."
-            )
+            ends = dict.fromkeys((points[0], points[-1]))
+            values = ", ".join(f"{in_full(point.metric)} at step {point.step}" for point in ends)
+            return f"{words} of training episodes: {values}. Held-out tasks were not measured."
     return "Neither success nor reward was recorded."
 
 
@@ -63,7 +61,11 @@ def _thoughts(run: RunRecord) -> str:
 def _alarms(run: RunRecord) -> Told:
     outcome = Outcome.of_run(run)
     if not outcome.raised:
-        judged = f"None of {len(outcome.judged)} alarms was raised." if outcome.judged else "No alarm could be judged."
+        judged = (
+            f"None was raised, of {len(outcome.judged)} that could be judged."
+            if outcome.judged
+            else "No alarm could be judged."
+        )
         return Told("Alarms", judged)
     named = [f"{one.name} ({one.severity}) at step {one.step}" for one in outcome.raised[:MOST_ALARMS]]
     more = len(outcome.raised) - len(named)

@@ -56,6 +56,7 @@ def _page(run: RunRecord, refresh: int = 0) -> str:
         {
             "name": run.name,
             "audited": bool(run.audited),
+            "without_rollouts": run.without_rollouts,
             "version": __version__,
             "steps": run.steps,
             "verdict": run.verdict,

@@ -38,6 +38,7 @@ def first_panels(run: RunRecord) -> tuple[Panel, ...]:
         _words(run),
         _format(run),
         _length(run),
+        *_as_the_trainer_says(run),
     )
     return tuple(one for one in choices if any(curve.series.numeric for curve in one.curves))[:FIRST]
 
@@ -122,7 +123,10 @@ def questions(run: RunRecord) -> tuple[Question, ...]:
         ),
     )
     shown = {one.title for one in first_panels(run)}
-    kept = [tuple(one for one in panels if one.title not in shown) for panels in (learnt, listens, filtered)]
+    four = (learnt, listens, filtered, _as_the_trainer_says(run))
+    *kept, trainers = (tuple(one for one in panels if one.title not in shown) for panels in four)
+    title, lead = "What the trainer logged", "Scalars of the trainer itself, under heedful's names."
+    trainer = Section("trainer", title, lead, trainers)
     triage = (
         "A group whose members all got the same has no advantage to learn from. What helps depends on why: solved, "
         "unpaid (members got all the way, and the reward does not see it) or failed."
@@ -132,7 +136,7 @@ def questions(run: RunRecord) -> tuple[Question, ...]:
         "the thought? Does the action depend on the thought?"
     )
     return (
-        Question("learned", "Did it learn?", (Section("update", "", "", kept[0]), *_trainer(run))),
+        Question("learned", "Did it learn?", (Section("update", "", "", kept[0]), trainer)),
         Question("listens", "Does it listen?", (Section("reads", "", reads, kept[1]), *_scopes(run), *_pictures(run))),
         Question("filter", "What did the filter do?", (Section("triage", "", triage, kept[2]),)),
     )
@@ -188,10 +192,7 @@ def _panel(
     return Panel(title, unit, curves, axis, stacked, optional)
 
 
-def _trainer(run: RunRecord) -> list[Section]:
-    """What the trainer of an audited log says itself, where its scalars were read."""
-    if not any(name.startswith("trainer/") for name in run.series):
-        return []
+def _as_the_trainer_says(run: RunRecord) -> tuple[Panel, ...]:
     curves = (
         ("Reward, as the trainer says", "", ("training", "trainer/reward", 1), ("validation", "trainer/validation", 2)),
         (
@@ -204,10 +205,7 @@ def _trainer(run: RunRecord) -> list[Section]:
         ("Gradient norm, as the trainer says", "", ("all parameters", "trainer/grad_norm", 1)),
         ("Length, as the trainer says", "tokens", ("reply", "trainer/length", 1)),
     )
-    panels = tuple(_panel(run, title, unit, *choices, optional=True) for title, unit, *choices in curves)
-    return [
-        Section("trainer", "What the trainer logged", "Scalars of the trainer itself, under heedful's names.", panels)
-    ]
+    return tuple(_panel(run, title, unit, *choices, optional=True) for title, unit, *choices in curves)
 
 
 def splits(run: RunRecord) -> list[str]:

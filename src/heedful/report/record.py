@@ -16,6 +16,9 @@ from heedful.report.drawing.numerals import in_full
 from heedful.storage import RunFolder, metric_from_json, read_metrics
 from heedful.types import Metric
 
+_NOT_SETTINGS = {"files", "state", "lines", "version", "scalars", "found", "assumed", "aside", "left_out", "rewritten"}
+"""Of `audit.json`: fingerprints, what a continued audit needs, and what the verdict says in sentences."""
+
 
 @dataclass(frozen=True, slots=True)
 class Point:
@@ -95,6 +98,15 @@ class RunRecord:
         steps = [point.step for series in self.series.values() for point in (series.points[0], series.points[-1])]
         return (min(steps), max(steps)) if steps else (0, 0)
 
+    @property
+    def without_rollouts(self) -> str:
+        """Why a run has none."""
+        if not self.audited:
+            return "The run stored no rollouts (folder rollouts/)."
+        if self.config.get("format") == "scalars":
+            return "Scalars alone were audited. Name the rollouts, too."
+        return "This audit kept no rollouts (they need pyarrow, and no --no-keep-rollouts)."
+
     def get(self, name: str) -> Series:
         """The values of one metric; none where it was never recorded."""
         return self.series.get(name, Series(name, ()))
@@ -117,8 +129,7 @@ def read_run(folder: RunFolder | Path | str) -> RunRecord:
         for name, metric in line.metrics.items():
             by_name.setdefault(name, {})[line.step] = Point(line.step, metric)  # a step written twice: the later counts
     audit, verdict = _json_object(folder.path / "audit.json"), _json_object(folder.verdict)
-    # Not its fingerprints, nor what only a continued audit needs.
-    settings = {name: value for name, value in audit.items() if name not in ("files", "state", "lines", "version")}
+    settings = {name: value for name, value in audit.items() if name not in _NOT_SETTINGS}
     figures = verdict.get("figures", {})
     return RunRecord(
         folder,

@@ -84,8 +84,7 @@ def triage_of(run: RunRecord) -> dict[str, Any]:
     notes = [UNTOLD] if (triaged and not progress) or (unpaid.points and not unpaid.numeric) else []
     notes += _pool_notes(histories(triaged))
     if not triaged:
-        kept = "the audit kept no rollouts" if run.audited else "the run stored no rollouts"
-        notes.append(f"Task by task nothing is known: {kept}.")
+        notes.append(f"Task by task nothing is known. {run.without_rollouts}")
     shares = shares_by_tag(triaged)[:MOST_TAGS]
     if shares and (untagged := [one.cause for one in triaged if not one.tags]):
         shares.append(shares_of("(no tag)", untagged))

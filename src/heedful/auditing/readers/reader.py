@@ -299,4 +299,5 @@ def text_trajectory(
 ) -> Trajectory:
     """An episode that was logged as text. `outcome` `None` = the log does not know success."""
     known = SCORED_ONLY if outcome is None else outcome
-    return Trajectory(task, 0, turns, Ending.OUT_OF_TURNS, known if scored else None, temperature=temperature)
+    ending = Ending.SOLVED if outcome == 1 else Ending.FAILED
+    return Trajectory(task, 0, turns, ending, known if scored else None, temperature=temperature)

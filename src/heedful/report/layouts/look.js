@@ -138,13 +138,14 @@ function stepView(at, number, part, wanted) {
 }
 
 // ---- one task over time ----
+const aboutTask = (seed, split) => `${split}${seed === "0" ? "" : `, seed ${seed}`}`; // a log knows no seed
 function taskView(at, number) {
   const visits = stepsOf(at.run).flatMap((step) => runs[at.run].steps[step].map((row, group) => ({ step, row, group }))
     .filter(({ row }) => row[0] === at.task));
   const [name, seed, split] = runs[at.run].tasks[at.task];
   return [
     element("h3", {}, `Task ${name}`), element("p", { class: "aside" },
-      `Seed ${seed}, ${split}. Visits: ${visits.length}. `), playing(at.run, seed, split),
+      `${aboutTask(seed, split)}. Visits: ${visits.length}. `), playing(at.run, seed, split),
     element("div", { class: "scroll" }, element("table", { class: "groups" },
       element("thead", {}, element("tr", {}, ...["Step", "Outcomes", "Reward", "Verdict", "Moved"]
         .map((head) => element("th", { scope: "col" }, head)))),
@@ -195,7 +196,7 @@ function turnView(turn, place, part, open, chosen) {
     sum: turn.words.reduce((sum, [, value]) => sum + value, 0) / 100 })
     : element("pre", { class: `piece ${role}` }, text.replace(/^\n+/, "")));
   const inside = element("details", { class: "turn" }, element("summary", {},
-    `Turn ${place + 1}: ${turn.actions || "no action"}`));
+    `Turn ${place + 1}${turn.actions ? `: ${turn.actions}` : turn.valid ? "" : ": no action"}`));
   inside.open = open;
   const fill = () => {
     if (!inside.open || inside.children.length > 1) return;
@@ -221,10 +222,12 @@ function memberCard(at, number, place, member, part, rewards) {
   for (const turn of member.turns) for (const [name,
     value] of Object.entries(turn.components)) if (typeof value === "number") parts[name] = (parts[name] || 0) + value;
   const row = (name, value) => element("tr", {}, element("th", { scope: "row" }, name), element("td", {}, value));
-  const middle = mean(rewards);
+  const middle = mean(rewards), unknown = typeof member.outcome !== "number";
+  const ended = unknown && ["solved", "failed", "out_of_turns"].includes(member.ending) ? ""
+    : member.ending.replaceAll("_", " ");
   return element("article", { class: `member${at.member === place ? " picked" : ""}`, tabindex: 0,
     "aria-label": `Member ${member.member}`, "data-member": place },
-    element("h4", {}, outcomeDot(member.outcome), ` Member ${member.member}: ${member.ending.replaceAll("_", " ")}`,
+    element("h4", {}, outcomeDot(member.outcome), ` Member ${member.member}`, ended ? `: ${ended}` : "",
       member.progress === 1 && member.outcome < 1 ? element("span", { class: "flag" }, ", all the way and unpaid") : null),
     element("table", {}, ...Object.entries(parts).map(([name, value]) => row(name, numeral(value))),
       row("reward", numeral(member.reward)), row("advantage", typeof member.reward === "number"
@@ -258,7 +261,8 @@ function groupView(at, number, part, wanted) {
   return [
     element("p", { class: "aside" }, "Task ", button(name, () => go(number, { task: row[0] }),
       { class: "link", title: "This task over time" }),
-      `, seed ${seed}, ${split}. ${verdictOf(at.run, row)}${row[5] === null ? "" : `, spread ${numeral(row[5])}`}. `,
+      `, ${aboutTask(seed, split)}. Verdict: ${verdictOf(at.run, row)}`,
+      `${row[5] === null ? "" : `, spread ${numeral(row[5])}`}. `,
       "Advantage: reward − mean of the group, before scaling. ", copy),
     playing(at.run, seed, split, picked), copied, worded && colourScale !== null ? wordLegend() : null,
     wanted ? element("p", { class: "aside" }, `${shown.length} of ${members.length} members match the filter.`) : null,
