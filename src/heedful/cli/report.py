@@ -18,8 +18,8 @@ if TYPE_CHECKING:
 class ReportWords:
     """Write the page of a run again, or compare two to six runs on one page.
 
-    A comparison shows curves and final values, and where the settings of the runs differ. A page needs no network and
-    no server: open the file in a browser.
+    A comparison shows the curves of the runs, their rollouts and maps side by side, and where their settings differ. A
+    page needs no network and no server: open the file in a browser.
 
       heedful report runs/frozen_lake-grpo-s0-1
       heedful report runs/frozen_lake-grpo-s0-1 runs/frozen_lake-dr_grpo-s0-1 --out both.html

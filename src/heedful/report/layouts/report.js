@@ -184,8 +184,10 @@ function drawMatrix(place, rows, columns, value, words, picked, choose) {
   }
   svg.append(drawn("rect", { class: "frame", x: margin, y: margin, width: 420, height: 420,
     "pointer-events": "none" }));
-  svg.append(drawn("rect", { class: "picked", x: margin + picked.b * wide, y: margin + picked.a * high, width: wide,
-    height: high }));
+  for (const name of ["halo", "picked"]) {
+    svg.append(drawn("rect", { class: name, x: margin + picked.b * wide, y: margin + picked.a * high, width: wide,
+      height: high }));
+  }
   const held = place.contains(document.activeElement);
   place.replaceChildren(svg);
   if (held) svg.focus({ preventScroll: true });
