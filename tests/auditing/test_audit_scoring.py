@@ -67,6 +67,25 @@ def test_a_tag_that_stands_in_the_prompt_is_not_read_twice(judge: ModelJudge) ->
     assert judge.tokenizer.decode(list(first.prompt.ids)) == prompt
 
 
+def test_the_answer_of_a_log_without_actions_is_the_action(judge: ModelJudge) -> None:
+    said = ["<think>echo A</think><answer>A</answer>", "<think>echo B</think><answer> B B </answer> C", "<think>B"]
+    played = judge.with_ids([group("go", said)], {})
+    assert [member.turns[0].actions for member in played[0].trajectories] == [("A",), ("B B",), ()]
+    first = replies(played)[0]
+    assert judge.tokenizer.decode(list(first.ids[first.answer.start : first.answer.end])) == "A"
+    agreed = [
+        group(f"echo {letter}", [f"<think>echo {letter}</think><answer>{letter}</answer>"] * 4) for letter in "ABCD"
+    ]
+    metrics = {each.name: each for each in judge.measure(3, judge.with_ids(agreed, {}), sampled_it=True).metrics}
+    agreed_by = metrics["grounding/agreed"]
+    assert agreed_by.n == 16
+    assert 0 < float(agreed_by.value or 0) < 1
+    # A log that names actions keeps them: this reply had none that was executed.
+    named = [replace(group("go", [said[0], said[0]]), trajectories=played[0].trajectories[:1])]
+    (again,) = judge.with_ids([*named, group("do", [said[0]])], {})[1].trajectories
+    assert again.turns[0].actions == ()
+
+
 def test_replies_without_tags_are_thoughts_as_a_whole(judge: ModelJudge) -> None:
     (reply,) = replies(judge.with_ids([group("go", ["just words"])], {}))
     assert thought(judge, reply) == "just words"

@@ -8,6 +8,7 @@ reason in place of numbers, and the rest of the log goes on.
 from __future__ import annotations
 
 import math
+import re
 from bisect import bisect_left
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -33,6 +34,7 @@ from heedful.measuring.diagnostics_config import DiagnosticsConfig
 from heedful.measuring.scope_reader import NO_SCORES, ScopeReader, ScoredThoughts
 from heedful.measuring.swapped import grounding_metrics, later_metrics
 from heedful.measuring.thought_scores import FirstTurns, ThoughtScores
+from heedful.models.chat.replies import Tags
 from heedful.protocols import Environment, WindowExceeded
 from heedful.seeds import stream
 from heedful.storage import check_model
@@ -60,6 +62,7 @@ RETOKENISED = (
     "Prompts and thoughts were tokenised from text by {}; a thought without its closing tag is scored without an end, "
     "since text does not show the end-of-turn token."
 )
+_ANSWER = re.compile(rf"{re.escape(Tags().answer_open)}\s*(\S.*?)\s*{re.escape(Tags().answer_close)}", re.DOTALL)
 _LEAST_BYTES = 64
 """Less text says nothing about the fit."""
 
@@ -155,7 +158,9 @@ class ModelJudge:
             return list(groups)
         self.retokenised = True
         begun = [turn.reply.text.lstrip().startswith(self.tags.open) for turn in _first_turns(groups)]
-        texts = _Texts(self.tokenizer, self.tags, messages, opened=bool(begun) and 2 * sum(begun) >= len(begun))
+        opened = bool(begun) and 2 * sum(begun) >= len(begun)
+        named = any(turn.actions for turn in _first_turns(groups))
+        texts = _Texts(self.tokenizer, self.tags, messages, opened, answers=not named)
         return [
             replace(group, trajectories=tuple(texts.trajectory(trajectory) for trajectory in group.trajectories))
             for group in groups
@@ -228,6 +233,8 @@ class _Texts:
     messages: Mapping[str, Messages]
     opened: bool
     """Replies begin with the opening tag; one that does not has no thought."""
+    answers: bool
+    """The log names no actions: what a reply writes between the usual tags of answers, behind its thought, is one."""
     prompts: dict[str, Prompt] = field(default_factory=dict)
 
     def trajectory(self, trajectory: Trajectory) -> Trajectory:
@@ -242,11 +249,12 @@ class _Texts:
         if forced and text.lstrip().startswith(self.tags.open):
             text = text.partition(self.tags.open)[2]
         ids, starts = self._encode(text)
-        thought = self._thought(text, starts, forced)
-        reply = Reply(
-            prompt, ids, logged.text, (), (), thought, Span(thought.end, thought.end), logged.closed, logged.cut
-        )
-        return replace(turn, reply=reply)
+        thought, actions = self._thought(text, starts, forced), turn.actions
+        answer = Span(thought.end, thought.end)
+        if self.answers and (found := _ANSWER.search(text, max(0, text.find(self.tags.close)))):
+            answer, actions = Span(*(bisect_left(starts, at) for at in found.span(1))), (found[1],)
+        reply = Reply(prompt, ids, logged.text, (), (), thought, answer, logged.closed, logged.cut)
+        return replace(turn, reply=reply, actions=actions)
 
     def _thought(self, text: str, starts: Sequence[int], forced: bool) -> Span:
         """From after the opening tag, if the reply begins with one, to the end of the closing one."""
