@@ -201,13 +201,52 @@ def test_prompts_in_the_wrong_row_would_be_noticed(monkeypatch: pytest.MonkeyPat
     )
     of = packed.PackedAttention.of
 
-    def rolled(cache: Any, part: slice, groups: Any) -> packed_attention.PackedAttention:
-        right = of(cache, part, groups)
+    def rolled(cache: Any, part: slice, groups: Any, lengths_P: Any) -> packed_attention.PackedAttention:
+        right = of(cache, part, groups, lengths_P)
         prefixes = [(keys.roll(1, dims=0), values.roll(1, dims=0)) for keys, values in right.prefixes]
         return packed_attention.PackedAttention(prefixes, right.groups, right.shift_P)
 
     monkeypatch.setattr(packed.PackedAttention, "of", rolled)
     assert_noticed(scorer, expected, prompts, thoughts, [0, 0])
+
+
+@pytest.mark.parametrize("fused_keys", [1, 10**9])
+def test_prompts_of_similar_length_are_read_in_one_pass(fused_keys: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(packed_attention, "_FUSED_KEYS", fused_keys)
+    model, rng = llama(), random.Random(5)
+    prompts = [some_ids(rng, length) for length in (9, 40, 7, 9, 1)]
+    thoughts = [some_ids(rng, length) for length in (6, 1, 4)]
+    scorer = trusted(model, "packed")
+    said = scorer.reading(prompts, thoughts)
+    read = watch_reads(model, monkeypatch)
+    scored = scorer.cross_score(prompts, thoughts, [0] * 3, 1.0)
+    # The pass of 40 begins anew: 4 rows x 31 tokens of padding cost more. Behind each prompt 5 and 3 tokens are read.
+    assert read == [(4, 9), (4, 8), (1, 40), (1, 8)]
+    assert said == 4 * 9 + 40 + 5 * 8
+    np.testing.assert_allclose(scored.scores_MN, naive(model, prompts, thoughts), rtol=0, atol=1e-10)
+
+
+def test_padding_that_thoughts_attend_to_would_be_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
+    model, rng = llama(), random.Random(6)
+    prompts, thoughts = [some_ids(rng, length) for length in (3, 9)], [some_ids(rng, 4)]
+    scorer, expected = trusted(model, "packed"), naive(model, prompts, thoughts)
+    of = packed.PackedAttention.of
+
+    def unmasked(*asked: Any) -> packed_attention.PackedAttention:
+        right = of(*asked)
+        assert right.mask_P11T is not None
+        right.mask_P11T = torch.zeros_like(right.mask_P11T)
+        return right
+
+    monkeypatch.setattr(packed.PackedAttention, "of", unmasked)
+    assert_noticed(scorer, expected, prompts, thoughts, [0])
+
+
+def test_a_pass_of_padded_prompts_keeps_to_the_budget_and_to_prompts_without_pictures() -> None:
+    prompts = [(1,) * length for length in (5, 4, 6, 5)]
+    assert list(packed.similarly_long(prompts, 1000)) == [[1, 0, 3, 2]]
+    assert list(packed.similarly_long(prompts, 11)) == [[1, 0], [3], [2]]
+    assert list(packed.similarly_long([*prompts, (-1, 2)], 1000)) == [[0, 3], [1], [2], [4]]
 
 
 def gptj() -> Any:

@@ -34,10 +34,10 @@ def test_a_scorer_reads_as_many_ids_as_it_said(method: str, max_tokens: int) -> 
 def test_shared_beginnings_are_counted_once() -> None:
     scorer = HFScorer(llama())
     alike = [(1, 2, 3, 4, 5, 6, last) for last in (7, 8, 9)]
-    # Two prompts of 3 and 2 tokens, then 6 tokens of all three thoughts together after each.
-    assert scorer.reading([(1, 2, 3), (4, 5)], alike) == 3 + 2 + 2 * 6
+    # Two prompts of 3 tokens with the padding, then 6 tokens of all three thoughts together after each.
+    assert scorer.reading([(1, 2, 3), (4, 5)], alike) == 2 * 3 + 2 * 6
     # Without anything in common: 2 tokens of each thought but the last one of each.
-    assert scorer.reading([(1, 2, 3), (4, 5)], [(1, 2, 3), (4, 5, 6)]) == 3 + 2 + 2 * (2 + 2)
+    assert scorer.reading([(1, 2, 3), (4, 5)], [(1, 2, 3), (4, 5, 6)]) == 2 * 3 + 2 * (2 + 2)
 
 
 def test_pairs_that_share_nothing_cost_their_whole_length() -> None:

@@ -32,10 +32,10 @@ _NOT_FINITE = (
 class HFScorer:
     """A scorer of thoughts under prompts, with the current weights of a causal language model.
 
-    A prompt is read once, and its KV cache serves all thoughts. Each distinct token sequence is scored once. The last
-    token of a thought is scored but never read. This is exact: a token attends to the same
-    tokens as in its pair alone. Reading takes N x prompt + M x N x thought tokens. Scoring pair by pair takes
-    M x N x (prompt + thought).
+    A prompt is read once, and its KV cache serves all thoughts. Packs read prompts of similar length in one pass. Each
+    distinct token sequence is scored once. The last token of a thought is scored but never read. This is exact: a token
+    attends to the same tokens as in its pair alone. Reading takes N x prompt + M x N x thought tokens. Scoring pair by
+    pair takes M x N x (prompt + thought).
 
     Methods:
     - `packed`: thoughts as one flat row without padding. Each token attends to the prompt and to its own thought.
@@ -227,6 +227,7 @@ class HFScorer:
         if method in ("cached", "by_token"):
             by_token = method == "by_token"
             after = cached.reads_in_batches(prompts, thoughts, self._budget(method), by_token=by_token)
-        else:
-            after = reads_in_packs(thoughts, self._budget(method), share=method == "trie")
-        return sum(map(len, prompts)) + len(prompts) * after
+            return sum(map(len, prompts)) + len(prompts) * after
+        after = reads_in_packs(thoughts, self._budget(method), share=method == "trie")
+        passes = packed.similarly_long(prompts, self._budget(method))
+        return sum(len(columns) * len(prompts[columns[-1]]) for columns in passes) + len(prompts) * after

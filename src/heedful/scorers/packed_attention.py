@@ -31,7 +31,7 @@ _FUSED_KEYS = 64
 
 
 class PackedAttention:
-    """The data of one pass for every layer's attention: P prompts of one length, and a pack after each.
+    """The data of one pass for every layer's attention: P prompts, and a pack after each.
 
     It is no dataclass on purpose: FSDP2 with mixed precision hands each layer a copy of those, with other tensors.
     """
@@ -41,23 +41,36 @@ class PackedAttention:
         prefixes: Sequence[tuple[torch.Tensor, torch.Tensor]],
         groups: Sequence[_Group],
         shift_P: torch.Tensor | None = None,
+        lengths_P: torch.Tensor | None = None,
     ) -> None:
         self.prefixes = prefixes
         """Per layer the prompts' keys and values, P x H x T x D, read only."""
         self.groups = groups
         self.shift_P = shift_P
         """What the positions after each prompt differ by from the number of its ids (`models.vision.positions`)."""
+        self.lengths_P = lengths_P
+        """The tokens of each prompt, where they are padded on the right to those of the longest."""
+        self.mask_P11T: torch.Tensor | None = None
+        """0 at a prompt's tokens, -inf at its padding."""
+        if lengths_P is not None:
+            keys = prefixes[0][0]
+            padding_PT = torch.arange(keys.shape[2], device=keys.device) >= lengths_P[:, None]
+            self.mask_P11T = torch.zeros(padding_PT.shape, dtype=keys.dtype, device=keys.device).masked_fill_(
+                padding_PT, -torch.inf
+            )[:, None, None]
         self.asked_for: set[str] = set()
         """Features that layers requested and this attention lacks. They are collected to refuse the model."""
         self.layers: set[int] = set()
         """The layers that used this attention."""
 
     @classmethod
-    def of(cls, cache: Cache, part: slice, groups: Sequence[_Group]) -> PackedAttention:
+    def of(
+        cls, cache: Cache, part: slice, groups: Sequence[_Group], lengths_P: torch.Tensor | None = None
+    ) -> PackedAttention:
         layers = cast(list[Any], cache.layers)
         shift_N = shift_of(cache)
         shift_P = None if shift_N is None else shift_N[part]
-        return cls([(layer.keys[part], layer.values[part]) for layer in layers], groups, shift_P)
+        return cls([(layer.keys[part], layer.values[part]) for layer in layers], groups, shift_P, lengths_P)
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,7 +150,7 @@ def attend_packed(
     packed.layers.add(layer)
     scale = query.shape[-1] ** -0.5 if scaling is None else scaling
     own_PTHD, own_PTH = _own(query, key, value, packed.groups, scale)
-    prompt_PTHD, prompt_PTH = _prompt(query, *packed.prefixes[layer], scale)
+    prompt_PTHD, prompt_PTH = _prompt(query, *packed.prefixes[layer], scale, packed.mask_P11T)
     weight_PTH = torch.sigmoid(prompt_PTH - own_PTH).to(own_PTHD.dtype)
     return torch.lerp(own_PTHD, prompt_PTHD, weight_PTH[..., None]), None
 
@@ -146,13 +159,18 @@ AttentionInterface.register(NAME, attend_packed)
 
 
 def _prompt(
-    query: torch.Tensor, keys_PHTD: torch.Tensor, values_PHTD: torch.Tensor, scale: float
+    query: torch.Tensor,
+    keys_PHTD: torch.Tensor,
+    values_PHTD: torch.Tensor,
+    scale: float,
+    mask_P11T: torch.Tensor | None,
 ) -> tuple[torch.Tensor, torch.Tensor]:
     """Attention of all queries to the prompt: the values P x T x H x D, the log-sum-exp P x T x H."""
     prompts, heads, tokens, _ = query.shape
     kept = keys_PHTD.shape[1]
     folded = query.reshape(prompts, kept, heads // kept * tokens, -1)
-    out, total = _attend(folded, keys_PHTD, values_PHTD, scale)
+    mask = None if mask_P11T is None else mask_P11T.to(query.dtype)
+    out, total = _attend(folded, keys_PHTD, values_PHTD, scale, mask=mask)
     shape = (prompts, heads, tokens)
     return out.reshape(*shape, -1).transpose(1, 2), total.reshape(shape).transpose(1, 2)
 
@@ -219,7 +237,7 @@ def _attend(
             last = torch.arange(start, start + scores.shape[2], device=query.device)[:, None]
             scores = scores.masked_fill_(torch.arange(key.shape[2], device=query.device) > last, -torch.inf)
         if mask is not None:
-            scores += mask[:, :, start : start + step]
+            scores += mask if mask.shape[2] == 1 else mask[:, :, start : start + step]
         largest = scores.amax(dim=-1, keepdim=True)
         sums = scores.sub_(largest).exp_().sum(dim=-1, keepdim=True)
         outs.append(torch.matmul(scores.to(value.dtype), value).div_(sums))
