@@ -15,6 +15,7 @@ import sys
 import time
 from collections.abc import Sequence
 from dataclasses import replace
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -22,25 +23,29 @@ if __name__ == "__main__":
     os.environ["HF_HUB_OFFLINE"] = "1"
 
 import torch
+from torch.distributed.tensor import DTensor
 from transformers import LlamaForCausalLM
 
 from heedful import cli
 from heedful.algorithms.entropy_control import EntropyTarget
 from heedful.algorithms.table import ALGORITHMS, Algorithm, Grpo
+from heedful.models.forward.token_logits import token_logits
 from heedful.protocols import UsesCritic
 from heedful.training.batch import UpdateSettings
 from heedful.training.critic import Critic
 from heedful.training.learner import Learner
+from heedful.training.lora import Adapters
 from heedful.training.ranks.parallel import ProcessRank
 from heedful.training.ranks.sharding import Sharded, whole_tensor
 from heedful.training.ranks.world import Joined, World
 from heedful.training.samples import Row
-from heedful.training.settings import CriticConfig, OptimizerConfig
+from heedful.training.settings import CriticConfig, LoraConfig, OptimizerConfig
 from heedful.types import TrainingSample
 from tiny_models import narrow
 
 VOCABULARY, BUDGET = 13, 20
 OPTIMIZER = OptimizerConfig(lr=0.01, warmup_steps=0)
+DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16}
 IN_PIECES = ("grpo", "dapo", "gspo")
 """Rows of the table that are also trained with the model in pieces."""
 
@@ -141,6 +146,34 @@ def updates(
     return found
 
 
+def additions(world: World, dtype: torch.dtype, folder: Path) -> dict[str, Any]:
+    """LoRA on a model in pieces: two updates with a KL penalty, and the model that is saved."""
+    model = tiny(dtype)
+    adapters = Adapters(model, LoraConfig(rank=2), seed=0)
+    sharded = Sharded(model, world) if world.size > 1 else None
+    rows = token_logits(model) if sharded is None else sharded.token_logits
+    learner = Learner(
+        model,
+        row_of("grpo"),
+        OPTIMIZER,
+        UpdateSettings(temperature=0.7, micro_batch_tokens=40, world=world, sharded=sharded),
+        reference=adapters.without(rows),
+    )
+    metrics = learner.update(samples(), scale=0.5, token_budget=BUDGET)
+    metrics += learner.update(samples(1), token_budget=BUDGET)
+    saved = adapters if sharded is None else adapters.over(sharded.weights())
+    if world.is_rank_0:
+        saved.save_pretrained(folder)
+    frozen = [parameter for parameter in model.parameters() if not parameter.requires_grad]
+    return {
+        "metrics": [(metric.name, metric.value, metric.n) for metric in metrics],
+        "weights": torch.cat([parameter.detach().flatten().clone() for parameter in learner.parameters]),
+        "held": sum(p.to_local().numel() if isinstance(p, DTensor) else p.numel() for p in frozen),
+        "entropy coefficient": learner.entropy_coefficient,
+        "state": learner.state_dict(),
+    }
+
+
 def windows(world: World) -> dict[str, Any]:
     """A model in pieces, used by each process as often as it likes, and trained in between."""
     model = tiny(torch.float64, tied=True)
@@ -188,6 +221,8 @@ def main(folder: Path, config: str) -> None:
             "half in pieces": updates(world, "grpo", pieces=True, dtype=torch.bfloat16),
             "windows": windows(world),
         }
+        for name, dtype in DTYPES.items() if find_spec("peft") is not None else ():
+            found[f"additions in {name}"] = additions(world, dtype, folder / f"additions-{name}")
     torch.save(found, folder / f"found-{place.rank}.pt")
     train_alike(folder, config)
 

@@ -248,7 +248,6 @@ class TrainConfig:
                 "a critic on the policy's layers (--critic.kind head)",
                 isinstance(algorithm.advantage, UsesCritic) and self.critic.kind == "head",
             ),
-            ("LoRA (--lora.rank)", self.lora.rank > 0),
             ("the measurement of gradients (--gradients.every)", self.gradients.every > 0),
             ("the parts of an update (--attribution)", self.attribution.on),
             ("a copy of it in float64 (--sampling.precision double)", self.sampling.precision == "double"),

@@ -87,10 +87,11 @@ class Parts:
 
     def saveable(self) -> Saveable | PreTrainedModel:
         """The writer of the model as an ordinary model directory. Every rank must call it."""
-        if self.adapters is not None:
-            return self.adapters
         sharded = self.learner.sharded
-        return self.model if sharded is None else WholeWeights(self.model, sharded.weights())
+        if sharded is None:
+            return self.adapters or self.model
+        weights = sharded.weights()
+        return WholeWeights(self.model, weights) if self.adapters is None else self.adapters.over(weights)
 
     def learner_state(self) -> dict[str, Any]:
         """The learner's state, and the moments of the loss's terms where they are kept. Every rank must call it."""
@@ -148,8 +149,8 @@ def assemble(
     adapters = Adapters(model, config.lora, derive(config.seed, "lora")) if config.lora.rank > 0 else None
     # The reference of KL is the policy before any update, also when the run resumes. LoRA needs no copy.
     reference: PreTrainedModel | TokenLogits | None = None
-    if config.algorithm.kl > 0 or config.gradients.every > 0:
-        reference = adapters.without(token_logits(model)) if adapters else copy.deepcopy(model).requires_grad_(False)
+    if adapters is None and (config.algorithm.kl > 0 or config.gradients.every > 0):
+        reference = copy.deepcopy(model).requires_grad_(False)
     if start is not None:
         with _fitting(start):
             if adapters is not None:
@@ -168,9 +169,11 @@ def assemble(
     uses_critic = isinstance(config.algorithm.advantage, UsesCritic)
     critic = Critic(model, config.critic, config.optimizer, settings) if uses_critic else None
     if config.parallel.sharded and world.size > 1:
-        half = model.dtype == torch.bfloat16  # such a model is stepped in float32
+        half = model.dtype == torch.bfloat16 and adapters is None  # such a model is stepped in float32
         sharded = Sharded(cast(Any, model).float() if half else model, world, half=half)
         settings = replace(settings, sharded=sharded)
+    if adapters is not None and (config.algorithm.kl > 0 or config.gradients.every > 0):
+        reference = adapters.without(settings.sharded.token_logits if settings.sharded else token_logits(model))
     learner = Learner(
         model,
         config.learning,

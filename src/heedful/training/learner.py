@@ -113,7 +113,8 @@ class Learner:
             reference = token_logits(_placed(cast("PreTrainedModel", reference), self.device))
         self._reference_logits = cast("TokenLogits | None", reference)
         self.cut_up = settings.cutter(self.model)
-        self.optimizer_step = OptimizerStep(model.parameters(), optimizer, self.world, sharded=self.sharded)
+        self._trained_shards = None if self.sharded is None or self.sharded.frozen else self.sharded
+        self.optimizer_step = OptimizerStep(model.parameters(), optimizer, self.world, sharded=self._trained_shards)
 
     def update(
         self, samples: Sequence[TrainingSample], *, scale: float = 1.0, token_budget: int | None = None
@@ -299,7 +300,7 @@ class Learner:
         cut = self.cut(samples, batch.token_budget)
         reads_entropy = self.entropy_coefficient > 0 or isinstance(self.algorithm.entropy_control, EntropyTarget)
         # FSDP2 averages a sharded model's gradients over ranks, and their sum is needed.
-        averaged = 1 if self.sharded is None else self.world.size
+        averaged = 1 if self._trained_shards is None else self.world.size
         # Each of its passes gathers the shards of all ranks, so every rank takes equally many backward passes.
         most = len(cut) if self.sharded is None else max(self.world.gather(len(cut)))
         for micro in cut:

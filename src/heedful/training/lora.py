@@ -10,6 +10,7 @@ import json
 import math
 from collections.abc import Iterator
 from contextlib import contextmanager
+from copy import copy
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
@@ -68,6 +69,7 @@ class Adapters:
                     f"{type(model).__name__}, but peft found: {str(error).splitlines()[0]}"
                 ) from error
         self.model = model
+        self._weights: dict[str, torch.Tensor] | None = None
         self._layers: list[tuple[str, Any]] = [
             (name, module) for name, module in model.named_modules() if isinstance(module, BaseTunerLayer)
         ]
@@ -118,17 +120,20 @@ class Adapters:
 
         return reference
 
+    def over(self, weights: dict[str, torch.Tensor]) -> Adapters:
+        """The same additions where the model is sharded, to be saved with these whole weights (`Sharded.weights`)."""
+        found = copy(self)
+        found._weights = weights
+        return found
+
     @torch.no_grad()
     def merged(self) -> dict[str, torch.Tensor]:
         """The weights of the model by their own names, the additions added in float32 and rounded once."""
-        weights = {
-            name.replace(".base_layer.", "."): tensor
-            for name, tensor in self.model.state_dict().items()
-            if ".lora_" not in name
-        }
+        own = self.model.state_dict() if self._weights is None else self._weights
+        weights = {name.replace(".base_layer.", "."): tensor for name, tensor in own.items() if ".lora_" not in name}
         for name, layer in self._layers:
-            weight = layer.get_base_layer().weight
-            weights[f"{name}.weight"] = (weight.float() + layer.get_delta_weight(_NAME).float()).to(weight.dtype)
+            weight, added = weights[f"{name}.weight"], layer.get_delta_weight(_NAME).float()
+            weights[f"{name}.weight"] = (weight.float() + added.to(weight.device)).to(weight.dtype)
         return weights
 
     def save_pretrained(self, folder: Path) -> None:

@@ -14,6 +14,8 @@ import pytest
 torch = pytest.importorskip("torch")
 pytest.importorskip("transformers")
 
+from safetensors.torch import load_file  # noqa: E402
+
 import training_worker as worker  # noqa: E402
 from heedful import cli  # noqa: E402
 from heedful.algorithms.table import ALGORITHMS, Grpo, Ppo  # noqa: E402
@@ -33,7 +35,7 @@ from heedful.training.learner import Learner  # noqa: E402
 from heedful.training.ranks.parallel import DataParallel, Fsdp2, ProcessRank  # noqa: E402
 from heedful.training.ranks.sharding import Sharded  # noqa: E402
 from heedful.training.ranks.world import World  # noqa: E402
-from heedful.training.settings import CriticConfig, LoraConfig  # noqa: E402
+from heedful.training.settings import CriticConfig  # noqa: E402
 from processes import found_in_two  # noqa: E402
 
 Found = dict[str, Any]
@@ -144,6 +146,28 @@ def test_pieces_computed_with_in_bfloat16_are_stepped_in_float32(two: list[Found
     assert float(agreeing.float().mean()) > 0.95
 
 
+@pytest.mark.parametrize("name", worker.DTYPES)
+def test_additions_to_a_model_in_pieces_learn_as_those_to_a_whole_one(
+    name: str, two: list[Found], runs: Path, world: World, tmp_path: Path
+) -> None:
+    pytest.importorskip("peft")
+    expected = worker.additions(world, worker.DTYPES[name], tmp_path / "one")
+    mine, other = (each[f"additions in {name}"] for each in two)
+    assert torch.equal(mine["weights"], other["weights"])
+    assert mine["held"] + other["held"] == expected["held"]
+    assert mine["weights"].dtype == torch.float32
+    assert relative(mine["weights"], expected["weights"]) < 1e-3
+    if name == "float32":
+        assert_same_update(mine, expected)
+    weights = [load_file(each / "model.safetensors") for each in (tmp_path / "one", runs / f"additions-{name}")]
+    assert weights[0].keys() == weights[1].keys()
+    for saved in weights[0]:
+        assert weights[1][saved].dtype == worker.DTYPES[name]
+        assert relative(weights[1][saved].float(), weights[0][saved].float()) < 1e-2
+    moments = [each["state"]["descent"]["optimizer"]["state"] for each in (mine, expected)]
+    assert len(moments[0]) == len(moments[1]) == 2 * 7 * 2
+
+
 def test_whole_for_a_while_each_process_uses_the_model_as_often_as_it_likes(two: list[Found]) -> None:
     model = worker.tiny(torch.float64, tied=True)
     learner = Learner(model, Grpo(), worker.OPTIMIZER, UpdateSettings(temperature=0.7, micro_batch_tokens=40))
@@ -242,8 +266,6 @@ def test_what_pieces_cannot_do_is_refused_before_anything_is_loaded(echo_run: Tr
     with pytest.raises(ValueError, match=r"a critic on the policy's layers \(--critic.kind head\) cannot"):
         replace(echo_run, parallel=Fsdp2(), algorithm=Ppo(), critic=CriticConfig(kind="head"))
     assert replace(echo_run, parallel=Fsdp2(), algorithm=Ppo()).critic.kind == "model"
-    with pytest.raises(ValueError, match=r"and LoRA \(--lora.rank\) cannot work on shards yet; use --parallel data"):
-        replace(echo_run, parallel=Fsdp2(), lora=LoraConfig(rank=2))
     with pytest.raises(ValueError, match=r"measurement of gradients \(--gradients.every\) cannot work on shards yet"):
         replace(echo_run, parallel=Fsdp2(), gradients=GradientsConfig(every=1))
 

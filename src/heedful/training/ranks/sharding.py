@@ -35,6 +35,9 @@ class Sharded:
 
     With `half` the shards stay float32, for the optimizer. They are gathered in bfloat16 for the computation, and
     gradients are summed in float32. A single process does the same with bfloat16 weights and float32 copies.
+
+    If a part of the parameters is frozen (LoRA), only that part is sharded, in its own dtype. The trained part is small
+    and stays whole on each rank, which sums its gradients as without shards.
     """
 
     def __init__(self, model: PreTrainedModel, world: World, *, half: bool = False) -> None:
@@ -51,7 +54,11 @@ class Sharded:
                 f"--parallel fsdp2 splits a model layer by layer, but {type(model).__name__} names no list of "
                 "decoder layers; use --parallel data."
             )
-        dtypes = {parameter.dtype for parameter in model.parameters()}
+        trained = {parameter for parameter in model.parameters() if parameter.requires_grad}
+        self.frozen = len(trained) < sum(1 for _ in model.parameters())
+        """Whether the shards are frozen, and the trained parameters whole."""
+        whole = trained if self.frozen else set()
+        dtypes = {parameter.dtype for parameter in model.parameters() if parameter not in whole}
         if len(dtypes) > 1:
             raise ValueError(
                 f"--parallel fsdp2 expects parameters of one dtype, found {', '.join(map(str, dtypes))}; use "
@@ -62,8 +69,8 @@ class Sharded:
         dtype = torch.bfloat16 if half else None
         policy = MixedPrecisionPolicy(param_dtype=dtype, reduce_dtype=torch.float32 if half else None)
         for layer in layers:
-            fully_shard(layer, mesh=mesh, mp_policy=policy)
-        fully_shard(cast(torch.nn.Module, model), mesh=mesh, mp_policy=policy)
+            fully_shard(layer, mesh=mesh, mp_policy=policy, ignored_params=whole)
+        fully_shard(cast(torch.nn.Module, model), mesh=mesh, mp_policy=policy, ignored_params=whole)
         setattr(model, _ROWS, rows)
         # The head runs on chosen positions, outside the model's own forward: this, too, must gather the shards.
         register_fsdp_forward_method(cast(torch.nn.Module, model), _ROWS)
