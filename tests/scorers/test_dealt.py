@@ -134,5 +134,28 @@ def test_a_rank_that_only_keeps_step_draws_no_dropout(tmp_path: Path) -> None:
         dist.destroy_process_group()
 
 
+def test_shards_are_read_in_few_large_passes_and_a_budget_does_not_see_it(tmp_path: Path) -> None:
+    """A pass gathers all layers, however few tokens it reads."""
+    prompts, thoughts = texts(40, 90, 60), texts(30, 9)
+    dist.init_process_group("gloo", store=dist.FileStore(str(tmp_path / "store"), 1), rank=0, world_size=1)
+    try:
+        found = []
+        for shards in (False, True):
+            model: Any = llama(50)
+            for layer in model.get_decoder().layers if shards else ():
+                fully_shard(layer)
+            scorer, passes = HFScorer(model), [0]
+            assert scorer.method == "packed"
+            hook = model.get_decoder().register_forward_hook(lambda *_, passes=passes: passes.append(1))
+            scores = scorer.cross_score(prompts, thoughts, [0] * 30, 1.0)
+            hook.remove()
+            found.append((sum(passes), scorer.reading(prompts, thoughts), scores.scores_MN))
+    finally:
+        dist.destroy_process_group()
+    assert found[1][0] <= found[0][0] / 4
+    assert found[1][1] == found[0][1]
+    assert np.allclose(found[1][2], found[0][2], rtol=0, atol=1e-9)
+
+
 def _flat(tokens_MNT: Sequence[Any] | None) -> list[float]:
     return [float(value) for tokens_NT in tokens_MNT or () for value in np.ravel(tokens_NT)]

@@ -14,6 +14,7 @@ from transformers import PreTrainedModel
 
 from heedful.models.forward.attention import longest_context, refuse_unless_causal
 from heedful.models.forward.exactness import Probe, evaluating, rounding_error
+from heedful.models.forward.spread import spread_as
 from heedful.protocols import WindowExceeded
 from heedful.scorers import cached, packed
 from heedful.scorers.output_head import OutputHead
@@ -54,7 +55,8 @@ class HFScorer:
     `model`: any causal language model. ValueError for an encoder-decoder or bidirectional attention.
     `name`: empty for the policy that sampled.
     `max_tokens`: maximum tokens of one forward pass, padding included. A longer sequence is a pass of its own. On a CPU
-    it is limited to 512 to 1,024, which is faster. It affects speed and memory, and scores only by rounding.
+    that holds the whole model it is limited to 512 to 1,024, which is faster. It affects speed and memory, and scores
+    only by rounding.
     `head_tokens`: for each k the sums over the first min(k, T_i) tokens are returned too.
     """
 
@@ -199,7 +201,8 @@ class HFScorer:
         self, method: Method, head: OutputHead, prompts: list[Ids], thoughts: list[Ids], sums: ScoreSums
     ) -> None:
         """Score distinct thoughts under distinct prompts into `sums` by one method."""
-        budget = self._budget(method)
+        # A pass of weights that are spread over ranks gathers all of them: few large passes are faster.
+        budget = self._max_tokens if spread_as(self._model) else self._budget(method)
         if method == "plain":
             cached.score_plain(head, prompts, thoughts, sums)
         elif method in ("cached", "by_token"):
@@ -209,7 +212,7 @@ class HFScorer:
             packed.score_packed(self._model, head, prompts, thoughts, budget, sums, share=share)
 
     def _budget(self, method: Method) -> int:
-        """Maximum tokens of one forward pass."""
+        """Maximum tokens of one forward pass of a model that is whole on its device."""
         if self._model.device.type != "cpu" or method == "by_token":
             return self._max_tokens
         return min(self._max_tokens, cached.CPU_TOKENS if method == "cached" else packed.cpu_tokens(self._model))

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any, Literal, cast
+from weakref import WeakSet
 
 import torch
 import torch.distributed as dist
@@ -21,6 +22,8 @@ from torch.distributed.tensor import DTensor
 from heedful.models.forward.exactness import evaluating
 
 Kind = Literal["", "FSDP2", "FSDP", "ZeRO-3"]
+_READ = WeakSet[nn.Module]()
+"""Models under FSDP2 that have made a pass here."""
 _READER = -1
 """The number of a module that DeepSpeed does not know. It keeps the weights of a module in use whole."""
 
@@ -68,8 +71,10 @@ def _open(root: nn.Module) -> Iterator[None]:
     kind = spread_as(root)
     if kind == "FSDP2":
         whole = cast(FSDPModule, root)
-        ids_1T = torch.zeros(1, 2, dtype=torch.int64, device=next(root.parameters()).device)
-        root(input_ids=ids_1T, use_cache=False)  # FSDP2 learns in its first pass which module is the root
+        if root not in _READ:  # FSDP2 learns in its first pass which module is the root
+            ids_1T = torch.zeros(1, 2, dtype=torch.int64, device=next(root.parameters()).device)
+            root(input_ids=ids_1T, use_cache=False)
+            _READ.add(root)
         inner = [module for module in root.modules() if isinstance(module, FSDPModule) and module is not root]
         of_layers = {id(one) for module in inner for one in module.parameters()}
         splits = any(isinstance(one, DTensor) for one in root.parameters() if id(one) not in of_layers)
