@@ -4,9 +4,17 @@ from __future__ import annotations
 
 import gc
 from collections.abc import Iterator
+from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
+
+
+@pytest.fixture(scope="session", autouse=True)
+def without_triton() -> None:
+    """TRL 1.15 computes its loss without Triton."""
+    if find_spec("trl") is not None:
+        import tiny_trl  # noqa: F401
 
 
 @pytest.fixture(scope="session")

@@ -96,7 +96,7 @@ def test_an_attribute_that_is_gone_stops_the_trainer_when_it_is_made(
 ) -> None:
     monkeypatch.setattr(compatibility, "PRIVATE_ATTRIBUTES", ("_metrics", "_records"))
     args = arguments(tmp_path, num_generations=2, per_device_train_batch_size=2)
-    with pytest.raises(ValueError, match="whose trainer lacks _records"):
+    with pytest.raises(ValueError, match="in which _records is gone"):
         trainer_of(tiny_model, args, Script(written([[0, 1]])), heedful=filtering())
 
 

@@ -12,8 +12,8 @@ import pytest
 pytest.importorskip("trl", reason="TRL is not installed (pip install 'heedful[trl]')")
 
 import datasets
-from test_trl_tools import double, with_engine
-from tiny_trl import MEASURED, Gradients, Script, Scripted, arguments, recorded, trainer_of, weights_of, written
+from test_trl_tools import ASK, SAY, double, with_engine
+from tiny_trl import MEASURED, Gradients, Script, Scripted, arguments, lora, recorded, trainer_of, weights_of, written
 
 from heedful.envs.toys.echo import Echo
 from heedful.filters import DropConstant, KeepAll
@@ -31,18 +31,23 @@ def config(**changes: Any) -> HeedfulConfig:
     return HeedfulConfig(**{"filter": DropConstant(on="reward"), "diagnostics": off, **changes})
 
 
-def run(model: Path, folder: Path, heedful: HeedfulConfig, tasks: Any = TASKS, **changes: Any) -> tuple[Any, Gradients]:
+def run(
+    model: Path, folder: Path, heedful: HeedfulConfig, tasks: Any = TASKS, adapter: bool = False, **changes: Any
+) -> tuple[Any, Gradients]:
     noted, script = Gradients(), Script(tasks)
     given = {"num_generations": 4, "per_device_train_batch_size": 6, "gradient_accumulation_steps": 2, **changes}
     args = arguments(folder, learning_rate=0.01, **given)
-    trainer = trainer_of(model, args, script, heedful=heedful, callbacks=[noted], train_dataset=script.dataset())
+    others = {"callbacks": [noted], "peft_config": lora(dropout=0.0) if adapter else None}
+    trainer = trainer_of(model, args, script, heedful=heedful, **others)
     trainer.train()
     return trainer, noted
 
 
-@pytest.mark.parametrize("loss", ["grpo", "dapo"])
-def test_the_gradient_is_that_of_the_accepted_groups(loss: str, tiny_model: Path, tmp_path: Path) -> None:
-    _, found = run(tiny_model, tmp_path / "a", config(sampling_batches=4, seed=1), loss_type=loss)
+@pytest.mark.parametrize(("loss", "adapter"), [("grpo", False), ("dapo", False), ("dapo", True)])
+def test_the_gradient_is_that_of_the_accepted_groups(
+    loss: str, adapter: bool, tiny_model: Path, tmp_path: Path
+) -> None:
+    _, found = run(tiny_model, tmp_path / "a", config(sampling_batches=4, seed=1), TASKS, adapter, loss_type=loss)
     rollouts, line = recorded(tmp_path / "a")
     kept = [group for group, verdict in zip(rollouts.groups, rollouts.verdicts, strict=True) if verdict.kept]
     assert line.metrics["filter/refill"].value == "enough"
@@ -50,7 +55,8 @@ def test_the_gradient_is_that_of_the_accepted_groups(loss: str, tiny_model: Path
     assert line.metrics["filter/draws"].value > 1
     shown = [group.trajectories[0].turns[0].reply.prompt.text for group in kept]
     accepted = [next(task for task in TASKS if task.prompt in text) for text in shown]
-    _, expected = run(tiny_model, tmp_path / "b", config(filter=KeepAll(on="reward")), accepted, loss_type=loss)
+    every = config(filter=KeepAll(on="reward"))
+    _, expected = run(tiny_model, tmp_path / "b", every, accepted, adapter, loss_type=loss)
     assert (found.steps[0] - expected.steps[0]).norm() <= 1e-6 * expected.steps[0].norm() > 0
 
 
@@ -152,6 +158,52 @@ def test_tools_are_called_in_a_refill_too(tiny_model: Path, tmp_path: Path, monk
     assert all(len(group.trajectories[0].turns) == 2 for group in rollouts.groups)
     (batch,) = trainer._buffered_inputs
     assert len(batch["advantages"]) == 2
+
+
+class Counter:
+    """An environment of TRL that pays for calls of its tool, where its number is above 4."""
+
+    def reset(self, number: int, **_: Any) -> str:
+        self._number, self._calls = number, 0
+        return f"Twice {number}?"
+
+    def ask(self, number: int) -> str:
+        """Doubles a number.
+
+        Args:
+            number: What to double.
+        """
+        self._calls += 1
+        return str(2 * number)
+
+    def get_reward(self) -> float:
+        return 1.0 if self._number < 5 else float(self._calls)
+
+
+def every_second_asks(self: Any, prompt_ids: Any, *_: Any, **__: Any) -> tuple[list[list[int]], None]:
+    tokenizer = self.processing_class
+    texts = [tokenizer.decode(ids) for ids in prompt_ids]
+    said = [SAY if "<tool_response>" in text or row % 2 else ASK.format(tool="ask") for row, text in enumerate(texts)]
+    return [tokenizer(text)["input_ids"] for text in said], None
+
+
+def test_the_gradient_of_a_refill_by_an_environment_is_that_of_its_accepted_groups(
+    tiny_model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each draw resets the instances that the earlier one has used."""
+    found = []
+    for numbers, heedful in ((range(3, 7), config(sampling_batches=9)), ((5, 6), config(filter=KeepAll(on="reward")))):
+        noted, folder = Gradients(), tmp_path / str(len(numbers))
+        user = [{"role": "user", "content": ""}]
+        data = datasets.Dataset.from_list([{"prompt": user, "number": number} for number in numbers])
+        others = {"environment_factory": Counter, "reward_funcs": [], "train_dataset": data, "callbacks": [noted]}
+        with_engine(monkeypatch, tiny_model, folder, every_second_asks, heedful=heedful, **others)
+        found += noted.steps
+    rollouts, line = recorded(tmp_path / "4")
+    assert line.metrics["filter/refill"].value == "enough"
+    rewards = [[member.reward for member in group.trajectories] for group in rollouts.groups]
+    assert sorted(rewards) == [[1.0, 0.0], [1.0, 0.0], [1.0, 1.0], [1.0, 1.0]]
+    assert (found[0] - found[1]).norm() <= 1e-6 * found[1].norm() > 0
 
 
 def test_episodes_of_an_environment_are_played_in_a_refill_too(seedling_folder: Path, tmp_path: Path) -> None:

@@ -68,11 +68,12 @@ def by_place(completions: Sequence[Any], **_: Any) -> list[float]:
 
 
 def with_engine(
-    monkeypatch: pytest.MonkeyPatch, tiny_model: Path, folder: Path, tool: str, **others: Any
+    monkeypatch: pytest.MonkeyPatch, tiny_model: Path, folder: Path, tool: str | Callable[..., Any], **others: Any
 ) -> tuple[Any, Any]:
-    """The trainer after a step on two prompts with two members each, and its tokenizer."""
+    """The trainer after a step on two prompts with two members each, and its tokenizer. `tool`: or an engine."""
     tokenizer = chatml(tiny_model)
-    monkeypatch.setattr(trl.GRPOTrainer, "_generate_single_turn", answering(tokenizer, tool))
+    engine = answering(tokenizer, tool) if isinstance(tool, str) else tool
+    monkeypatch.setattr(trl.GRPOTrainer, "_generate_single_turn", engine)
     args = arguments(folder, num_generations=2, per_device_train_batch_size=4, max_completion_length=300)
     model = llama(len(tokenizer), window=4096)
     given = {"heedful": MEASURED, "model": model, "processing_class": tokenizer, **others}

@@ -20,8 +20,10 @@ import datasets
 import pytest
 import torch
 import transformers
+from torch.nn import functional
 from transformers import AutoModelForCausalLM, AutoTokenizer, PrinterCallback, TrainerCallback
 from trl import GRPOConfig, GRPOTrainer
+from trl.trainer import utils
 
 from heedful.filters import DropConstant
 from heedful.integrations.trl import HeedfulConfig, HeedfulGRPOTrainer
@@ -46,6 +48,35 @@ MEASURED = HeedfulConfig(
 Reward = float | None
 Rewards = Mapping[str, Reward]
 """Reward function -> what it gives."""
+
+
+class LogProbs:
+    """A stand-in for a kernel of TRL 1.15, which needs Triton. Other releases compute this loss on a CPU by themselves.
+
+    Triton's interpreter computes it on a CPU, too, and takes hours for these tests.
+    """
+
+    @staticmethod
+    def apply(
+        hidden_ND: torch.Tensor,
+        weight_VD: torch.Tensor,
+        bias_V: torch.Tensor | None,
+        targets_N: torch.Tensor,
+        temperature: float,
+        chunk_size: int,
+        softcap: float | None = None,
+        scale: float = 1.0,
+        outputs: Sequence[str] = (),
+    ) -> tuple[torch.Tensor | None, ...]:
+        logits_NV = functional.linear(hidden_ND, weight_VD, bias_V) * scale
+        capped_NV = logits_NV if softcap is None else softcap * torch.tanh(logits_NV / softcap)
+        logprobs_NV = (capped_NV / temperature).log_softmax(-1)
+        entropy_N = -(logprobs_NV.exp() * logprobs_NV).sum(-1) if "entropy" in outputs else None
+        return logprobs_NV.gather(1, targets_N[:, None])[:, 0], entropy_N, None, None, None
+
+
+if vars(utils).get("_ChunkedLogProbFunction", LogProbs) is None:
+    utils._ChunkedLogProbFunction = LogProbs
 
 
 def save_model(folder: Path) -> Path:
@@ -204,8 +235,8 @@ def prompts(kind: str) -> Any:
     return datasets.Dataset.from_list([{"prompt": [{"role": "user", "content": f"Say {n}!"}]} for n in range(4)])
 
 
-def lora() -> Any:
-    """An adapter with dropout; skips where peft is not installed. TRL 1.14 makes its weights before it sets a seed."""
+def lora(dropout: float = 0.1) -> Any:
+    """An adapter; skips where peft is not installed. TRL 1.14 makes its weights before it sets a seed."""
     torch.manual_seed(3)
     peft = pytest.importorskip("peft", reason="peft is not installed")
-    return peft.LoraConfig(r=4, lora_alpha=8, lora_dropout=0.1, target_modules=["q_proj", "v_proj"])
+    return peft.LoraConfig(r=4, lora_alpha=8, lora_dropout=dropout, target_modules=["q_proj", "v_proj"])

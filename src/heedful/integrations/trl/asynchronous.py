@@ -17,11 +17,10 @@ from typing import Any
 from transformers import TrainerState, TrainingArguments
 
 from heedful.integrations.trl.callback import Bridge
-from heedful.integrations.trl.observer import check_names, checked_tokenizer, claim_record, unknown_to_trl
+from heedful.integrations.trl.observer import begin, check_names, checked_tokenizer, unknown_to_trl
 from heedful.integrations.trl.settings import HeedfulConfig
 from heedful.integrations.watching import observer as watching
 from heedful.integrations.watching.completions import Completion, success_of
-from heedful.integrations.watching.record import Record
 
 _REWARDS = "rewards/"
 """What TRL puts before the name of a reward function in the numbers of a row."""
@@ -88,7 +87,7 @@ class AsyncGroups(Bridge):
             checked_tokenizer(trainer),
             trainer.eos_token_ids,
             None,
-            seed=trainer.args.seed if config.seed is None else config.seed,
+            seed=config.seed_in(trainer.args),
             temperature=float(trainer.temperature),
             unknown=unknown_to_trl(config.outcome is not None, False),
             unreadable=UNREADABLE,
@@ -154,12 +153,7 @@ class AsyncGroups(Bridge):
     ) -> None:
         self._rows, self._window, self._ready = [], [], deque()
         self._observer = self._new_observer()
-        if resumed is not None:
-            self._observer.load_state(resumed)
-        if not self.heedful.record:
-            return
-        known = Record.of_checkpoint(resumed, checkpoint, Path(str(args.output_dir))) if resumed else None
-        self._observer.begin(known or claim_record(self._trainer, self.heedful, self.heedful.filter, None))
+        begin(self._observer, self._trainer, self.heedful, self.heedful.filter, checkpoint, resumed)
 
     def state(self) -> Mapping[str, Any]:
         return self._observer.state()

@@ -16,11 +16,11 @@ from typing import Any, ClassVar
 from accelerate.utils import broadcast_object_list
 from transformers import TrainerCallback, TrainerControl, TrainerState, TrainingArguments
 
-from heedful.integrations.trl.observer import Processes, claim_record, observer_of
+from heedful.integrations.trl.observer import Processes, begin, observer_of
 from heedful.integrations.trl.settings import HeedfulConfig
 from heedful.integrations.watching.completions import Completion, in_groups
 from heedful.integrations.watching.observer import Seen
-from heedful.integrations.watching.record import STATE, Record, load_state, save_state
+from heedful.integrations.watching.record import STATE, load_state, save_state
 from heedful.protocols import Filter
 from heedful.scorers.dealt import DealtScorer
 from heedful.types import Metric
@@ -60,7 +60,7 @@ class Bridge(TrainerCallback):
         self.collapsed = False
         if not state.is_world_process_zero:
             return
-        checkpoint = self.resumed_from or _checkpoint(args, state)
+        checkpoint = self.resumed_from or _saved_at(args, state)
         resumed = load_state(checkpoint, self.state_file) if state.global_step else None
         if state.global_step and resumed is None:
             warnings.warn(
@@ -72,7 +72,7 @@ class Bridge(TrainerCallback):
 
     def on_save(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: Any) -> None:
         if state.is_world_process_zero:
-            save_state(_checkpoint(args, state), self.state(), self.state_file)
+            save_state(_saved_at(args, state), self.state(), self.state_file)
 
     def on_step_end(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: Any) -> None:
         if self._stops and args.world_size > 1:  # rank 0 alone may know
@@ -105,16 +105,9 @@ class Batches(Bridge):
     def begin(
         self, args: TrainingArguments, state: TrainerState, checkpoint: Path, resumed: Mapping[str, Any] | None
     ) -> None:
-        self.observer = observer = observer_of(self._trainer, self._config, self._chooses)
-        self.refilled = 0
-        if resumed is not None:
-            observer.load_state(resumed)
-            self.refilled = resumed.get("refilled", 0)
-        if not self._config.record:
-            return
-        known = Record.of_checkpoint(resumed, checkpoint, Path(str(args.output_dir))) if resumed else None
-        scorer = observer.diagnostician.scorer
-        observer.begin(known or claim_record(self._trainer, self._config, self._chooses, scorer))
+        self.observer = observer_of(self._trainer, self._config, self._chooses)
+        self.refilled = 0 if resumed is None else resumed.get("refilled", 0)
+        begin(self.observer, self._trainer, self._config, self._chooses, checkpoint, resumed)
 
     def state(self) -> Mapping[str, Any]:
         return {**self.observer.state(), "refilled": self.refilled}
@@ -150,5 +143,5 @@ class Batches(Bridge):
         return found or seen
 
 
-def _checkpoint(args: TrainingArguments, state: TrainerState) -> Path:
+def _saved_at(args: TrainingArguments, state: TrainerState) -> Path:
     return Path(str(args.output_dir), f"checkpoint-{state.global_step}")

@@ -1,6 +1,6 @@
 """The supported TRL versions, and the checks of other versions.
 
-A changed private method is found when the trainer is created, not in the middle of a run.
+A changed private part is found when the trainer is created, not in the middle of a run.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ FORWARDED = "_get_per_token_logps_and_entropies"
 """An override that hands on what TRL gives it, so a TRL may give more. The parameters above are heedful's own part: the
 rows, and the columns of pictures by name. TRL 1.14 takes them as `*args` and `**kwargs`."""
 
-PRIVATE_ATTRIBUTES = ("_metrics", "_logs", "_entropy_bonus_enabled", "_last_world_entropy")
+PRIVATE_ATTRIBUTES = ("_metrics", "_logs", "_last_world_entropy")
 """Private attributes that it reads and writes."""
 
 PRIVATE_OF_ROLLOUTS: Mapping[str, tuple[str, ...]] = {
@@ -55,14 +55,17 @@ FILTER_OF_TRL = "reward_variance_filtering"
 """The setting of a filter in TRL itself (proposed in its pull request 7242)."""
 
 
-def check(methods: Mapping[str, tuple[str, ...]], version: str | None = None) -> None:
-    """Warn about an untested TRL version, and refuse one with other private methods.
+def check(
+    methods: Mapping[str, tuple[str, ...]], version: str = trl.__version__, trainer: GRPOTrainer | None = None
+) -> None:
+    """Warn about an untested TRL version, and refuse one with other private parts.
 
-    Raises ValueError if a method is missing or takes other parameters.
+    Raises ValueError if a method is missing or takes other parameters, or if `trainer` lacks a private attribute.
     """
     changed = [name for name, expected in methods.items() if not _takes(name, expected)]
+    changed += [name for name in PRIVATE_ATTRIBUTES if trainer is not None and not hasattr(trainer, name)]
     parts = f"the methods {', '.join(methods)} of TRL {TESTED[-1]}"
-    check_version("trl", version or trl.__version__, TESTED, parts, changed, PROBE_INSTEAD)
+    check_version("trl", version, TESTED, parts, changed, PROBE_INSTEAD)
 
 
 def _takes(name: str, expected: tuple[str, ...]) -> bool:
@@ -76,14 +79,3 @@ def _takes(name: str, expected: tuple[str, ...]) -> bool:
     except TypeError:
         return False
     return True
-
-
-def check_attributes(trainer: GRPOTrainer) -> None:
-    """Raise ValueError if a private attribute of TRL's trainer is missing."""
-    gone = [name for name in PRIVATE_ATTRIBUTES if not hasattr(trainer, name)]
-    if gone:
-        raise ValueError(
-            f"heedful expected the attributes {', '.join(PRIVATE_ATTRIBUTES)} in a GRPOTrainer of TRL {TESTED[-1]}, "
-            f"found trl {trl.__version__}, whose trainer lacks {', '.join(gone)}. Install trl=={TESTED[-1]}.*, or "
-            f"{PROBE_INSTEAD}."
-        )

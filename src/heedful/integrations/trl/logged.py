@@ -144,16 +144,13 @@ class HeedfulCallback(Bridge):
                 _LOG.warning(f"TRL logs completions for heedful, and so sends them to {listed(sent)}, too.")
         if not self._scores:
             return
-        if kind := sharded(AcceleratorState().distributed_type):
+        kind, given = sharded(AcceleratorState().distributed_type), args.generation_kwargs or {}
+        cuts = truncating(lambda name: given.get(name, getattr(args, name, None)))
+        if kind or cuts:
             raise ValueError(
-                f"HeedfulCallback(score=True) expected a model that one process holds, found it sharded ({kind}). "
-                f"Leave score out, and score its checkpoints: heedful watch {args.output_dir} --model CHECKPOINT."
-            )
-        given = args.generation_kwargs or {}
-        if cuts := truncating(lambda name: given.get(name, getattr(args, name, None))):
-            raise ValueError(
-                "HeedfulCallback(score=True) expected sampling with the model's own probabilities, found "
-                f"{listed(cuts)} in the arguments. Leave score out, or sample without."
+                "HeedfulCallback(score=True) expected a model that one process holds, and sampling with its own "
+                f"probabilities, found {f'it sharded ({kind})' if kind else f'{listed(cuts)} in the arguments'}. Leave "
+                f"score out, and score checkpoints: heedful watch {args.output_dir} --model CHECKPOINT."
             )
 
     def on_train_begin(self, args: Any, state: TrainerState, control: TrainerControl, **others: Any) -> None:

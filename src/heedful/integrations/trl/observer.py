@@ -5,7 +5,7 @@ The weights that it measures are those that sampled the batch, because TRL rewar
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
@@ -60,7 +60,7 @@ def observer_of(trainer: Any, config: HeedfulConfig, chooses: Filter) -> Observe
         tokenizer,
         trainer.eos_token_ids,
         scorer,
-        seed=trainer.args.seed if config.seed is None else config.seed,
+        seed=config.seed_in(trainer.args),
         temperature=float(trainer.temperature),
         unknown=unknown_to_trl(config.outcome is not None, played),
         unreadable=why,
@@ -172,14 +172,27 @@ def _reading(trainer: Any) -> AbstractContextManager[None]:
     return in_step(root, bare_model(trainer).get_decoder()) if spread_as(root) else nullcontext()
 
 
-def claim_record(trainer: Any, config: HeedfulConfig, chooses: Filter, scorer: Any) -> Record:
-    """A new folder for the record of this run. `scorer`: that of the observer, or `None`."""
+def begin(
+    observer: Observer,
+    trainer: Any,
+    config: HeedfulConfig,
+    chooses: Filter,
+    checkpoint: Path,
+    resumed: Mapping[str, Any] | None,
+) -> None:
+    """Let a new observer begin a run, or go on where `resumed` was saved in `checkpoint`. It keeps the run's record."""
+    if resumed is not None:
+        observer.load_state(resumed)
+    if not config.record:
+        return
     folder, device = Path(trainer.args.output_dir), str(trainer.accelerator.device)
+    known = Record.of_checkpoint(resumed, checkpoint, folder) if resumed else None
+    scorer = observer.diagnostician.scorer
     own = scorer.scorer if isinstance(scorer, DealtScorer) else scorer
     # One process alone cannot read shards, so there the way of reading is not known yet.
     ways = None if own is None or spread_as(trainer.model_wrapped) else Ways.of(bare_model(trainer), own, samples=False)
     tree = {**described(trainer, config, chooses), "scorer": ways and ways.method}
-    return Record.claim(folder, tree, device, torch.get_num_threads())
+    observer.begin(known or Record.claim(folder, tree, device, torch.get_num_threads()))
 
 
 def described(trainer: Any, config: HeedfulConfig, chooses: Filter) -> dict[str, Any]:
@@ -203,7 +216,7 @@ def described(trainer: Any, config: HeedfulConfig, chooses: Filter) -> dict[str,
         "unknown": unknown_to_trl(config.outcome is not None, played),
         "tags": to_json(config.tags),
         "diagnostics": to_json(config.diagnostics),
-        "seed": trainer.args.seed if config.seed is None else config.seed,
+        "seed": config.seed_in(trainer.args),
         "group_size": trainer.args.num_generations,
         "trainer": f"trl {trl.__version__}",
         "trl": {name: value for name, value in arguments.items() if isinstance(value, bool | int | float | str)},

@@ -72,14 +72,9 @@ class PausedSight:
 def sight_of(trainer: Any) -> PausedSight:
     """How pictures stand in rows of the trainer's model. Its vision is made once, and not attached.
 
-    Raises ValueError for a model whose pictures heedful does not read exactly.
+    Raises ValueError for a model whose pictures heedful does not read exactly, and for a processor without pictures.
     """
     model, processor = bare_model(trainer), trainer.processing_class
-    if not sees(trainer):
-        raise ValueError(
-            f"Expected a model that sees, with a processor that takes pictures as `processing_class`, found "
-            f"{type(processor).__name__}. Give a vision-language model, or an observation in text."
-        )
     known = vision_of(model)
     if known is not None:
         return PausedSight(known, model)

@@ -151,26 +151,19 @@ class EnvironmentRollouts:
 
     def _refuse_unseen(self, trainer: Any) -> None:
         """Raise ValueError for pictures that the learner, or the sampler, would not see."""
-        if not self._pictured:
-            return
-        if not getattr(trainer, "learns_pictures", False):
-            raise ValueError(
-                f"Expected heedful's HeedfulGRPOTrainer for an environment that shows pictures, found "
-                f"{type(trainer).__name__}: TRL takes ids from a rollout_func, but no pictures, so its learner would "
-                "read placeholders alone. Use HeedfulGRPOTrainer, or an observation in text."
-            )
         blind = {
+            type(trainer).__name__: not getattr(trainer, "learns_pictures", False),
             "a sampler": self.sampler is not None,
             "vLLM": trainer.use_vllm,
             "continuous batching": trainer.use_transformers_continuous_batching,
             "mask_truncated_completions": trainer.mask_truncated_completions,
         }
         found = next((name for name, used in blind.items() if used), "")
-        if found:
+        if found and self._pictured:
             raise ValueError(
-                f"Expected TRL's own engine with `generate`, and all completions in the loss, for an environment that "
-                f"shows pictures, found {found}: the sampler and the learner would not see the same pictures in the "
-                "same places. Leave it out, or use an observation in text."
+                "Expected HeedfulGRPOTrainer, TRL's own engine with `generate`, and all completions in the loss, for "
+                f"an environment that shows pictures, found {found}: the sampler and the learner would not see the "
+                "same pictures in the same places. Leave it out, or use an observation in text."
             )
 
     def _policy(self, trainer: Any) -> Policy:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from heedful.boundary import Count, settings
 from heedful.integrations.watching.settings import WatchingConfig
@@ -20,3 +20,7 @@ class HeedfulConfig(WatchingConfig):
     the training data, as many as are likely to be needed (DAPO's dynamic sampling). 1 = no refill."""
     sampling_tokens: Count | None = None
     """Sampled tokens of one update after which no further batch is drawn. None = no limit."""
+
+    def seed_in(self, args: Any) -> int:
+        """The seed of the draws in a run with these arguments of TRL."""
+        return int(args.seed) if self.seed is None else self.seed

@@ -70,11 +70,10 @@ class HeedfulGRPOTrainer(GRPOTrainer):
     _last_world_entropy: float
 
     def __init__(self, *args: Any, heedful: HeedfulConfig | None = None, **kwargs: Any) -> None:
-        # The arguments of TRL's constructor are passed on unchanged, because they change with its releases.
-        compatibility.check(compatibility.PRIVATE)
         self.heedful = heedful or HeedfulConfig()
+        # The arguments of TRL's constructor are passed on unchanged, because they change with its releases.
         super().__init__(*args, **kwargs)
-        compatibility.check_attributes(self)
+        compatibility.check(compatibility.PRIVATE, trainer=self)
         self._filter = self._chosen_filter()
         self._refuse_refill()
         self._generated: tuple[Any, Any, Any] = ([], [], None)
@@ -106,8 +105,9 @@ class HeedfulGRPOTrainer(GRPOTrainer):
         if isinstance(chosen, KeepAll):
             return chosen
         if self.args.steps_per_generation > 1 or self.accelerator.num_processes > 1:
+            bonus = self.entropy_coef != 0 or self.use_adaptive_entropy
             for sentence in removal.cut_dependent(
-                self.loss_type, self._entropy_bonus_enabled, self.top_entropy_quantile, self.aux_loss_enabled
+                self.loss_type, bonus, self.top_entropy_quantile, self.aux_loss_enabled
             ):
                 warnings.warn(sentence, stacklevel=3)
         if self.is_deepspeed_enabled:
@@ -224,7 +224,7 @@ class HeedfulGRPOTrainer(GRPOTrainer):
         """
         data, drawn = self.train_dataset, gather_object(list(asked))
         left = Counter(drawn[:: self.num_generations])
-        seed = self.args.seed if self.heedful.seed is None else self.heedful.seed
+        seed = self.heedful.seed_in(self.args)
         passed: set[int] = set()
         while len(passed) < len(data):
             time, at = divmod(self._batches.refilled, len(data))
