@@ -11,8 +11,8 @@ from scipy.stats import norm
 
 from benchmarks.truth.channels import BITS, HEAD, Bits, Channel, Gaussian, Integral, integral
 from benchmarks.truth.simulation import Case, Later
-from heedful.diagnostics.cross_scores.image_metrics import image_share
 from heedful.diagnostics.cross_scores.information import ZScoreState, information
+from heedful.diagnostics.cross_scores.pictures import image_share
 from heedful.diagnostics.text import _template_share, text_metrics
 from heedful.types import CrossScores, Metric
 

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from heedful.diagnostics.cross_scores.pointwise import pointwise_information
+from heedful.diagnostics.cross_scores.information import pointwise_information
 
 
 def test_two_tokens_by_hand() -> None:

@@ -7,20 +7,19 @@ import numpy as np
 from channels import facts_channel, random_scores
 
 from heedful.diagnostics.cross_scores.information import information
-from heedful.diagnostics.regimes import RegimeRule, RegimeState, label_regime
+from heedful.diagnostics.regimes import RegimeState, label_regime
 from heedful.types import Metric
 
 BASELINE = RegimeState((2.0, 2.2, 1.8), (0.8, 0.8, 0.8))
 """Low information begins at 1, low entropy at 0.2."""
 
 
-def measurement(gap=(2.0, 2.0, 2.0), entropy=(0.8, 0.8, 0.8), p_value=0.001, scope="first_turn", scorer=""):
+def measurement(gap=(2.0, 2.0, 2.0), entropy=(0.8, 0.8, 0.8), p_value=0.001, scope="first_turn"):
     """Each interval as (low, value, high)."""
-    at = f"@{scorer}" if scorer else ""
     return [
-        Metric(f"information{at}/{scope}/gap", gap[1], 32, gap[0], gap[2]),
-        Metric(f"information{at}/{scope}/entropy_conditional_per_token", entropy[1], 32, entropy[0], entropy[2]),
-        Metric(f"retrieval{at}/{scope}/p_value", p_value, 32),
+        Metric(f"information/{scope}/gap", gap[1], 32, gap[0], gap[2]),
+        Metric(f"information/{scope}/entropy_conditional_per_token", entropy[1], 32, entropy[0], entropy[2]),
+        Metric(f"retrieval/{scope}/p_value", p_value, 32),
     ]
 
 
@@ -90,19 +89,10 @@ def test_a_reading_without_an_interval_is_undecided():
     assert (metric.value, metric.why) == ("undecided", gap.why)
 
 
-def test_knobs_move_the_edges():
-    strict = RegimeRule(information_fraction=0.9, entropy_fraction=0.5, p=0.01, baseline=2)
-    gap, entropy = (1.1, 1.5, 1.7), (0.1, 0.2, 0.3)
-    assert label(gap=gap, entropy=entropy) == "diverse"
-    assert label_regime(BASELINE, measurement(gap, entropy), "first_turn", strict)[1].value == "low-entropy"
-
-
-def test_scopes_and_scorers_are_kept_apart():
-    metrics = measurement() + measurement(scope="any_turn", gap=LOW_GAP, scorer="judge")
+def test_scopes_are_kept_apart():
+    metrics = measurement() + measurement(scope="any_turn", gap=LOW_GAP)
     assert label_regime(BASELINE, metrics, "first_turn")[1] == Metric("regime/first_turn", "diverse", 32)
-    assert label_regime(BASELINE, metrics, "any_turn", scorer="judge")[1] == Metric(
-        "regime@judge/any_turn", "template", 32
-    )
+    assert label_regime(BASELINE, metrics, "any_turn")[1] == Metric("regime/any_turn", "template", 32)
 
 
 def test_the_state_survives_json():

@@ -62,7 +62,10 @@ def attribution_metrics(found: Attribution) -> list[Metric]:
         total = _mean(f"{prefix}/{TOTAL}", sums, found.thoughts)
         measured = _mean(f"{prefix}/{MEASURED}", found.measured[reading], found.thoughts)
         before = _mean(f"{prefix}/{BEFORE}", found.before[reading], found.thoughts)
-        metrics += [before, total, measured, _explained(f"{prefix}/{EXPLAINED}", total, measured)]
+        explained = Metric(f"{prefix}/{EXPLAINED}", None, measured.n, why="the measured change is not clear of 0")
+        if is_clear(measured) and isinstance(total.value, float) and isinstance(measured.value, float):
+            explained = Metric(explained.name, total.value / measured.value, measured.n)
+        metrics += [before, total, measured, explained]
     return metrics
 
 
@@ -76,9 +79,3 @@ def _mean(name: str, values: Sequence[float], n: int) -> Metric:
     if interval is None:
         return Metric(name, fmean(values), n, why="no interval: one block")
     return Metric(name, fmean(values), n, *interval, clusters=effective_clusters(values))
-
-
-def _explained(name: str, total: Metric, measured: Metric) -> Metric:
-    if not is_clear(measured) or not isinstance(total.value, float) or not isinstance(measured.value, float):
-        return Metric(name, None, measured.n, why="the measured change is not clear of 0")
-    return Metric(name, total.value / measured.value, measured.n)

@@ -42,7 +42,10 @@ def behaviour(groups: Sequence[Group]) -> list[Metric]:
     `format/trailing_tokens` counts the sampled tokens after the answer but for the one that ends the turn. In a reply
     without an answer those after the thought. Evaluation calls this with one or several episodes per task.
     """
-    tasks = _by_task(groups)
+    by_task: dict[str, Cluster] = {}  # groups of the same task join: they share its difficulty
+    for group in groups:
+        by_task.setdefault(group.task.id, []).extend(group.trajectories)
+    tasks = list(by_task.values())
     components = sorted({name for task in tasks for episode in task for turn in episode.turns for name in turn.rewards})
     successes = [scored([_as_number(episode.success) for episode in task]) for task in tasks]
     unscored = "no episode was scored"
@@ -80,10 +83,14 @@ def _at_most(clusters: float | None, metrics: Sequence[Metric]) -> list[Metric]:
 def _format_and_length(tasks: Sequence[Cluster]) -> list[Metric]:
     turns = [[turn for episode in task for turn in episode.turns] for task in tasks]
     none = "no turn was played"
+    trailing = [
+        [float(max(0, len(each.ids) - each.answer.end - (0 if each.cut else 1))) for each in replies]
+        for replies in ([turn.reply for turn in task] for task in turns)
+    ]
     return [
         rate("format/valid_rate", [[float(turn.valid) for turn in task] for task in turns], none),
         rate("format/closed_rate", [[float(turn.reply.closed) for turn in task] for task in turns], none),
-        mean("format/trailing_tokens", [[_trailing(turn.reply) for turn in task] for task in turns], none),
+        mean("format/trailing_tokens", trailing, none),
         mean("length/reasoning_tokens", [[float(len(turn.reply.thought)) for turn in task] for task in turns], none),
         mean("length/response_tokens", [[float(len(turn.reply.ids)) for turn in task] for task in turns], none),
         mean("length/turns", [[float(len(episode.turns)) for episode in task] for task in tasks], "no episode"),
@@ -128,14 +135,6 @@ def _distinct_thoughts(groups: Sequence[Group]) -> Metric:
     return mean("text/distinct_thoughts", list(shares.values()), "no group has two thoughts")
 
 
-def _by_task(groups: Sequence[Group]) -> list[Cluster]:
-    """Groups of the same task join: they share its difficulty."""
-    tasks: dict[str, Cluster] = {}
-    for group in groups:
-        tasks.setdefault(group.task.id, []).extend(group.trajectories)
-    return list(tasks.values())
-
-
 def _progress(tasks: Sequence[Cluster]) -> list[list[float]]:
     """How far scored episodes got; a success got all the way, whatever is reported of it."""
     if not any(episode.progress is not None for task in tasks for episode in task):
@@ -154,10 +153,6 @@ def _any_of_group(groups: Sequence[Group]) -> list[list[float]]:
         if members:
             found.setdefault(group.task.id, []).append(max(members))
     return list(found.values())
-
-
-def _trailing(reply: Reply) -> float:
-    return float(max(0, len(reply.ids) - reply.answer.end - (0 if reply.cut else 1)))
 
 
 def _as_number(success: bool | None) -> float | None:

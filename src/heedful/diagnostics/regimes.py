@@ -27,26 +27,22 @@ LABELS = {
 """By (information is high, entropy is high)."""
 UNDECIDED = "undecided"
 
-
-@dataclass(frozen=True, slots=True)
-class RegimeRule:
-    """Where low begins. The total H(Z given X) falls in every good run and a healthy start is saturated, so neither
-    decides: the rule reads the gap of a thought, the permutation test and the entropy per token. The gap per token
-    would call longer thoughts uninformed."""
-
-    information_fraction: float = 0.5
-    """Information is low below this fraction of the baseline of `gap`."""
-    entropy_fraction: float = 0.25
-    """Entropy is low below this fraction of the baseline of `entropy_conditional_per_token`."""
-    p: float = 0.05
-    """Information is low, whatever the baseline, when the retrieval test's p-value exceeds this."""
-    baseline: int = 3
-    """First measurements whose mean is the baseline."""
+# The total H(Z given X) falls in every good run and a healthy start is saturated, so neither decides where low begins.
+# The rule reads the gap of a thought, the permutation test and the entropy per token. The gap per token would call
+# longer thoughts uninformed.
+INFORMATION_FRACTION = 0.5
+"""Information is low below this fraction of the baseline of `gap`."""
+ENTROPY_FRACTION = 0.25
+"""Entropy is low below this fraction of the baseline of `entropy_conditional_per_token`."""
+P_VALUE = 0.05
+"""Information is low, whatever the baseline, when the retrieval test's p-value exceeds this."""
+BASELINE = 3
+"""First measurements whose mean is the baseline."""
 
 
 @dataclass(frozen=True, slots=True)
 class RegimeState:
-    """The first measurements of one scope, up to `RegimeRule.baseline` of them: plain floats, checkpointed."""
+    """The first measurements of one scope, up to `BASELINE` of them: plain floats, checkpointed."""
 
     gaps: tuple[float, ...] = ()
     entropies: tuple[float, ...] = ()
@@ -61,34 +57,27 @@ class RegimeState:
         return cls(tuple(tree["gaps"]), tuple(tree["entropies"]), tree.get("of", "gap_per_token"))
 
 
-def label_regime(
-    state: RegimeState | None,
-    metrics: Sequence[Metric],
-    scope: str,
-    rule: RegimeRule | None = None,
-    scorer: str = "",
-) -> tuple[RegimeState, Metric]:
+def label_regime(state: RegimeState | None, metrics: Sequence[Metric], scope: str) -> tuple[RegimeState, Metric]:
     """The state after this measurement, and `regime/<scope>` as a label (`LABELS`, or `undecided` and why).
 
     `metrics` hold what `information` returned for this scope; `state` is `None` at the first measurement. A
     measurement without a gap or an entropy has no regime and leaves the state as it is.
     """
-    state, rule = state or RegimeState(), rule or RegimeRule()
-    label = f"regime@{scorer}/{scope}" if scorer else f"regime/{scope}"
+    state, label = state or RegimeState(), f"regime/{scope}"
     found = {metric.name: metric for metric in metrics}
-    gap = found[metric_name("information", scope, state.of, scorer)]
-    entropy = found[metric_name("information", scope, "entropy_conditional_per_token", scorer)]
-    p_value = found[metric_name("retrieval", scope, "p_value", scorer)]
+    gap = found[metric_name("information", scope, state.of)]
+    entropy = found[metric_name("information", scope, "entropy_conditional_per_token")]
+    p_value = found[metric_name("retrieval", scope, "p_value")]
     gap_value, entropy_value = _number(gap), _number(entropy)
     if gap_value is None or entropy_value is None:
         return state, Metric(label, None, gap.n, why=gap.why or entropy.why)
-    if len(state.gaps) < rule.baseline:
+    if len(state.gaps) < BASELINE:
         state = RegimeState((*state.gaps, gap_value), (*state.entropies, entropy_value), state.of)
-    if len(state.gaps) < rule.baseline:
-        why = f"measurement {len(state.gaps)} of the {rule.baseline} that make the baseline"
+    if len(state.gaps) < BASELINE:
+        why = f"measurement {len(state.gaps)} of the {BASELINE} that make the baseline"
         return state, Metric(label, None, gap.n, why=why)
-    information_high = _information_is_high(gap, _number(p_value), rule, fmean(state.gaps))
-    entropy_high = None if entropy.high is None else entropy.high >= rule.entropy_fraction * fmean(state.entropies)
+    information_high = _information_is_high(gap, _number(p_value), fmean(state.gaps))
+    entropy_high = None if entropy.high is None else entropy.high >= ENTROPY_FRACTION * fmean(state.entropies)
     if information_high is None or entropy_high is None:
         unsettled = gap if information_high is None else entropy
         why = unsettled.why or f"the interval of {unsettled.name} does not settle it"
@@ -96,10 +85,10 @@ def label_regime(
     return state, Metric(label, LABELS[information_high, entropy_high], gap.n)
 
 
-def _information_is_high(gap: Metric, p_value: float | None, rule: RegimeRule, baseline: float) -> bool | None:
+def _information_is_high(gap: Metric, p_value: float | None, baseline: float) -> bool | None:
     """`None` if neither. The absolute test comes first: a run that starts collapsed never leaves its baseline."""
-    edge = rule.information_fraction * baseline
-    if p_value is not None and p_value > rule.p:
+    edge = INFORMATION_FRACTION * baseline
+    if p_value is not None and p_value > P_VALUE:
         return False
     if gap.low is None or gap.high is None:
         return None

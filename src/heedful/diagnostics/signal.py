@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Sequence
+from dataclasses import replace
 from statistics import fmean, stdev
 
 from heedful.diagnostics.actions.strategies import strategy_metrics
@@ -51,10 +52,15 @@ def spread_metrics(values_PG: Sequence[Sequence[float | None]]) -> list[Metric]:
     """
     variances = [sample_variance(values) for values in map(scored, values_PG) if len(values) >= 2]
     deviations = [math.sqrt(variance) for variance in variances]
+    dispersion = Metric("signal/variance_dispersion", None, len(variances), why="all groups are constant")
+    if len(variances) < 2:
+        dispersion = replace(dispersion, why="fewer than two groups have two scored members")
+    elif (mean := fmean(variances)) != 0:
+        dispersion = replace(dispersion, value=stdev(variances) / mean, why="")
     return [
         _group_mean("signal/reward_std", deviations),
         _group_mean("signal/reward_variance", variances),
-        _dispersion(variances),
+        dispersion,
     ]
 
 
@@ -115,16 +121,6 @@ def _group_mean(name: str, values: Sequence[float]) -> Metric:
         return Metric(name, fmean(values), len(values), why="no interval: all groups agree")
     clusters = effective_clusters(values)
     return Metric(name, fmean(values), len(values), *interval.cut(floor=0.0), clusters=clusters)
-
-
-def _dispersion(variances: Sequence[float]) -> Metric:
-    name = "signal/variance_dispersion"
-    if len(variances) < 2:
-        return Metric(name, None, len(variances), why="fewer than two groups have two scored members")
-    mean = fmean(variances)
-    if mean == 0:
-        return Metric(name, None, len(variances), why="all groups are constant")
-    return Metric(name, stdev(variances) / mean, len(variances))
 
 
 def cause_of(group: Group, values: Sequence[float]) -> str:

@@ -17,8 +17,7 @@ from heedful.diagnostics.actions.exchanged import Exchange, exchange
 from heedful.diagnostics.actions.grounding import grounding
 from heedful.diagnostics.actions.later import LaterExchange, later_rightness
 from heedful.diagnostics.actions.rightness import action_chances, right_actions
-from heedful.diagnostics.cross_scores.image_metrics import image_share
-from heedful.diagnostics.cross_scores.pictures import Exchanged, Pictured
+from heedful.diagnostics.cross_scores.pictures import Exchanged, Pictured, image_share
 from heedful.diagnostics.cross_scores.score_matrix import take_rows
 from heedful.diagnostics.cross_scores.thoughts import Ids, SwappedObservations, Thoughts
 from heedful.measuring.scope_reader import ScoredThoughts

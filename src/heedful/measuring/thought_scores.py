@@ -13,9 +13,9 @@ import numpy as np
 
 from heedful.diagnostics.actions.exchanged import exchange
 from heedful.diagnostics.actions.later import LaterExchange, later_exchange
+from heedful.diagnostics.cross_scores.information import pointwise_information
 from heedful.diagnostics.cross_scores.picture_ids import one_text, shows_pictures
 from heedful.diagnostics.cross_scores.pictures import Exchanged, first_turn_pictures, later_pictures
-from heedful.diagnostics.cross_scores.pointwise import pointwise_information
 from heedful.diagnostics.cross_scores.thoughts import (
     Ids,
     SwappedObservations,

@@ -133,7 +133,7 @@ def exchange(groups: Sequence[Group], rows: int = 32, columns: int = 16, foreign
     return replace(chosen, names_A=spelled.names_A, counts_NA=counts_NA)
 
 
-def exchange_answers(groups: Sequence[Group], rows: int = 32, columns: int = 16, foreign: int = FOREIGN) -> Exchange:
+def exchange_answers(groups: Sequence[Group], rows: int = 32, columns: int = 16) -> Exchange:
     """As `exchange`, with whole answers in the place of first actions. Their names are replies that hold them.
 
     An answer is what was written to its end, executed or not. Of many the 64 that were written most often are asked
@@ -158,7 +158,7 @@ def exchange_answers(groups: Sequence[Group], rows: int = 32, columns: int = 16,
             spellings.setdefault(ids, list(replies).index(one.action))
             clear.append((one, ids))
     chosen = _chosen(clear, spellings, rows, columns)
-    return replace(chosen, names_A=tuple(replies.values()), foreign=foreign)
+    return replace(chosen, names_A=tuple(replies.values()))
 
 
 @dataclass(frozen=True, slots=True)
@@ -181,7 +181,13 @@ def spelled_actions(acted: Sequence[Acted], kind: str) -> Spelled:
         return Spelled(why=f"no {kind} has a thought and an executed action")
     if len({one.action for one in acted}) == 1:
         return Spelled(why="all first actions are the same: there is nothing to tell apart")
-    spelled = spell([one.after for one in acted], [one.action for one in acted], _told_from(acted))
+    # Only tags and manners can differ before the first id in which the answers of the batch differ.
+    answers = [one.after[one.answer : one.answered] for one in acted]
+    common = 0
+    while len({ids[common : common + 1] for ids in answers}) == 1 and answers[0][common:]:
+        common += 1
+    told_from = [min(one.answer + common + 1, one.answered) for one in acted]
+    spelled = spell([one.after for one in acted], [one.action for one in acted], told_from)
     clear = [(one, ids) for one, ids in zip(acted, spelled, strict=True) if ids is not None]
     if not clear:
         return Spelled(why="the tokens of the replies do not tell their first actions apart")
@@ -212,7 +218,11 @@ def spell(after_M: Sequence[Ids], actions_M: Sequence[str], least_M: Sequence[in
                 branches.setdefault(after_M[row][depth], []).append(row)
         pending += [(depth + 1, branch) for branch in branches.values()]
     known = {ids for ids in settled if ids is not None}
-    return [None if ids is None else _shortest(ids, known) for ids in settled]
+    # The shortest beginning that is an answer of the batch.
+    return [
+        None if ids is None else next(ids[:length] for length in range(len(ids) + 1) if ids[:length] in known)
+        for ids in settled
+    ]
 
 
 def mostly_alone(taken: Sequence[object]) -> int:
@@ -221,25 +231,12 @@ def mostly_alone(taken: Sequence[object]) -> int:
     return alone if 2 * alone > len(taken) else 0
 
 
-def _shortest(ids: Ids, known: set[Ids]) -> Ids:
-    return next(ids[:length] for length in range(len(ids) + 1) if ids[:length] in known)
-
-
 def _range(reply: Reply) -> tuple[int, int]:
     """Where the answer begins and ends behind the thought."""
     behind = reply.thought.end
     if not len(reply.answer):
         return 0, len(reply.ids) - behind
     return max(0, reply.answer.start - behind), reply.answer.end - behind
-
-
-def _told_from(acted: Sequence[Acted]) -> list[int]:
-    """Ids up to the first one in which the answers of the batch differ: before it only tags and manners can differ."""
-    answers = [one.after[one.answer : one.answered] for one in acted]
-    common = 0
-    while len({ids[common : common + 1] for ids in answers}) == 1 and answers[0][common:]:
-        common += 1
-    return [min(one.answer + common + 1, one.answered) for one in acted]
 
 
 def _free_text(spelled: Sequence[Ids]) -> str:

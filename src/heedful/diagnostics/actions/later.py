@@ -24,8 +24,8 @@ import numpy as np
 import numpy.typing as npt
 
 from heedful.diagnostics.actions.exchanged import FOREIGN, Acted, Ids, block, spelled_actions
-from heedful.diagnostics.actions.rightness import marked
-from heedful.diagnostics.cross_scores.jackknife import Estimate, metric_from, rate_from
+from heedful.diagnostics.actions.rightness import marked, mean_of_known, metrics_of_parts
+from heedful.diagnostics.cross_scores.jackknife import Estimate, metric_from
 from heedful.diagnostics.cross_scores.thoughts import observed
 from heedful.types import Group, Metric, Rightness, Task, Trajectory
 
@@ -90,7 +90,7 @@ class LaterExchange:
         return (*kept, *shown), self.thoughts_M[thought]
 
 
-def later_exchange(groups: Sequence[Group], rng: random.Random, rows: int = 8, foreign: int = FOREIGN) -> LaterExchange:
+def later_exchange(groups: Sequence[Group], rng: random.Random, rows: int = 8) -> LaterExchange:
     """What to ask about later turns: one of the first episode of each task that has any, of `rows` tasks at most.
 
     The turn is drawn from those of the episode with a thought and an executed action, from the second on. The spellings
@@ -125,7 +125,6 @@ def later_exchange(groups: Sequence[Group], rng: random.Random, rows: int = 8, f
         spellings_S=tuple(spelled.action_S),
         action_S=tuple(spelled.action_S.values()),
         names_A=spelled.names_A,
-        foreign=foreign,
     )
 
 
@@ -180,16 +179,10 @@ def later_split(chances_MR: Floats, reads_R3: npt.NDArray[np.int_], remembers: b
     # Neither history nor what follows it is of the episode that is asked about.
     places_M1 = np.arange(len(chances_MR))[:, None]
     apart_MR = (places_M1[:, :, None] != reads_R3).all(axis=2) & (places_M1 != left_out) & foreign_R
-    right, kept = _mean(own_R[whole]), _mean(own_R[alone])
-    chance = _mean(chances_MR[apart_MR]) if remembers else kept
-    thought, observation = (_mean(own_R[found] - own_R[alone]) for found in (thoughts, observations))
+    right, kept = mean_of_known(own_R[whole]), mean_of_known(own_R[alone])
+    chance = mean_of_known(chances_MR[apart_MR]) if remembers else kept
+    thought, observation = (mean_of_known(own_R[found] - own_R[alone]) for found in (thoughts, observations))
     return np.array([right, chance, kept - chance, thought, observation, right - kept - thought - observation])
-
-
-def _mean(values: Floats) -> float:
-    """The mean of what is known; NaN if nothing is."""
-    known = values[np.isfinite(values)]
-    return float(known.mean()) if len(known) else float("nan")
 
 
 def _parts(chances_MR: Floats, reads_R3: npt.NDArray[np.int_], remembers: bool) -> list[Metric]:
@@ -200,15 +193,7 @@ def _parts(chances_MR: Floats, reads_R3: npt.NDArray[np.int_], remembers: bool) 
         why = f"too few episodes of which right actions are known: {known}"
         return [Metric(name, None, known, why=why if known else "no right actions are known") for name in names]
     deleted_M6 = np.array([later_split(chances_MR, reads_R3, remembers, episode) for episode in range(episodes)])
-    found = []
-    for name, value, deleted_M in zip(names, values.tolist(), deleted_M6.T, strict=True):
-        estimate = Estimate(value, deleted_M)
-        if not np.isfinite(deleted_M).all():
-            estimate = Estimate(value, None, "without one of the episodes there is nothing to compare")
-        degrees = None if name.endswith("_by_thought") else (episodes - 1) / 3
-        part = metric_from(name, estimate, known, floor=-1, ceiling=1, degrees=degrees)
-        found.append(rate_from(name, estimate, known) if name == "later_right" else part)
-    return found
+    return metrics_of_parts(names, values, deleted_M6, known, "episodes")
 
 
 def _lost(lost_R: Floats, reads_R3: npt.NDArray[np.int_]) -> Metric:

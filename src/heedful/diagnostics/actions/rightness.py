@@ -17,6 +17,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from typing import Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -84,14 +85,14 @@ def split(chances_NNN: Floats) -> Floats:
     foreign_NNN = chances_NNN.copy()  # neither prompt nor thought is k's, and the prompt is not the thought's own
     foreign_NNN[places, places], foreign_NNN[places, :, places], foreign_NNN[:, places, places] = np.nan, np.nan, np.nan
     by_own_thought_NN, by_own_prompt_NN = chances_NNN[places, :, places].copy(), chances_NNN[places, places].copy()
-    right = _mean(by_own_thought_NN.diagonal())
+    right = mean_of_known(by_own_thought_NN.diagonal())
     np.fill_diagonal(by_own_thought_NN, np.nan)
     np.fill_diagonal(by_own_prompt_NN, np.nan)
     read_NNN = np.isfinite(foreign_NNN)
     with np.errstate(invalid="ignore"):
         base_NN = np.where(read_NNN, foreign_NNN, 0.0).sum(axis=1) / read_NNN.sum(axis=1)
-    chance = _mean(foreign_NNN)
-    thought, prompt = _mean(by_own_thought_NN) - chance, _mean(by_own_prompt_NN - base_NN)
+    chance = mean_of_known(foreign_NNN)
+    thought, prompt = mean_of_known(by_own_thought_NN) - chance, mean_of_known(by_own_prompt_NN - base_NN)
     return np.array([right, chance, thought, prompt, right - chance - thought - prompt])
 
 
@@ -176,14 +177,21 @@ def _parts(
     deleted_N5 = np.array([split(chances_NNN[np.ix_(left, left, left)]) for left in stays])
     if not np.isfinite(values).all():
         return [Metric(name, None, rows, why=f"too few prompts of which {why}") for name in names]
+    return metrics_of_parts(names, values, deleted_N5, rows, "prompts")
+
+
+def metrics_of_parts(
+    names: Sequence[str], values: Floats, deleted_NP: Floats, rows: int, units: Literal["prompts", "episodes"]
+) -> list[Metric]:
+    """The whole, which is the first value, and its parts. `deleted_NP`: the values without each of the N units."""
     found = []
-    for name, value, deleted_N in zip(names, values.tolist(), deleted_N5.T, strict=True):
+    for name, value, deleted_N in zip(names, values.tolist(), deleted_NP.T, strict=True):
         estimate = Estimate(value, deleted_N)
         if not np.isfinite(deleted_N).all():
-            estimate = Estimate(value, None, "without one of the prompts there is nothing to compare")
-        degrees = None if name.endswith("_by_thought") else (prompts - 1) / 3
-        of_parts = metric_from(name, estimate, rows, floor=-1, ceiling=1, degrees=degrees)
-        found.append(rate_from(name, estimate, rows) if name == family else of_parts)
+            estimate = Estimate(value, None, f"without one of the {units} there is nothing to compare")
+        degrees = None if name.endswith("_by_thought") else (len(deleted_NP) - 1) / 3
+        part = metric_from(name, estimate, rows, floor=-1, ceiling=1, degrees=degrees)
+        found.append(rate_from(name, estimate, rows) if name == names[0] else part)
     return found
 
 
@@ -211,9 +219,9 @@ def _lost(name: str, chances_MNA: Floats, own_M: npt.NDArray[np.int_]) -> Metric
 
     def difference(left_N: npt.NDArray[np.int_]) -> float:
         left_NN = lost_NN[np.ix_(left_N, left_N)].copy()
-        own = _mean(left_NN.diagonal())
+        own = mean_of_known(left_NN.diagonal())
         np.fill_diagonal(left_NN, np.nan)
-        return _mean(left_NN) - own
+        return mean_of_known(left_NN) - own
 
     value, places = difference(np.arange(prompts)), np.arange(prompts)
     if not np.isfinite(value):
@@ -224,7 +232,7 @@ def _lost(name: str, chances_MNA: Floats, own_M: npt.NDArray[np.int_]) -> Metric
     return metric_from(name, estimate, len(own_M), floor=-1, ceiling=1)
 
 
-def _mean(values: Floats) -> float:
+def mean_of_known(values: Floats) -> float:
     """The mean of what was measured; NaN if nothing was."""
     measured = values[np.isfinite(values)]
     return float(measured.mean()) if len(measured) else float("nan")

@@ -33,7 +33,12 @@ def strategy_metrics(groups: Sequence[Group]) -> list[Metric]:
     state after it is the state before it. It is a first turn with nothing executed of an invalid reply (before a first
     turn no state is known). Turns whose state is not reported do not count.
     """
-    return [*_strategies(groups), _oscillation(groups)]
+    idle: dict[str, list[float]] = {}
+    for group in groups:
+        turns = idle.setdefault(group.task.id, [])
+        turns += [float(each) for one in group.trajectories for each in _idle_turns(one)]
+    oscillation = rate("grounding/oscillation_rate", list(idle.values()), "no turn reports a state")
+    return [*_strategies(groups), oscillation]
 
 
 def input_to_action(groups: Sequence[Group], place: str = "") -> Metric:
@@ -69,7 +74,13 @@ def input_to_action(groups: Sequence[Group], place: str = "") -> Metric:
 
 def _strategies(groups: Sequence[Group]) -> list[Metric]:
     names = "grounding/strategy_entropy", "grounding/distinct_strategies"
-    played = [(group.task.id, [_strategy(one) for one in group.trajectories if one.turns]) for group in groups]
+    played = [
+        (
+            group.task.id,
+            [tuple(action for turn in one.turns for action in turn.actions) for one in group.trajectories if one.turns],
+        )
+        for group in groups
+    ]
     why = "" if any(strategy for _, strategies in played for strategy in strategies) else NO_ACTIONS
     played = [(task, strategies) for task, strategies in played if len(strategies) > 1]
     if not played or why:
@@ -84,18 +95,6 @@ def _strategies(groups: Sequence[Group]) -> list[Metric]:
         mean(names[0], list(entropies.values()), why, floor=0.0),
         mean(names[1], list(distinct.values()), why, floor=0.0, ceiling=1.0),
     ]
-
-
-def _strategy(trajectory: Trajectory) -> tuple[str, ...]:
-    return tuple(action for turn in trajectory.turns for action in turn.actions)
-
-
-def _oscillation(groups: Sequence[Group]) -> Metric:
-    by_task: dict[str, list[float]] = {}
-    for group in groups:
-        turns = by_task.setdefault(group.task.id, [])
-        turns += [float(idle) for one in group.trajectories for idle in _idle_turns(one)]
-    return rate("grounding/oscillation_rate", list(by_task.values()), "no turn reports a state")
 
 
 def _idle_turns(trajectory: Trajectory) -> Iterable[bool]:

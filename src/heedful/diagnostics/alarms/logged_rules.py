@@ -35,7 +35,15 @@ def logged_rules(config: AlarmConfig) -> tuple[Rule, ...]:
     solved, nearly_all = (
         tuple(Beyond(name, share, True, 8) for name in (SUCCESS, TRAINER_SUCCESS)) for share in (0.8, 0.95)
     )
-    known = [_with(rule, scalars[rule.name]) if rule.name in scalars else rule for rule in standard_rules(config)]
+    # Of each group of conditions one has to hold, a scalar's or the rule's own.
+    known = [
+        replace(
+            rule, all_of=tuple((*group, *more) for group, more in zip(rule.all_of, scalars[rule.name], strict=True))
+        )
+        if rule.name in scalars
+        else rule
+        for rule in standard_rules(config)
+    ]
     known = [replace(rule, unless=(*rule.unless, *solved)) if rule.name == "starvation" else rule for rule in known]
     validation_fell = change("down", config.success, "trainer/validation", relative=False)
     paired = change("down", config.success, "trainer/validation", relative=False, pair=True)
@@ -113,8 +121,3 @@ def logged_rules(config: AlarmConfig) -> tuple[Rule, ...]:
             optional=True,
         ),
     )
-
-
-def _with(rule: Rule, more: tuple[tuple[Condition, ...], ...]) -> Rule:
-    """The rule with more conditions in each of its groups, of which one has to hold."""
-    return replace(rule, all_of=tuple((*group, *extra) for group, extra in zip(rule.all_of, more, strict=True)))

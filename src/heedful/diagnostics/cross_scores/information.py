@@ -12,12 +12,13 @@ from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 
 from heedful.diagnostics.cross_scores import mixture
 from heedful.diagnostics.cross_scores.jackknife import Estimate, metric_from, over_tasks, rate_from
 from heedful.diagnostics.cross_scores.mixture import Mixture
 from heedful.diagnostics.cross_scores.retrieval import RETRIEVAL_NAMES, accuracies, retrieval
-from heedful.diagnostics.cross_scores.score_matrix import ScoreMatrix, score_matrix, select_rows
+from heedful.diagnostics.cross_scores.score_matrix import Floats, ScoreMatrix, score_matrix, select_rows
 from heedful.diagnostics.names import metric_name
 from heedful.types import CrossScores, Metric
 
@@ -81,7 +82,13 @@ def information(
     inconsistent shapes (see `score_matrix`).
     """
     matrix, state = score_matrix(scores), state or ZScoreState()
-    why = _why_unmeasurable(matrix, truncated)
+    why = ""
+    if truncated:
+        why = "truncated sampling"
+    elif matrix.rows == 0:
+        why = "no thought to score"
+    elif not matrix.finite():
+        why = "the scores hold NaN or infinite values"
     measured: dict[str, Metric] = {}
     retrieved: dict[str, Metric] = {}
     if not why:
@@ -91,7 +98,11 @@ def information(
         if scores.tasks_M is not None:
             measured, retrieved = _over_tasks(scores, scores.tasks_M, state, [measured, retrieved])
         why = "needs at least 2 prompts, found 1" if matrix.prompts < 2 else "the scorer delivered no scores of heads"
-        state = state if matrix.prompts < 2 else _next_state(views, state)
+        if matrix.prompts >= 2:
+            state = ZScoreState(
+                mixture.smoothed_std(views.per_token, state.std),
+                mixture.smoothed_std(views.tempered, state.std_tempered),
+            )
     metrics = []
     for family, names, by_name in (
         ("information", _information_names(scores), measured),
@@ -122,14 +133,6 @@ def _views(matrix: ScoreMatrix) -> _Views:
     whole = mixture.mixture(matrix, matrix.scores_MN)
     tempered = mixture.mixture(matrix, matrix.scores_MN / matrix.lengths_M[:, None])
     return _Views(whole, whole.per_token(matrix.lengths_M), tempered, mixture.ceiling(matrix))
-
-
-def _why_unmeasurable(matrix: ScoreMatrix, truncated: bool) -> str:
-    if truncated:
-        return "truncated sampling"
-    if matrix.rows == 0:
-        return "no thought to score"
-    return "" if matrix.finite() else "the scores hold NaN or infinite values"
 
 
 def _information_names(scores: CrossScores) -> list[str]:
@@ -213,8 +216,23 @@ def _zscores(matrix: ScoreMatrix, views: _Views, state: ZScoreState) -> list[Met
     ]
 
 
-def _next_state(views: _Views, state: ZScoreState) -> ZScoreState:
-    return ZScoreState(
-        mixture.smoothed_std(views.per_token, state.std),
-        mixture.smoothed_std(views.tempered, state.std_tempered),
-    )
+def pointwise_information(logprobs_NT: npt.ArrayLike, own: int, shares_N: npt.ArrayLike) -> Floats:
+    """log p(z_t | x_own, z_<t) - log sum_j w_j(z_<t) p(z_t | x_j, z_<t) for each token t, in nats.
+
+    Args:
+        logprobs_NT: log p(z_t | x_j, z_<t) of one thought's T tokens under each of N prompts.
+        own: the prompt that the thought was sampled under.
+        shares_N: w_j, the prompts' shares before the first token; they must add to 1.
+
+    w_j(z_<t) is the posterior over prompts after the tokens so far. Positive: the token was likelier under its own
+    prompt than a reader who knows all but the prompt would have said, so it tells of the prompt. Negative: it misleads
+    that reader. About 0: it would have come anyway, or earlier tokens told the same. The sum over tokens, matched -
+    marginal, is at most -log w_own.
+    """
+    values_NT = np.asarray(logprobs_NT, dtype=np.float64)
+    shares = np.asarray(shares_N, dtype=np.float64)
+    joint_NT = np.log(shares)[:, None] + np.cumsum(values_NT, axis=1)
+    heard_T = np.logaddexp.reduce(joint_NT, axis=0)
+    marginal_T: Floats = np.diff(heard_T, prepend=0.0)
+    told_T: Floats = values_NT[own] - marginal_T
+    return told_T

@@ -109,18 +109,14 @@ class _Rivals:
     tied_MN: npt.NDArray[np.bool_]
 
 
-def _rivals(matrix: ScoreMatrix) -> _Rivals:
-    lead_MN = matrix.scores_MN - matrix.own(matrix.scores_MN)[:, None]
-    tied_MN = np.abs(lead_MN) <= matrix.noise
-    tied_MN[np.arange(matrix.rows), matrix.own_M] = False
-    return _Rivals(lead_MN > matrix.noise, tied_MN)
-
-
 def _accuracy(matrix: ScoreMatrix, name: str, fewest: int, credit: Credit) -> Metric:
     """The mean credit; it exists from `fewest` prompts on, its interval from one more."""
     if matrix.prompts < fewest:
         return _missing(matrix, name, fewest)
-    rivals = _rivals(matrix)
+    lead_MN = matrix.scores_MN - matrix.own(matrix.scores_MN)[:, None]
+    tied_MN = np.abs(lead_MN) <= matrix.noise
+    tied_MN[np.arange(matrix.rows), matrix.own_M] = False
+    rivals = _Rivals(lead_MN > matrix.noise, tied_MN)
     above_M, tied_M = rivals.above_MN.sum(axis=1), rivals.tied_MN.sum(axis=1)
     deleted_MN = None
     if matrix.prompts > fewest:

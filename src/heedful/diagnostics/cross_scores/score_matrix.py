@@ -13,16 +13,11 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from heedful.diagnostics.statistics.group_statistics import LARGEST
 from heedful.types import CrossScores
 
 Floats = npt.NDArray[np.float64]
 Integers = npt.NDArray[np.int64]
-
-LARGEST = 1e150
-"""Scores beyond this size count as infinite: their squares are."""
-
-MOST_TOKENS = 10**12
-"""No thought is longer, and no head. Sums of lengths stay exact."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +50,7 @@ class ScoreMatrix:
         return values_MN[np.arange(self.rows), self.own_M]
 
     def finite(self) -> bool:
+        """Whether all scores are numbers whose squares are finite."""
         matrices = (self.scores_MN, *self.heads.values())
         return all(bool((np.abs(matrix_MN) <= LARGEST).all()) for matrix_MN in matrices)
 
@@ -82,12 +78,10 @@ def score_matrix(scores: CrossScores) -> ScoreMatrix:
             f"Expected a list of {rows} tasks as `tasks_M`, one per thought, found "
             f"{'lists of different lengths' if found is None else f'the shape {found}'}."
         )
-    unmeasured = np.flatnonzero(~(lengths_M >= 1))
+    unmeasured = np.flatnonzero(~((lengths_M >= 1) & (lengths_M < np.inf)))
     if len(unmeasured):
         thought = int(unmeasured[0])
         raise ValueError(f"Thought {thought} has {lengths_M[thought]:g} tokens; score only thoughts with at least one.")
-    if rows and lengths_M.max() > MOST_TOKENS:
-        raise ValueError(f"Expected thoughts of at most {MOST_TOKENS:g} tokens, found one of {lengths_M.max():g}.")
     strange = np.flatnonzero(~((own_M >= 0) & (own_M < prompts) & (own_M == np.rint(own_M))))
     if len(strange):
         thought = int(strange[0])
@@ -137,12 +131,8 @@ def _shape(values: Any) -> tuple[int, ...] | None:
 
 def _heads(heads: Any, scores_MN: Floats) -> dict[int, Floats]:
     """The scores of heads, each of the shape of the whole scores."""
-    if not isinstance(heads, Mapping) or any(
-        not isinstance(k, int | np.integer) or not 1 <= k <= MOST_TOKENS for k in heads
-    ):
-        raise ValueError(
-            f"Expected `heads` to map 1 to {MOST_TOKENS:g} as numbers of tokens to scores, found {heads!r:.100}."
-        )
+    if not isinstance(heads, Mapping) or any(not isinstance(k, int | np.integer) or k < 1 for k in heads):
+        raise ValueError(f"Expected `heads` to map numbers of tokens, from 1 on, to scores, found {heads!r:.100}.")
     found = {int(k): _numbers(f"heads[{k}]", head_MN, 2) for k, head_MN in heads.items()}
     for k, head_MN in found.items():
         if head_MN.shape != scores_MN.shape:

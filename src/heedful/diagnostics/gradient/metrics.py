@@ -16,7 +16,6 @@ from heedful.diagnostics.gradient.scope import (
     Floats,
     GradientNoise,
     Scope,
-    Side,
     bucket_scopes,
     ratio,
     whole_scope,
@@ -108,7 +107,17 @@ def _scope_metrics(prefix: str, scope: Scope, sorted_by: Sequence[Floats]) -> li
     if not scope.sides:
         return metrics + [Metric(f"{prefix}/{name}", None, present, why=whys) for name in _names()]
     for part in PARTS:
-        metrics += _part_metrics(f"{prefix}/{part}", part, scope)
+        name = f"{prefix}/{part}"
+        norm = np.sqrt(scope.product_of_means((part, part)).clip(0))
+        prompts = scope.means([side.prompt_products[part] for side in scope.sides])
+        single = np.sqrt(scope.means([np.diag(side.grams[part, part]).clip(0) for side in scope.sides]))
+        metrics += [
+            _metric(f"{name}_norm", norm, 0.0, np.inf, scope, ""),
+            _metric(f"{name}_group_norm", single, 0.0, np.inf, scope, ""),
+            _metric(f"{name}_signal2", scope.signal((part, part)), -np.inf, np.inf, scope, ""),
+            _metric(f"{name}_noise2", scope.noise(part), 0.0, np.inf, scope, ""),
+            _metric(f"{name}_prompt_signal2", prompts, -np.inf, np.inf, scope, "no group has four members to halve"),
+        ]
     own_signal, own_noise = scope.signal(("task", "task")), scope.noise("task")
     metrics.append(_metric(f"{prefix}/snr", ratio(own_signal, own_noise), -np.inf, np.inf, scope, _SILENT))
     metrics += [_cosine_metric(prefix, pair, scope) for pair in PAIRS]
@@ -140,19 +149,6 @@ def _cosine_metric(prefix: str, pair: tuple[str, str], scope: Scope) -> Metric:
     return Metric(name, value, groups, *interval.cut(-1.0, 1.0))
 
 
-def _part_metrics(prefix: str, part: str, scope: Scope) -> list[Metric]:
-    norm = np.sqrt(scope.product_of_means((part, part)).clip(0))
-    prompts = scope.means([side.prompt_products[part] for side in scope.sides])
-    single = np.sqrt(scope.means([np.diag(side.grams[part, part]).clip(0) for side in scope.sides]))
-    return [
-        _metric(f"{prefix}_norm", norm, 0.0, np.inf, scope, ""),
-        _metric(f"{prefix}_group_norm", single, 0.0, np.inf, scope, ""),
-        _metric(f"{prefix}_signal2", scope.signal((part, part)), -np.inf, np.inf, scope, ""),
-        _metric(f"{prefix}_noise2", scope.noise(part), 0.0, np.inf, scope, ""),
-        _metric(f"{prefix}_prompt_signal2", prompts, -np.inf, np.inf, scope, "no group has four members to halve"),
-    ]
-
-
 def _bound_metrics(prefix: str, scope: Scope) -> list[Metric]:
     """How much of |g| <= sqrt(mean (R - mean)^2) sqrt(mean |s|^2) is used: by the mean gradient, by a single group's,
     and by the expected gradient of a prompt. All three of the undivided estimate: divided, the premise is gone."""
@@ -161,7 +157,12 @@ def _bound_metrics(prefix: str, scope: Scope) -> list[Metric]:
     deviations = ratio(scope.sums([side.deviation2_P for side in scope.sides]), counts)
     scores = ratio(scope.sums([side.score2_P for side in scope.sides]), counts)
     tightness = np.sqrt(ratio(scope.product_of_means(part).clip(0), (deviations * scores).mean(axis=0)))
-    single = [_group_tightness(side) for side in scope.sides]
+    # Per group |g| over its own bound; NaN for a constant group.
+    squares = [np.diag(side.grams[part]).clip(0) for side in scope.sides]
+    single = [
+        np.sqrt(ratio(squares_P, side.deviation2_P * side.score2_P))
+        for squares_P, side in zip(squares, scope.sides, strict=True)
+    ]
     # Groups too small to be halved are left out above and below.
     known = [np.where(np.isnan(side.unbiased_products_P), np.nan, 1.0) for side in scope.sides]
     bounds = [side.variance_P * side.score2_P * known_P for side, known_P in zip(scope.sides, known, strict=True)]
@@ -172,12 +173,6 @@ def _bound_metrics(prefix: str, scope: Scope) -> list[Metric]:
         _metric(f"{prefix}/bound_tightness_prompt", scope.means(single), 0.0, 1.0, scope, constant),
         _metric(f"{prefix}/bound_tightness2_expected", expected, -np.inf, np.inf, scope, constant),
     ]
-
-
-def _group_tightness(side: Side) -> Floats:
-    """Per group |g| over its own bound; NaN for a constant group."""
-    squares = np.diag(side.grams["task_undivided", "task_undivided"]).clip(0)
-    return np.sqrt(ratio(squares, side.deviation2_P * side.score2_P))
 
 
 def _names() -> list[str]:
