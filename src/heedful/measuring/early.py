@@ -12,7 +12,7 @@ from heedful.diagnostics.actions.rightness import right_actions
 from heedful.measuring.swapped import TokenScorer
 from heedful.measuring.thought_scores import tokens_read
 from heedful.protocols import WindowExceeded
-from heedful.storage.early import EarlyAnswer
+from heedful.storage.measurements import EarlyAnswer
 from heedful.types import Group, Rightness
 
 THOUGHTS = 4

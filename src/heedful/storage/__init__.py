@@ -5,7 +5,6 @@ Reading returns what was written, equal input gives equal bytes, and no reader e
 """
 
 from heedful.storage.checksums import CHECKSUMS, check_model, demand_unchanged, write_checksums
-from heedful.storage.early import EarlyAnswer, read_early, write_early
 from heedful.storage.files import (
     DiskFull,
     advising,
@@ -20,12 +19,15 @@ from heedful.storage.files import (
 from heedful.storage.locks import LOCK, InUse, held
 from heedful.storage.measurements import (
     MOST_STEP,
+    EarlyAnswer,
     StepMetrics,
     StoredGradients,
     metric_from_json,
     metrics_of_line,
+    read_early,
     read_gradients,
     read_metrics,
+    write_early,
     write_gradients,
 )
 from heedful.storage.rollouts import Rollouts, read_rollouts, rollout_rows, write_rollouts

@@ -1,14 +1,18 @@
-"""Readings of files of measurements: `metrics.jsonl`, one line per write, and `gradients_<step>.json`."""
+"""Readings of files of measurements: `metrics.jsonl`, `gradients_<step>.json`, and the early answers of an evaluation.
+
+`metrics.jsonl` has one line per write, the others are one JSON tree each.
+"""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 from heedful.boundary.jsontext import parse_json, read_json
+from heedful.boundary.open_files import open_file
 from heedful.storage.files import write_whole
 from heedful.types import Metric
 
@@ -134,3 +138,39 @@ def read_gradients(path: Path) -> StoredGradients:
             f"Expected a measurement of gradients in {path}, found {error}. Delete the file and measure again: "
             "heedful gradients RUN."
         ) from error
+
+
+@dataclass(frozen=True, slots=True)
+class EarlyAnswer:
+    """One thought that was ended early, at C places."""
+
+    task: str
+    """The id of the task."""
+    prompt: str
+    """The text of the prompt."""
+    pieces_T: tuple[str, ...]
+    """The tokens of the thought without its end, as text."""
+    cuts_C: tuple[int, ...]
+    """How many tokens are left at each place, ascending from none to all."""
+    right_C: tuple[float, ...]
+    """The probability of a right first action there."""
+    likeliest_C: tuple[str, ...]
+    """The likeliest of the batch's first actions there."""
+
+
+def write_early(path: Path, answers: Sequence[EarlyAnswer]) -> None:
+    """Write the early answers of one evaluation, in full or not at all."""
+    write_whole(path, json.dumps([asdict(answer) for answer in answers], indent=1) + "\n")
+
+
+def read_early(path: Path) -> tuple[EarlyAnswer, ...]:
+    """What `write_early` wrote. Raises ValueError for another file."""
+    try:
+        with open_file(path) as file:
+            trees = json.load(file)
+        lists = ("pieces_T", "cuts_C", "right_C", "likeliest_C")
+        return tuple(
+            EarlyAnswer(tree["task"], tree["prompt"], *(tuple(tree[name]) for name in lists)) for tree in trees
+        )
+    except (TypeError, LookupError, ValueError) as error:
+        raise ValueError(f"Expected early answers of heedful in {path}, found another file: {error}.") from error

@@ -170,8 +170,11 @@ def rollout_rows(rollouts: Rollouts) -> list[Row]:
             for place, turn in enumerate(turns, start=1 if trajectory.turns else 0):
                 at = _Place(rollouts, number, group, verdict, trajectory, place, turn)
                 row = {name: _written(at, held) for name, (_, held) in _LAYOUT.items()}
-                if turn is not None and _text_alone(turn.reply):
-                    row |= dict.fromkeys(OF_IDS)
+                if turn is not None:
+                    reply = turn.reply
+                    of_ids = (reply.ids, reply.prompt.ids, reply.logprobs, reply.entropies)
+                    if not any(of_ids) and reply.thought == reply.answer == Span(0, 0):  # texts alone are known
+                        row |= dict.fromkeys(OF_IDS)
                 if pictures:
                     row[IMAGES] = None if turn is None else [image.digest for image in turn.reply.prompt.images]
                 rows.append(row)
@@ -251,12 +254,6 @@ class _Place:
     turn: Turn | None
     """`None` for a trajectory that broke before its first turn."""
     version: int = SCHEMA_VERSION
-
-
-def _text_alone(reply: Reply) -> bool:
-    """Whether nothing but texts is known of a reply and its prompt."""
-    of_ids = (reply.ids, reply.prompt.ids, reply.logprobs, reply.entropies)
-    return not any(of_ids) and reply.thought == reply.answer == Span(0, 0)
 
 
 def _written(row: _Place, held: str) -> Any:

@@ -94,11 +94,7 @@ def write_scores(
         prompts=np.array(tuple(prompts_N), dtype=np.str_),
         **_word_arrays(words),
         **_picture_arrays(images_N),
-        **(
-            {}
-            if swaps is None
-            else {f"swap_{name}": kind(getattr(swaps, name)) for name, kind in _swap_kinds().items()}
-        ),
+        **({} if swaps is None else _swap_arrays(swaps)),
     )
     write_whole(path, content.getvalue())
 
