@@ -23,7 +23,6 @@ from heedful.boundary.schema import (
     Nested,
     Plain,
     Positional,
-    Setting,
     inner_kinds,
     metavar,
     settings_of,
@@ -136,16 +135,11 @@ def _sections(cls: type, tree: Tree, width: int) -> list[tuple[str, list[str]]]:
         elif isinstance(setting.kind, Nested):
             groups.append((path, flag_of(path)[2:], _wrap(text or paragraph(setting.kind.cls), width)))
         else:
-            block += _setting(setting, path, value, text, width)
+            flag = f"{flag_of(path)} {metavar(setting.kind)}"
+            if is_switch(setting.kind):
+                flag = f"{flag_of(path)}, {flag_of(negation_of(path))}"
+            block += _entry(flag, f"{text} ({_current(value)})".strip(), width)
     return [("settings", plain), *((title, block) for _, title, block in groups)]
-
-
-def _setting(setting: Setting, path: tuple[str, ...], value: object, text: str, width: int) -> list[str]:
-    if is_switch(setting.kind):
-        flag = f"{flag_of(path)}, {flag_of(negation_of(path))}"
-    else:
-        flag = f"{flag_of(path)} {metavar(setting.kind)}"
-    return _entry(flag, f"{text} ({_current(value)})".strip(), width)
 
 
 def _choice(kind: Chosen, path: tuple[str, ...], value: object, text: str, width: int) -> list[str]:

@@ -55,14 +55,11 @@ def _escaped(found: re.Match[str]) -> str:
     character, text, place = found[0], found.string, found.start()
     plain = character in _VISIBLE_FORMATS or unicodedata.category(character) not in ("Cc", "Cf", "Cs", "Zl", "Zp")
     if character in _JOINERS:
+        # It may be spelling between letters or marks of a script beyond Latin and Greek, and between symbols.
         around = text[place - 1 : place] + text[place + 1 : place + 2]
-        plain = len(around) == 2 and all(map(_takes_joiners, around))
+        spelling = (each > "\u0590" and unicodedata.category(each) in ("Lo", "Mn", "Mc", "So", "Sk") for each in around)
+        plain = len(around) == 2 and all(spelling)
     return character if plain else character.encode("unicode_escape").decode("ascii")
-
-
-def _takes_joiners(character: str) -> bool:
-    """Whether a joiner beside it may be spelling: a letter or mark of a script beyond Latin and Greek, or a symbol."""
-    return character > "\u0590" and unicodedata.category(character) in ("Lo", "Mn", "Mc", "So", "Sk")
 
 
 def encodable(text: str) -> str:

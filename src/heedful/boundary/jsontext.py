@@ -6,7 +6,7 @@ All readers of files and messages in this package parse with `parse_json` or `re
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -14,15 +14,15 @@ from typing import Any
 from heedful.boundary.open_files import open_file
 
 
-def parse_json(text: str | bytes, constant: Callable[[str], Any] | None = None) -> Any:
-    """The value of a JSON text. `constant` converts `NaN`, `Infinity` and `-Infinity`, which else are numbers.
+def parse_json(text: str | bytes) -> Any:
+    """The value of a JSON text. `NaN`, `Infinity` and `-Infinity` are numbers.
 
     Raises ValueError, a phrase, for a text that is no JSON, no UTF-8, or nested deeper than Python reads.
     """
     with _errors_as_phrases():
         # Without an encoding json.loads would take a line that begins with a zero byte for UTF-16.
         decoded = text if isinstance(text, str) else text.decode("utf-8-sig")
-        return json.loads(decoded, parse_constant=constant)
+        return json.loads(decoded)
 
 
 def parse_json_at(text: str, start: int) -> tuple[Any, int]:

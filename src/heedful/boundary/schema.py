@@ -126,8 +126,8 @@ class Plain:
 
     def __str__(self) -> str:
         """For instance `a number above 0 and at most 1`."""
-        limits = [(_BOUNDS[type(bound)], bound) for bound in self.bounds]
-        bounds = [said.format(_numeral(getattr(bound, name))) for (name, _, said), bound in limits]
+        limits = [(said, getattr(bound, name)) for bound in self.bounds for name, _, said in [_BOUNDS[type(bound)]]]
+        bounds = [said.format(f"{limit:,}" if isinstance(limit, int) else f"{limit:g}") for said, limit in limits]
         return " ".join([PLAIN[self.type][0], " and ".join(bounds)]).rstrip()
 
 
@@ -211,10 +211,6 @@ class Setting:
         if self.field.default_factory is not MISSING:
             return self.field.default_factory()
         return self.field.default
-
-
-def _numeral(number: Any) -> str:
-    return f"{number:,}" if isinstance(number, int) else f"{number:g}"
 
 
 def settings_of(cls: type) -> tuple[Setting, ...]:
