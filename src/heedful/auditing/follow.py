@@ -371,7 +371,9 @@ class Watch:
         reading.release()
         grown = self._has_grown()
         self._tell()
-        if why := self._failed() or ("" if grown else self._ends()):
+        raised = sorted((step, name) for name, step in reading.pipeline.raised.items() if name in self.ends.alarms)
+        failed = f"Alarm {raised[0][1]} was raised at step {raised[0][0]}." if raised else ""
+        if why := failed or ("" if grown else self._ends()):
             self.over = why
             reading.history.update(ended=True)
             reading.rejoin()
@@ -430,12 +432,6 @@ class Watch:
             self.shown = reading.position, number, {metric.name: metric for metric in read}
         for sink in self.sinks:
             sink.pending(Pending(age, interval, stalled, self.shown[1], self.shown[2]))
-
-    def _failed(self) -> str:
-        """The alarm that ends the watch. Empty: none."""
-        raised = self._reading.pipeline.raised
-        named = sorted((step, name) for name, step in raised.items() if name in self.ends.alarms)
-        return f"Alarm {named[0][1]} was raised at step {named[0][0]}." if named else ""
 
     def _ends(self) -> str:
         """What ends the watch once nothing comes. Empty: nothing."""

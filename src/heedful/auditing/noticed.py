@@ -102,7 +102,14 @@ class Noticed:
             )
         if self.disorder:
             yield self.disorder
-        yield from self._written_twice(log)
+        # A run that goes on from a checkpoint writes the steps after it again.
+        (usual, often), *_ = Counter(self.sizes.values()).most_common(1)
+        larger = [number for number, size in self.sizes.items() if size > usual]
+        if log.foreign and larger and 2 * often > len(self.sizes):
+            yield (
+                f"Steps {listed(map(str, larger))} hold more than the {usual} episodes of other steps: a resumed run "
+                "may have written them twice, and both writings were read as one."
+            )
         if self.repeated and log.foreign:
             yield (
                 f"{counted(self.repeated, 'step')} {'repeats' if self.repeated == 1 else 'repeat'} the texts of the "
@@ -122,16 +129,6 @@ class Noticed:
         yield from (sentence for kind, sentence in _CONTRADICTED.items() if kind in self.contradicted)
         if why := self.untagged(log):
             yield f"{why}: {'else ' if self.closed else ''}the whole reply was taken as the thought."
-
-    def _written_twice(self, log: RecognisedLog) -> Iterator[str]:
-        """Steps with more episodes than most: a run that goes on from a checkpoint writes the steps after it again."""
-        (usual, often), *_ = Counter(self.sizes.values()).most_common(1)
-        larger = [number for number, size in self.sizes.items() if size > usual]
-        if log.foreign and larger and 2 * often > len(self.sizes):
-            yield (
-                f"Steps {listed(map(str, larger))} hold more than the {usual} episodes of other steps: a resumed run "
-                "may have written them twice, and both writings were read as one."
-            )
 
 
 def _evaluated(log: RecognisedLog, steps: Iterable[int]) -> Iterator[str]:

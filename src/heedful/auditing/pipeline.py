@@ -14,8 +14,9 @@ import os
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
+from io import BufferedReader
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, BinaryIO
+from typing import TYPE_CHECKING, Any
 
 from heedful.auditing.logs.records import Faults, digest
 from heedful.auditing.noticed import Noticed
@@ -75,7 +76,7 @@ class Pipeline:
     run: RunFolder = field(init=False)
     _begun: bool = False
     """A line has stood for a step, or was measured."""
-    _stored: BinaryIO | None = None
+    _stored: BufferedReader | None = None
     """The lines of an earlier reading, at the next one."""
     _at: int = 0
     """The bytes of the lines so far."""
@@ -141,12 +142,10 @@ class Pipeline:
         reading, rows, scalars = line.of.split("+")
         if reading != of[0] or not (any_scalars or scalars == of[2]):
             return False
-        if rows != of[1] and line.step not in self.record.rewritten and self.log.overwritten and self._at_the_end():
+        last = self._stored is not None and not self._stored.peek(1)
+        if rows != of[1] and line.step not in self.record.rewritten and self.log.overwritten and last:
             self.keep(line.step)
         return rows == of[1] or line.step in self.record.rewritten
-
-    def _at_the_end(self) -> bool:
-        return self._stored is None or not self._stored.read(1) or not self._stored.seek(-1, os.SEEK_CUR)
 
     def keep(self, number: int) -> None:
         """Let the line of a step stay, whose rows were written over: TRL does so with those of an evaluation."""

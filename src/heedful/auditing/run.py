@@ -74,7 +74,10 @@ def measure_log(
                 finally:
                     pipeline.close()
             if not pipeline.noticed.steps and not history.steps:
-                _leave_nothing(folder)
+                for name in ("metrics.jsonl", RECORD):
+                    (folder / name).unlink(missing_ok=True)
+                with suppress(OSError):  # not empty: it was there before
+                    folder.rmdir()
                 raise ValueError(
                     f"Expected episodes in {log.source} ({log.format}), found none that could be read: "
                     f"{reading.faults.count} lines do not fit ({'; '.join(map(str, reading.faults.kept[:3]))})."
@@ -112,13 +115,6 @@ def conclude(reading: Reading, there: bool = False, why: str = "") -> None:
             f"Expected --on to name reward, outcome or a reward of {source}, found it in no step: "
             f"{absent[0]}. Name one of these, or leave --on out. The other readings are in {folder}."
         )
-
-
-def _leave_nothing(folder: Path) -> None:
-    for name in ("metrics.jsonl", RECORD):
-        (folder / name).unlink(missing_ok=True)
-    with suppress(OSError):  # not empty: it was there before
-        folder.rmdir()
 
 
 @dataclass(frozen=True, slots=True)

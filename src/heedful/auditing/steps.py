@@ -131,21 +131,17 @@ class Joined:
     def rest(self) -> LoggedStep | None:
         """The steps that are held, as one."""
         steps, self.held = self.held, []
-        return _as_one(steps) if steps else None
-
-
-def _as_one(steps: list[LoggedStep]) -> LoggedStep:
-    if len(steps) == 1:
-        return steps[0]
-    verdicts = [step.verdicts for step in steps if step.verdicts is not None]
-    return LoggedStep(
-        steps[0].number,
-        tuple(group for step in steps for group in step.groups),
-        tuple(verdict for each in verdicts for verdict in each) if len(verdicts) == len(steps) else None,
-        {prompt: messages for step in steps for prompt, messages in step.messages.items()},
-        digest(*(step.fingerprint for step in steps)),
-        steps[-1].read,
-    )
+        if len(steps) < 2:
+            return steps[0] if steps else None
+        verdicts = [step.verdicts for step in steps if step.verdicts is not None]
+        return LoggedStep(
+            steps[0].number,
+            tuple(group for step in steps for group in step.groups),
+            tuple(verdict for each in verdicts for verdict in each) if len(verdicts) == len(steps) else None,
+            {prompt: messages for step in steps for prompt, messages in step.messages.items()},
+            digest(*(step.fingerprint for step in steps)),
+            steps[-1].read,
+        )
 
 
 def step_of(number: int, episodes: Sequence[LoggedEpisode], read: int) -> LoggedStep:

@@ -35,6 +35,21 @@ def messages_of(value: object, what: str, tags: ThoughtTags) -> Messages:
     return tuple(_message(entry, f"{what}[{place}]", tags) for place, entry in enumerate(value))
 
 
+def _message(entry: object, what: str, tags: ThoughtTags) -> Mapping[str, str]:
+    if not isinstance(entry, dict) or not isinstance(entry.get("role"), str):
+        raise Misfit(f"a message with `role` and `content` as `{what}`", _described(entry))
+    held, calls = entry.get("content"), entry.get("tool_calls")
+    if isinstance(held, list):  # neighbouring thoughts are one
+        content = "".join(_part(part, what, tags) for part in held).replace(tags.close + tags.open, "\n")
+    else:
+        content = "" if held is None else text_of(held, f"{what}.content")
+    if calls:
+        content += text_of(json.dumps(calls, ensure_ascii=False, sort_keys=True, default=str), what)
+    elif isinstance(held, list):
+        content = content.removesuffix(tags.close)  # of a part that was cut off
+    return {"role": text_of(entry["role"], f"{what}.role"), "content": with_thought(content, entry, what, tags)}
+
+
 def text_of_messages(messages: Sequence[Mapping[str, str]]) -> str:
     """Messages for a reader's eyes, and as the identity of a prompt."""
     return "\n\n".join(f"{message['role']}: {message['content']}" for message in messages)
@@ -84,43 +99,21 @@ def unread_parts(value: object) -> tuple[str, ...]:
     return (UNREAD_PARTS,) if _UNREAD.search(json.dumps(value, default=str)) else ()
 
 
-def _message(entry: object, what: str, tags: ThoughtTags) -> Mapping[str, str]:
-    if not isinstance(entry, dict) or not isinstance(entry.get("role"), str):
-        raise Misfit(f"a message with `role` and `content` as `{what}`", _described(entry))
-    content, calls = _content(entry.get("content"), what, tags), entry.get("tool_calls")
-    if calls:
-        content += text_of(json.dumps(calls, ensure_ascii=False, sort_keys=True, default=str), what)
-    elif isinstance(entry.get("content"), list):
-        content = content.removesuffix(tags.close)  # of a part that was cut off
-    return {"role": text_of(entry["role"], f"{what}.role"), "content": with_thought(content, entry, what, tags)}
-
-
-def _content(value: Any, what: str, tags: ThoughtTags) -> str:
-    if value is None:
-        return ""
-    if not isinstance(value, list):
-        return text_of(value, f"{what}.content")
-    # Neighbouring thoughts are one.
-    return "".join(_part(part, what, tags) for part in value).replace(tags.close + tags.open, "\n")
-
-
 def _part(part: object, what: str, tags: ThoughtTags) -> str:
     if isinstance(part, str):
         return text_of(part, what)
-    kind = part.get("type") if isinstance(part, dict) else None
-    if isinstance(part, dict) and _is_thought(part) and (thought := "\n".join(_texts(part))):
-        return f"{tags.open}{text_of(thought, what)}{tags.close}"
-    if isinstance(part, dict) and isinstance(part.get("text"), str):
-        return text_of(part["text"], what)
+    if isinstance(part, dict):
+        kind = part.get("type")
+        is_thought = str(kind).startswith(("think", "thought", "reasoning")) or part.get("thought") is True
+        if is_thought and (thought := "\n".join(_texts(part))):
+            return f"{tags.open}{text_of(thought, what)}{tags.close}"
+        if isinstance(part.get("text"), str):
+            return text_of(part["text"], what)
     if not isinstance(part, dict) or not isinstance(kind, str):
         raise Misfit(f"parts with a `type` in `{what}.content`", _described(part))
     held = {name: value for name, value in part.items() if name != "type" and value is not None}
     number = f" {digest(json.dumps(held, sort_keys=True, default=str))}" if held else ""
     return f"[{text_of(kind, what)}{number}]"
-
-
-def _is_thought(part: Mapping[str, Any]) -> bool:
-    return str(part.get("type")).startswith(("think", "thought", "reasoning")) or part.get("thought") is True
 
 
 def _parts(value: object) -> list[dict[str, Any]]:

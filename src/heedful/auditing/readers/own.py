@@ -20,7 +20,6 @@ from heedful.auditing.logs.records import (
     Fields,
     Knowledge,
     LocatedRows,
-    Location,
     LoggedEpisode,
     Misfit,
     Row,
@@ -91,7 +90,14 @@ class OwnRows(RowReader):
         ended: dict[bytes, object] = {}
         for held, lost in consecutive(pictures.met(rows), faults, _begins_another):
             place, head = held[0]
-            _refuse_scattered(place, head, ended)
+            # The next turn of an episode that has ended: its first turns were read as all of it.
+            turn, last = head.get("turn"), ended.get(_identity(head))
+            if isinstance(turn, int | float) and isinstance(last, int | float) and last > 0 and turn == last + 1:
+                raise ValueError(
+                    "Expected the turns of an episode to follow each other, found turn "
+                    f"{turn:g} at {place.file.name}, line {place.line} after rows of other episodes. Sort the rows by "
+                    "step, group, member and turn. Rows of several members need the column `member`."
+                )
             ended[_identity(head)] = held[-1][1].get("turn")
             try:
                 if lost:
@@ -184,17 +190,6 @@ def _begins_another(row: Row, previous: Row) -> bool:
 def _identity(row: Row) -> bytes:
     """Equal for rows of one episode; short, since a log may have many."""
     return blake2b(repr([row.get(name) for name in _IDENTITY]).encode(), digest_size=8).digest()
-
-
-def _refuse_scattered(place: Location, row: Row, ended: dict[bytes, object]) -> None:
-    """Raise ValueError for the next turn of an episode that has ended: its first turns were read as all of it."""
-    turn, last = row.get("turn"), ended.get(_identity(row))
-    if isinstance(turn, int | float) and isinstance(last, int | float) and last > 0 and turn == last + 1:
-        raise ValueError(
-            "Expected the turns of an episode to follow each other, found turn "
-            f"{turn:g} at {place.file.name}, line {place.line} after rows of other episodes. Sort the rows by step, "
-            "group, member and turn. Rows of several members need the column `member`."
-        )
 
 
 def _turn(row: Fields, hints: Hints, images: tuple[Image, ...]) -> Turn:

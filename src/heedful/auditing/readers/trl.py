@@ -99,7 +99,10 @@ class TrlCompletions(RowReader):
         found = [f"Reward columns: {listed(rewards)}." if rewards else f"No reward column: {none}."]
         found += [f"Success is read from the column {success}."] if success else []
         found += [f"Groups are those of the column {group}."] if group else []
-        mixed = [name for name, values in columns.items() if name not in (*rewards, success) and _is_mixed(values)]
+        numeric = {name: [isinstance(value, int | float) for value in values] for name, values in columns.items()}
+        mixed = [
+            name for name, each in numeric.items() if name not in (*rewards, success) and any(each) and not all(each)
+        ]
         whole = [name for name in numbers if name not in (*rewards, success)]
         assumed = {
             "Completions with the same prompt in one step are one group: the log has no group number.": not group,
@@ -150,11 +153,6 @@ def _as_trl(row: Row) -> Row:
         first = next(said, len(messages))
         row |= {"prompt": messages[:first], "completion": messages[first:]}
     return row
-
-
-def _is_mixed(values: Sequence[object]) -> bool:
-    numbers = [isinstance(value, int | float) for value in values]
-    return any(numbers) and not all(numbers)
 
 
 @dataclass(slots=True)
