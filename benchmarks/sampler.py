@@ -40,7 +40,7 @@ from heedful.models.chat.render import Renderer
 from heedful.models.load import pick_device, stop_ids
 from heedful.policies import growing
 from heedful.policies.hf import HFPolicy
-from heedful.policies.kv_store import KVStore
+from heedful.policies.kv import KVStore
 from heedful.policies.next_logits import Reader, Way
 from heedful.policies.rows import Row
 from heedful.policies.sampling import Sampling

@@ -75,7 +75,6 @@ NEEDS_TORCH = {
     "policies.drawing",
     "policies.growing",
     "policies.hf",
-    "policies.kv_store",
     "policies.kv",
     "policies.next_logits",
     "run.checkpoint",

@@ -12,9 +12,9 @@ torch = pytest.importorskip("torch")
 pytest.importorskip("transformers")
 
 from heedful.policies import hf  # noqa: E402
-from heedful.policies import kv_store as beginning  # noqa: E402
+from heedful.policies import kv as beginning  # noqa: E402
 from heedful.policies.hf import HFPolicy  # noqa: E402
-from heedful.policies.kv_store import Beginning  # noqa: E402
+from heedful.policies.kv import Beginning  # noqa: E402
 from heedful.policies.next_logits import Way  # noqa: E402
 from heedful.policies.sampling import Sampling  # noqa: E402
 from sampled import Contexts  # noqa: E402

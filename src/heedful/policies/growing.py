@@ -13,8 +13,7 @@ from torch import Tensor
 from transformers import PreTrainedModel
 
 from heedful.models.forward.exactness import Probe, evaluating, reach
-from heedful.policies.kv import KVBatch, Place, gather
-from heedful.policies.kv_store import KVStore
+from heedful.policies.kv import KVBatch, KVStore, Place, gather
 from heedful.policies.next_logits import Reader, Way
 from heedful.policies.rows import Row
 from heedful.types import Prompt

@@ -20,7 +20,7 @@ from heedful.models.forward.attention import longest_context, refuse_unless_caus
 from heedful.models.forward.exactness import evaluating
 from heedful.policies.drawing import draw, gumbels
 from heedful.policies.growing import Growing, way_of
-from heedful.policies.kv_store import KVStore
+from heedful.policies.kv import KVStore
 from heedful.policies.next_logits import Decode, Reader
 from heedful.policies.rows import ReplyRenderer, Row
 from heedful.policies.sampling import Sampling

@@ -151,7 +151,10 @@ class Client:
                 return answer
             except Failed as error:
                 if error.kind == "busy":
-                    self._halve(server, sent)
+                    with self._changed:
+                        if sent >= server.halved:  # once for the requests that were under way together
+                            server.most = max(1.0, min(server.most, server.open) / 2)
+                            server.halved = time.monotonic()
                 avoid, failure = server, error
             except ServerRefused as error:
                 if self._leaves_out(server, asked, error):
@@ -243,13 +246,6 @@ class Client:
             instead = "".join(f", and `{other}` sent in its place" for other in asked.optional[name])
             self._note(f"the server at {server.url} refuses `{name}`: it is left out from now on{instead}")
         return bool(refused)
-
-    def _halve(self, server: Server, sent: float) -> None:
-        """At most once for the requests that were under way together."""
-        with self._changed:
-            if sent >= server.halved:
-                server.most = max(1.0, min(server.most, server.open) / 2)
-                server.halved = time.monotonic()
 
     def _count(self, tries: _Tries, failure: Failed) -> None:
         """Raises the failure if the request is not to be repeated."""
