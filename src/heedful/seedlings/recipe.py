@@ -20,12 +20,6 @@ FORMAT = 1
 
 _VISION_HEADS = 2
 
-_MOST_LAYERS = 1_000
-"""As in folders of loaded models. Each layer is built before the first step."""
-
-_WIDEST, MOST_ENTRIES = 100_000, 1_000_000
-"""Of a layer and of a vocabulary: above those of every model that is known."""
-
 LEAST_VOCABULARY = 265
 """256 bytes, 5 tokens of the chat template and 4 tags. A tokenizer needs them to write every text."""
 
@@ -38,15 +32,15 @@ class Seedling:
     two patches in both directions.
     """
 
-    hidden: Annotated[int, Interval(ge=1, le=_WIDEST)] = 128
+    hidden: Count = 128
     """Width of the residual stream."""
-    layers: Annotated[int, Interval(ge=1, le=_MOST_LAYERS)] = 4
+    layers: Count = 4
     heads: Count = 4
     kv_heads: Count = 2
     """Key-value heads."""
-    ffn: Annotated[int, Interval(ge=1, le=_WIDEST)] = 384
+    ffn: Count = 384
     """Width of the feed-forward layers."""
-    vocabulary: Annotated[int, Interval(ge=LEAST_VOCABULARY, le=MOST_ENTRIES)] = 512
+    vocabulary: Annotated[int, Interval(ge=LEAST_VOCABULARY)] = 512
     """Maximum number of entries of the tokenizer, which is learned from the demonstrations."""
     context: Count = 1024
     """Maximum sequence length in tokens."""
@@ -62,11 +56,11 @@ class Seedling:
     """Share of demonstrated turns that follow a random plan, so that reinforcement learning can improve."""
     template: Share = 0.0
     """Share of demonstrated thoughts that are fluent but do not depend on the state."""
-    vision_width: Annotated[int, Interval(ge=0, le=_WIDEST)] = 0
+    vision_width: Natural = 0
     """Width of the vision tower. 0 = the seedling reads text alone. 48 is enough for small boards."""
-    vision_layers: Annotated[int, Interval(ge=1, le=_MOST_LAYERS)] = 2
+    vision_layers: Count = 2
     """Layers of the vision tower."""
-    patch: Annotated[int, Interval(ge=1, le=_WIDEST)] = 4
+    patch: Count = 4
     """Pixels of a side of one patch. Cells of two patches a side (--env.cell 8) are one token each."""
     seed: int = 0
 
