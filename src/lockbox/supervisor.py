@@ -44,7 +44,10 @@ def main() -> None:
     connection, level, prelude = socket.socket(fileno=int(sys.argv[1])), sys.argv[2], sys.argv[4]
     for name in (*MODULES.split(), *json.loads(sys.argv[3])):
         with suppress(ImportError):  # this machine lacks it
-            _load(name)
+            module = importlib.import_module(name)
+            for each in dir(module):  # what it would load at the first use of a name is loaded as well
+                with suppress(ImportError, AttributeError, RuntimeError):
+                    getattr(module, each)
     path = list(sys.path)
     sys.path.clear()
     memory = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
@@ -60,14 +63,6 @@ def main() -> None:
     connection.send(b"ready")
     code = compile(prelude, "<prelude>", "exec", dont_inherit=True)
     _Serving(connection, partial(program.run, level != "off", code, memory)).serve()
-
-
-def _load(name: str) -> None:
-    """Import a module. What it would load at the first use of a name is loaded as well."""
-    module = importlib.import_module(name)
-    for each in dir(module):
-        with suppress(ImportError, AttributeError, RuntimeError):
-            getattr(module, each)
 
 
 def _close_off(level: str, connection: socket.socket) -> None:
