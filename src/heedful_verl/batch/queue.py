@@ -33,7 +33,7 @@ def read(batch: KVBatchMeta) -> list[Row]:
             response_ids=tuple(ids["responses"][row].tolist()),
             sampled=tuple(map(bool, ids["response_mask"][row].tolist())),
             score=float(ids["rm_scores"][row].double().sum()),
-            logprobs=_floats(ids["rollout_log_probs"][row]),
+            logprobs=None if (held := ids["rollout_log_probs"][row]) is None else tuple(held.tolist()),
             extra=_unwrapped(plain["extra_fields"][row]) or {},
             source=str(_unwrapped(plain["data_source"][row]) or ""),
             versions=_versions(tags[row]),
@@ -71,10 +71,6 @@ def real_rows(batch: KVBatchMeta) -> list[bool]:
 def _versions(tag: Mapping[str, Any]) -> tuple[int, int] | None:
     first, last = tag.get("min_global_steps"), tag.get("max_global_steps")
     return None if first is None or last is None else (int(first), int(last))
-
-
-def _floats(values: Any) -> tuple[float, ...] | None:
-    return None if values is None else tuple(values.tolist())
 
 
 def _unwrapped(value: Any) -> Any:

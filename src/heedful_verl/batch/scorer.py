@@ -17,25 +17,24 @@ from verl.workers.utils.padding import response_from_nested
 
 from heedful.models import EPS, rounding_of
 from heedful.protocols import WindowExceeded
-from heedful.scorers import Ids, Pairs, ScoreSums, read_pairs, tokens_of_pairs
+from heedful.scorers import Ids, ScoreSums, read_pairs, tokens_of_pairs
 from heedful.types import CrossScores
 from heedful_verl.batch.limits import WorkerLimits
 
 ROWS_PER_CALL = 1024
 """Rows that are sent to the workers at a time. It bounds the memory of the driver."""
+HEAD_TOKENS = (16, 32)
+"""For each k of them, scores are also summed over the first min(k, T_i) tokens."""
 
 
 class WorkerScorer:
     """A scorer of thoughts under prompts, with the weights that verl's actor has now.
 
-    `log_probs`: verl's `compute_log_prob` of the actor's worker group. `head_tokens`: for each k, the sums over the
-    first min(k, T_i) tokens.
+    `log_probs`: verl's `compute_log_prob` of the actor's worker group.
     """
 
-    def __init__(
-        self, log_probs: Callable[[TensorDict], TensorDict], limits: WorkerLimits, head_tokens: Sequence[int] = (16, 32)
-    ) -> None:
-        self._log_probs, self._limits, self._head_tokens = log_probs, limits, tuple(head_tokens)
+    def __init__(self, log_probs: Callable[[TensorDict], TensorDict], limits: WorkerLimits) -> None:
+        self._log_probs, self._limits = log_probs, limits
 
     @property
     def name(self) -> str:
@@ -56,8 +55,14 @@ class WorkerScorer:
         WindowExceeded for pairs that are longer than a row may be.
         """
         asked = read_pairs(prompts_N, thoughts_M)
-        self._refuse_long(asked)
-        sums = ScoreSums(asked.lengths, len(asked.prompts), self._head_tokens, keep_tokens=keep == "tokens")
+        window = self._limits.window
+        if window is not None and asked.longest > window:
+            raise WindowExceeded(
+                f"WorkerScorer expects prompt and thought to fit the {window} tokens of a row, found {asked.longest}: "
+                "raise actor_rollout_ref.rollout.log_prob_max_token_len_per_gpu where the model allows it, or sample "
+                "shorter thoughts."
+            )
+        sums = ScoreSums(asked.lengths, len(asked.prompts), HEAD_TOKENS, keep_tokens=keep == "tokens")
         pairs = [(row, column) for row, ids in enumerate(asked.distinct) if ids for column in range(len(asked.prompts))]
         for start in range(0, len(pairs), ROWS_PER_CALL):
             chunk = pairs[start : start + ROWS_PER_CALL]
@@ -85,15 +90,6 @@ class WorkerScorer:
         output = self._log_probs(rows)
         scored = response_from_nested(output["log_probs"], mask).unbind()
         return [np.asarray(logprobs_T.double()) for logprobs_T in scored[: len(texts)]]
-
-    def _refuse_long(self, asked: Pairs) -> None:
-        window = self._limits.window
-        if window is not None and asked.longest > window:
-            raise WindowExceeded(
-                f"WorkerScorer expects prompt and thought to fit the {window} tokens of a row, found {asked.longest}: "
-                "raise actor_rollout_ref.rollout.log_prob_max_token_len_per_gpu where the model allows it, or sample "
-                "shorter thoughts."
-            )
 
 
 def batch_of(texts: Sequence[tuple[Ids, Ids]]) -> TensorDict:

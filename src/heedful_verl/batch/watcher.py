@@ -89,7 +89,12 @@ def chosen_filter(heedful: HeedfulConfig, algorithm: Mapping[str, Any]) -> tuple
 def check_names(heedful: HeedfulConfig, chooses: Filter, batch: Sampled) -> None:
     """Raise ValueError if `filter.on` names nothing that the rows hold."""
     components = {
-        name for group in batch.members_PG for member in group if member.played for name in _components(member)
+        name
+        for group in batch.members_PG
+        for member in group
+        if member.played
+        for turn in member.played.turns
+        for name in turn.rewards
     }
     known = {"reward", "outcome", SCORE, *components, *batch.measures}
     if chooses.on not in known:
@@ -194,7 +199,3 @@ def described(config: Any, heedful: HeedfulConfig, chooses: Filter, unknown: Map
             "lr": float(actor.optim.lr),
         },
     }
-
-
-def _components(member: Any) -> set[str]:
-    return {name for turn in member.played.turns for name in turn.rewards}
