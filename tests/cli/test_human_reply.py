@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 import pytest
 
-from heedful.cli.episode.human_reply import reply_of, ways_to_answer
+from heedful.cli.human_reply import reply_of, ways_to_answer
 from heedful.envs.common.actions import answer_text
 from heedful.envs.common.tasks import task_of
 from heedful.envs.frozen_lake.environment import FrozenLake

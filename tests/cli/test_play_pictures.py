@@ -11,7 +11,7 @@ import pytest
 pytest.importorskip("PIL", reason="pictures are drawn with Pillow: install heedful[vision]")
 
 from heedful import cli
-from heedful.cli.episode.episodes import half_blocks, show_pictures, write_pictures
+from heedful.cli.episode import half_blocks, show_pictures, write_pictures
 from heedful.console import SafeConsole
 from heedful.envs.common.pictures import draw_board
 from heedful.envs.frozen_lake.picture import ICE, PALETTE

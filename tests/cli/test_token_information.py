@@ -6,7 +6,7 @@ from types import SimpleNamespace
 import pytest
 import torch
 
-from heedful.cli.episode.token_information import FULL_COLOUR, WeighedThought, _colour, _line, weigh_thoughts
+from heedful.cli.token_information import FULL_COLOUR, WeighedThought, _colour, _line, weigh_thoughts
 from heedful.types import Ending, Prompt, Reply, Span, Task, Trajectory, Turn
 from tiny_models import narrow
 

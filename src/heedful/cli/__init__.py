@@ -36,9 +36,9 @@ COMMANDS = {
     "watch": ("watch", "watch a run of any trainer that goes on, and tell of its alarms"),
     "study": ("study", "run a declared study: arms x seeds, tables with intervals, a page"),
     "gradients": ("gradients", "signal and noise of a run's gradient, by reward variance"),
-    "serve-env": ("environments.serve_env", "serve an environment's episodes over HTTP, to be played as `remote`"),
-    "envs": ("environments.envs", "list the environments and presets"),
-    "check-env": ("environments.check_env", "play anyone's environment and say which rules of the contract it breaks"),
+    "serve-env": ("serve_env", "serve an environment's episodes over HTTP, to be played as `remote`"),
+    "envs": ("envs", "list the environments and presets"),
+    "check-env": ("check_env", "play anyone's environment and say which rules of the contract it breaks"),
     "doctor": ("doctor", "what is installed, and what an inference server offers and lacks"),
     "report": ("report", "write the page of a run again, or compare runs"),
     "skill": ("skill", "print the page for coding agents that operate a run"),
@@ -60,6 +60,17 @@ KEPT = {
 """Command -> what an interruption leaves."""
 
 
+OVERVIEW = """\
+heedful: train LLM agents with RL, and see when their reasoning stops depending on the input.
+
+usage: heedful COMMAND ...
+
+{}
+
+`heedful COMMAND --help` explains a command. A first run: heedful train frozen_lake
+Set HEEDFUL_TRACEBACK=1 to see where an error came from."""
+
+
 def main(argv: Sequence[str] | None = None) -> None:
     """Entry point of the `heedful` command."""
     prepare_streams()
@@ -77,7 +88,10 @@ def run(argv: Sequence[str]) -> int:
 def _command(name: str, rest: list[str]) -> int:
     """Do what the first word says. Returns the exit code."""
     if name in ("--help", "-h", "help"):
-        tell(_overview())
+        help_of = {name: line for name, (_, line) in COMMANDS.items()}
+        help_of |= {name: (inspect.getdoc(main) or "").partition("\n")[0] for name, main in ADDED.items()}
+        width = max(map(len, help_of))
+        tell(OVERVIEW.format("\n".join(f"  {name:<{width}}  {line}" for name, line in help_of.items())))
         return 0
     if name == "--version":
         tell(f"heedful {__version__}")
@@ -95,22 +109,3 @@ def _command(name: str, rest: list[str]) -> int:
     if name in COMMANDS:
         return int(importlib.import_module(f"{__name__}.{COMMANDS[name][0]}").main(rest))
     return int(ADDED[name](rest))
-
-
-def _overview() -> str:
-    help_of = {name: line for name, (_, line) in COMMANDS.items()}
-    help_of |= {name: (inspect.getdoc(main) or "").partition("\n")[0] for name, main in ADDED.items()}
-    width = max(map(len, help_of))
-    lines = [f"  {name:<{width}}  {line}" for name, line in help_of.items()]
-    return "\n".join(
-        [
-            "heedful: train LLM agents with RL, and see when their reasoning stops depending on the input.",
-            "",
-            "usage: heedful COMMAND ...",
-            "",
-            *lines,
-            "",
-            "`heedful COMMAND --help` explains a command. A first run: heedful train frozen_lake",
-            "Set HEEDFUL_TRACEBACK=1 to see where an error came from.",
-        ]
-    )

@@ -65,7 +65,7 @@ def main(argv: list[str]) -> int:
     line = CommandLine(EvaluateWords, argv, "heedful eval")
     words = line.words
     if words.server is not None:
-        from heedful.cli.episode.served import evaluate_server
+        from heedful.cli.served_model import evaluate_server
 
         return evaluate_server(line)
     alone = [

@@ -5,6 +5,7 @@ The run is not changed. Fresh episodes of training tasks are played with its che
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -55,7 +56,7 @@ def main(argv: list[str]) -> int:
     folder, config, steps = _chosen(line.words.run, line.words.checkpoint, line.words.attribute)
     config = replace(config, threads=settings.threads or config.threads, device=settings.device or config.device)
 
-    from heedful.console import SafeConsole, plain_table
+    from heedful.console import SafeConsole
     from heedful.report.gradients import TABLES, sentences, table, write_gradients_page
     from heedful.storage import read_gradients
 
@@ -68,12 +69,7 @@ def main(argv: list[str]) -> int:
         measure_gradients(folder, config, step, settings, console)
         stored = read_gradients(folder.gradients(step))
         for title, columns in TABLES:
-            console.print(f"Step {step}: {title}", style="bold")
-            headings, *rows = table(stored, columns)
-            shown = plain_table(*headings)
-            for row in rows:
-                shown.add_row(*row)
-            console.print(shown)
+            _print_table(f"Step {step}: {title}", table(stored, columns), console)
         for sentence in sentences(stored):
             console.print(sentence, soft_wrap=True)
         console.print(f"written to {folder.gradients(step)}", soft_wrap=True)
@@ -85,7 +81,6 @@ def _attribute(
     folder: RunFolder, config: TrainConfig, steps: list[int], settings: GradientsSettings, console: Console
 ) -> int:
     """Split the updates of these steps, and print the parts."""
-    from heedful.console import plain_table
     from heedful.report.attribution import parts_table, told, write_attribution_page
     from heedful.run.attribution import attribute_update
     from heedful.storage import read_gradients
@@ -93,17 +88,24 @@ def _attribute(
     for step in steps:
         attribute_update(folder, config, step, settings.attribution, settings.seed, console)
         stored = read_gradients(folder.attribution(step))
-        headings, *rows = parts_table(stored)
-        shown = plain_table(*headings)
-        for row in rows:
-            shown.add_row(*row)
-        console.print(f"Step {step}: the change of each reading in this update, by part", style="bold")
-        console.print(shown)
+        title = f"Step {step}: the change of each reading in this update, by part"
+        _print_table(title, parts_table(stored), console)
         for sentence in told(stored):
             console.print(sentence, soft_wrap=True)
         console.print(f"written to {folder.attribution(step)}", soft_wrap=True)
     console.print(f"page: {write_attribution_page(folder)}", soft_wrap=True)
     return 0
+
+
+def _print_table(title: str, rows: Sequence[Sequence[str]], console: Console) -> None:
+    """Print a table, whose first row has the headings."""
+    from heedful.console import plain_table
+
+    shown = plain_table(*rows[0])
+    for row in rows[1:]:
+        shown.add_row(*row)
+    console.print(title, style="bold")
+    console.print(shown)
 
 
 def _chosen(name: str, checkpoints: tuple[str, ...], attribute: bool) -> tuple[RunFolder, TrainConfig, list[int]]:

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
 from heedful.boundary import Choice, CommandLine, Positional, Shown, shown
-from heedful.cli.episode.episodes import (
+from heedful.cli.episode import (
     SampledSettings,
     ScriptedSettings,
     drawn_task,
@@ -21,12 +21,12 @@ from heedful.cli.episode.episodes import (
     table_of_turns,
     write_pictures,
 )
-from heedful.cli.episode.human_reply import reply_of, ways_to_answer
+from heedful.cli.human_reply import reply_of, ways_to_answer
 from heedful.envs.common.contract import checked_observation, checked_step, demonstrated, turns_of
 from heedful.envs.common.tagged import in_tags
 from heedful.policies import POLICIES, PolicySource
 from heedful.protocols import Demonstrates, Environment, Episode
-from heedful.run.evaluation.subjects import LoadedModel, Subject, find_subject, load, shared_fields, with_settings
+from heedful.run.evaluation.subjects import Subject, find_subject, load, shared_fields, with_settings
 from heedful.run.presets import did_you_mean, in_full, preset, starting_points
 from heedful.seedlings.recipe import Seedling
 from heedful.storage import is_run
@@ -116,7 +116,7 @@ def main(argv: list[str]) -> int:
             raise ValueError(f"Expected an environment after `heedful play`: one of {known}, or module:Class.")
         name = "frozen_lake"
     if by.lower().startswith(("http://", "https://")):
-        from heedful.cli.episode.served import play_server
+        from heedful.cli.served_model import play_server
 
         return play_server(line)
     if line.words.model_name or line.words.tokenizer:
@@ -264,32 +264,27 @@ def _show_step(step: Step, console: Console) -> None:
 
 
 def _play_model(subject: Subject, settings: ModelSettings) -> int:
+    from heedful.cli.token_information import show_listening
     from heedful.console import SafeConsole
+    from heedful.rollout.player import Player, made
+    from heedful.run.terminal import episode_text
+    from heedful.seeds import derive
 
     console, task = SafeConsole(), drawn_task(settings)
     console.print(f"{subject.label}: {named(task, settings.member)}", style="bold", soft_wrap=True)
     for note in subject.notes:
         console.print(note, soft_wrap=True)
     with load(subject, console) as loaded:
-        return _play_loaded(loaded, task, settings, console)
-
-
-def _play_loaded(loaded: LoadedModel, task: Task, settings: ModelSettings, console: Console) -> int:
-    from heedful.cli.episode.token_information import show_listening
-    from heedful.rollout.player import Player, made
-    from heedful.run.terminal import episode_text
-    from heedful.seeds import derive
-
-    env, sampling = in_tags(settings.env, loaded.renderer.tags), settings.policy.sampling(settings.sampling)
-    policy = loaded.policy(sampling, derive(settings.seed, "play", settings.member))
-    player = Player(made(env.episode), task, settings.member, turns_of(env), settings.context)
-    while player.ending is None:
-        player.advance(policy.respond([player.conversation])[0])
-    trajectory = player.trajectory(policy.temperature, policy.version)
-    legend = "cyan: prompt, magenta: forced tag, green: thought, yellow: answer, blue: appended between"
-    console.print(legend, soft_wrap=True)
-    console.print(episode_text(trajectory, loaded.renderer.tags))
-    console.print(table_of_turns(trajectory.turns))
-    if settings.references > 0 and trajectory.outcome is not None:
-        show_listening(trajectory, loaded, env, sampling, settings.references, console)
-    return show_end(trajectory, console)
+        env, sampling = in_tags(settings.env, loaded.renderer.tags), settings.policy.sampling(settings.sampling)
+        policy = loaded.policy(sampling, derive(settings.seed, "play", settings.member))
+        player = Player(made(env.episode), task, settings.member, turns_of(env), settings.context)
+        while player.ending is None:
+            player.advance(policy.respond([player.conversation])[0])
+        trajectory = player.trajectory(policy.temperature, policy.version)
+        legend = "cyan: prompt, magenta: forced tag, green: thought, yellow: answer, blue: appended between"
+        console.print(legend, soft_wrap=True)
+        console.print(episode_text(trajectory, loaded.renderer.tags))
+        console.print(table_of_turns(trajectory.turns))
+        if settings.references > 0 and trajectory.outcome is not None:
+            show_listening(trajectory, loaded, env, sampling, settings.references, console)
+        return show_end(trajectory, console)

@@ -72,7 +72,11 @@ def main(
 
     studies = STUDIES if studies is None else studies
     if words.name is None:
-        tell(_listing(studies, program))
+        lines = ["Studies:", ""]
+        for name, make in studies.items():
+            study = make()
+            lines += [f"  {name}", f"      {study.question}", f"      {_cost(study)}"]
+        tell("\n".join([*lines, "", f"{program} NAME --help shows one; {program} NAME runs it."]))
         return 0
     from heedful.studies.declaration import study_to_json
     from heedful.studies.running.progress import wide_console
@@ -113,14 +117,6 @@ def _job(words: StudyWords, others: list[str]) -> int:
     if not isinstance(job, Runnable):
         raise ValueError(f"Expected a job without a command of its own in {path}; training begins with heedful train.")
     return job.run(RunFolder(words.out), words.seed)
-
-
-def _listing(studies: Mapping[str, Callable[[], Study]], program: str) -> str:
-    lines = ["Studies:", ""]
-    for name, make in studies.items():
-        study = make()
-        lines += [f"  {name}", f"      {study.question}", f"      {_cost(study)}"]
-    return "\n".join([*lines, "", f"{program} NAME --help shows one; {program} NAME runs it."])
 
 
 def _cost(study: Study, processes: int | None = None) -> str:

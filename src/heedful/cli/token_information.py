@@ -10,12 +10,12 @@ from dataclasses import dataclass
 from math import log
 from typing import TYPE_CHECKING, Any
 
-from heedful.diagnostics.cross_scores.pointwise import pointwise_information
+from heedful.diagnostics.cross_scores.information import pointwise_information
 from heedful.diagnostics.cross_scores.thoughts import observed
 from heedful.envs.common.contract import turns_of
 from heedful.envs.common.tasks import evaluation_tasks
 from heedful.seeds import derive
-from heedful.types import Task, Trajectory
+from heedful.types import Trajectory
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -60,7 +60,13 @@ def show_listening(
     policy = loaded.policy(sampling, derive(0, "references"))
     played = LockStep()(policy, Request(env.episode, tasks, 1, turns_of(env), loaded.context))
     references = [group.trajectories[0] for group in played]
-    console.print(_introduction(tasks, trajectory.task.split), soft_wrap=True, markup=False)
+    introduction = (
+        f"\nWhich words listen: the thoughts, coloured by what each token tells of its prompt. References: the first "
+        f"{len(tasks)} evaluation tasks of {trajectory.task.split} ({tasks[0].id} to {tasks[-1].id}), each played once "
+        "by the same model. First turn: the prompt is exchanged. Later turns: the history is kept and the last "
+        "observation is exchanged for those that the references show in that turn."
+    )
+    console.print(introduction, soft_wrap=True, markup=False)
     console.print(_legend())
     for weighed in weigh_thoughts(trajectory, references, loaded):
         console.print(_line(weighed), soft_wrap=True)
@@ -92,15 +98,6 @@ def weigh_thoughts(
         values = pointwise_information(scores.tokens[0], 0, [1 / len(contexts)] * len(contexts))
         weighed.append(WeighedThought(number, len(others), texts, tuple(values.tolist())))
     return weighed
-
-
-def _introduction(tasks: Sequence[Task], split: str) -> str:
-    return (
-        f"\nWhich words listen: the thoughts, coloured by what each token tells of its prompt. References: the first "
-        f"{len(tasks)} evaluation tasks of {split} ({tasks[0].id} to {tasks[-1].id}), each played once by the same "
-        "model. First turn: the prompt is exchanged. Later turns: the history is kept and the last observation is "
-        "exchanged for those that the references show in that turn."
-    )
 
 
 def _legend() -> Text:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 from rich.console import Console
 
 from heedful.boundary import CommandLine, NamesSecret, to_json
-from heedful.cli.episode.episodes import SampledSettings, drawn_task, named, show_end, table_of_turns
+from heedful.cli.episode import SampledSettings, drawn_task, named, show_end, table_of_turns
 from heedful.console import SafeConsole
 from heedful.envs.common.contract import turns_of
 from heedful.envs.common.tagged import in_tags
