@@ -15,9 +15,8 @@ import pytest
 
 from heedful.envs import ENVIRONMENTS
 from heedful.envs.common.actions import CLOSE_ANSWER, OPEN_ANSWER, SEPARATOR, thought_of
-from heedful.envs.common.base import SolvableEnvironment
+from heedful.envs.common.base import IN_ENGLISH, SolvableEnvironment
 from heedful.envs.common.demonstrations import english_template, listed
-from heedful.envs.common.knobs import IN_ENGLISH
 from heedful.envs.countdown import Countdown
 from heedful.envs.countdown.arithmetic import read_expression
 from heedful.envs.frozen_lake import FrozenLake

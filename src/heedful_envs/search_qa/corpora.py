@@ -63,17 +63,12 @@ def passage_of(row: Any, name: str) -> Passage:
         if not isinstance(contents, str):
             fields = ", ".join(map(str, row)) or "none"
             raise Faulty(f"without the text field `contents` or `text` (its fields: {fields})")
-        title, text = _split(contents)
+        # The first line is the title where it stands in straight quotes.
+        first, _, rest = contents.partition("\n")
+        first = first.strip()
+        quoted = len(first) > 2 and first.startswith('"') and first.endswith('"')
+        title, text = (first[1:-1], rest) if quoted else ("", contents)
     passage = Passage(name if id is None else str(id), (title or "").strip(), text.strip())
     if not passage.title and not passage.text:
         raise Faulty("without any text")
     return passage
-
-
-def _split(contents: str) -> tuple[str, str]:
-    """Title and text from one field: its first line is the title where it stands in straight quotes."""
-    first, _, rest = contents.partition("\n")
-    first = first.strip()
-    if len(first) > 2 and first.startswith('"') and first.endswith('"'):
-        return first[1:-1], rest
-    return "", contents

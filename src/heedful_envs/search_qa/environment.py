@@ -34,7 +34,7 @@ from heedful.envs.common import (
     text_tool,
 )
 from heedful.types import Ending, Task, Tool
-from heedful_envs.replies import ReadAction, read_action
+from heedful_envs.replies import read_action
 from heedful_envs.search_qa.encyclopaedia import MOST_HOPS, NAMES, SCHOOLS, Drawn, Names, Thought, draw, drawn_index
 from heedful_envs.search_qa.files import check_place, open_questions, searcher_of
 from heedful_envs.search_qa.passages import Searcher
@@ -259,7 +259,17 @@ class SearchEpisode(BaseEpisode[SearchQA]):
     def play(self, response: str) -> Played:
         action = read_action(response, ("search", "finish"), _LONGEST_TEXT + len("finish[]"), self.env.tools)
         if action.verb == "finish":
-            return self._finished(action)
+            golds, typography = self.env.golds(self.seed), self.env.typography
+            solved, share = exact_match(action.text, golds, typography), f1(action.text, golds, typography)
+            paid = self.env.partial * share
+            return Played(
+                rewards={"solved": 1.0} if solved else {"partial": paid} if paid else {},
+                ending=Ending.SOLVED if solved else Ending.FAILED,
+                progress=1.0 if solved else share,
+                actions=(action.read.text,),
+                effect=_one_line(f"finish, {'right' if solved else f'wrong with F1 {share:.2f}'}: {action.text}"),
+                state=self._state("solved" if solved else "failed"),
+            )
         over = not self.turns_left
         shown = ""
         if action.verb == "search" and not over:
@@ -274,19 +284,6 @@ class SearchEpisode(BaseEpisode[SearchQA]):
             shown="" if over else self._show(shown),
             effect=action.read.fault or _one_line(f"{action.verb}: {action.text}"),
             state=self._state("out of turns" if over else "not answered"),
-        )
-
-    def _finished(self, action: ReadAction) -> Played:
-        golds, typography = self.env.golds(self.seed), self.env.typography
-        solved, share = exact_match(action.text, golds, typography), f1(action.text, golds, typography)
-        paid = self.env.partial * share
-        return Played(
-            rewards={"solved": 1.0} if solved else {"partial": paid} if paid else {},
-            ending=Ending.SOLVED if solved else Ending.FAILED,
-            progress=1.0 if solved else share,
-            actions=(action.read.text,),
-            effect=_one_line(f"finish, {'right' if solved else f'wrong with F1 {share:.2f}'}: {action.text}"),
-            state=self._state("solved" if solved else "failed"),
         )
 
     def _found(self, query: str) -> str:

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 
 import pytest
 
-from heedful.cli.episode.human_reply import reply_of, ways_to_answer
+from heedful.cli.human_reply import reply_of, ways_to_answer
 from heedful.envs.common.actions import format_reply, read_reply
 from heedful.envs.common.answers import ReadAnswer, answer_fault_line, free_text_rules, read_answer
 from heedful.envs.common.tasks import evaluation_tasks, task_of

@@ -17,13 +17,11 @@ import pytest
 
 from heedful.envs.checking.check import Effort, check
 from heedful.envs.common.actions import format_reply
-from heedful.envs.common.filed import Faulty
-from heedful.envs.common.rows import JsonLines
+from heedful.envs.common.rows import Faulty, JsonLines
 from heedful.envs.math import verifier as math_verifier
 from heedful.envs.math.answers import Judgement
 from heedful.envs.math.environment import MathProblems
-from heedful.envs.math.files import FiledProblem, open_problems, read_row
-from heedful.envs.math.hub_datasets import load_rows
+from heedful.envs.math.files import FiledProblem, load_rows, open_problems, read_row
 from heedful.run.evaluation.held_out import measure_baselines
 from heedful.types import Ending, Step
 

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from heedful.models.chat.calls import Call, CallFault, find_call, fitting_tools, read_call, signatures, tools_of
+from heedful.models.chat.calls import Call, Fault, find_call, fitting_tools, read_call, signatures, tools_of
 from heedful.models.chat.forms import FORMS
 from heedful.models.chat.replies import ReplyParser, Tags
 from heedful.types import Prompt, Tool
@@ -33,7 +33,7 @@ MOVE = Tool(
 TOOLS = (SEARCH, MOVE)
 
 
-def read(text: str) -> Call | CallFault | None:
+def read(text: str) -> Call | Fault | None:
     written = find_call(text)
     return None if written is None else read_call(written, TOOLS)
 
@@ -97,7 +97,7 @@ def test_a_call_that_is_cut_anywhere_is_never_a_call(write):
     call = write("move", steps=12, way="left")
     read_anyway = [end for end in range(len(call)) if isinstance(read(call[:end]), Call)]
     assert not read_anyway
-    assert isinstance(read(call[:-1]), CallFault)
+    assert isinstance(read(call[:-1]), Fault)
 
 
 @each_form
@@ -109,7 +109,7 @@ def test_values_that_do_not_fit_are_faults_in_every_form(write):
         ({"steps": 2, "top": 3}, "unknown argument"),
     ):
         fault = read(write("move", **arguments))
-        assert isinstance(fault, CallFault)
+        assert isinstance(fault, Fault)
         assert said in fault.clause
     assert read(write("fetch", query="a")).kind == "unknown tool"
 
@@ -202,7 +202,7 @@ def test_the_tokens_of_a_call_are_exact_where_they_split_its_marks(write, value)
 )
 def test_a_call_that_does_not_fit_says_what_was_expected(text, kind, said):
     fault = read(text)
-    assert isinstance(fault, CallFault)
+    assert isinstance(fault, Fault)
     assert fault.kind == kind
     assert said in fault.clause
 
@@ -260,7 +260,7 @@ def test_no_text_makes_the_reader_raise(text):
     written = find_call(text)
     if written is not None:
         assert 0 <= written.start < written.end <= len(text)
-        assert isinstance(read_call(written, TOOLS), Call | CallFault)
+        assert isinstance(read_call(written, TOOLS), Call | Fault)
 
 
 def test_the_table_of_the_docs_shows_a_call_of_every_form():

@@ -19,7 +19,16 @@ from heedful.envs.common.actions import (
     read_reply,
 )
 from heedful.envs.common.answers import ReadAnswer, answer_fault_line, free_text_rules, read_answer
-from heedful.envs.common.base import BaseEnvironment, BaseEpisode, Played, SolvableEnvironment, remarks
+from heedful.envs.common.base import (
+    BaseEnvironment,
+    BaseEpisode,
+    Instructions,
+    Played,
+    SolvableEnvironment,
+    Turns,
+    check_range,
+    remarks,
+)
 from heedful.envs.common.contract import (
     MOST_ACTIONS,
     MOST_PER_TURN,
@@ -36,9 +45,7 @@ from heedful.envs.common.demonstrations import (
     template_thought,
     wording,
 )
-from heedful.envs.common.filed import Faulty, Filed, text_of
-from heedful.envs.common.knobs import Instructions, Turns, check_range
-from heedful.envs.common.rows import JsonLines, JsonList, ParquetRows, Rows
+from heedful.envs.common.rows import Faulty, Filed, JsonLines, JsonList, ParquetRows, Rows, text_of
 from heedful.envs.common.tagged import in_tags
 from heedful.envs.common.tasks import TaskStream, check_same_start, evaluation_tasks, split_of, task_of
 from heedful.envs.common.tools import ToolEnvironment, in_form, text_tool

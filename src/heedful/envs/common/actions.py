@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from heedful.envs.common.contract import shown, whole_member
-from heedful.models.chat.calls import CallFault, find_call, quoted, read_call, signatures
+from heedful.models.chat.calls import Fault, find_call, quoted, read_call, signatures
 from heedful.protocols import Environment, ListsActions
 from heedful.types import Tool
 
@@ -65,16 +65,6 @@ def read_reply(reply: str, names: Sequence[str], most: int) -> ReadReply:
     return _read_actions(answer, names, most)
 
 
-@dataclass(frozen=True, slots=True)
-class Fault:
-    """Why a reply has no answer."""
-
-    clause: str
-    """For the agent, such as `the answer is empty`."""
-    kind: str
-    """In one or two words, for terse observations."""
-
-
 def answer_text(reply: str, tools: Sequence[Tool] = ()) -> str | Fault:
     """The text between the answer tags, not blank, or why there is none.
 
@@ -116,8 +106,8 @@ def _called_answer(reply: str, tools: Sequence[Tool]) -> str | Fault:
     if written is None:
         return Fault(f"there is no tool call (expected {signatures(tools)})", "no call")
     call = read_call(written, tools)
-    if isinstance(call, CallFault):
-        return Fault(call.clause, call.kind)
+    if isinstance(call, Fault):
+        return call
     argument = " ".join(map(str, call.arguments.values()))
     if not argument.strip():
         return Fault(f"the argument of the tool call is empty (expected {signatures([call.tool])})", "empty argument")

@@ -11,7 +11,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from heedful.envs.common.actions import Fault, answer_text, format_reply, invalid_line
+from heedful.envs.common.actions import answer_text, format_reply, invalid_line
+from heedful.models.chat.calls import Fault
 from heedful.types import Tool
 
 

@@ -11,15 +11,32 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
-from typing import ClassVar, Generic, TypeVar
+from typing import Annotated, ClassVar, Generic, Literal, TypeVar
+
+from annotated_types import Interval
 
 from heedful.boundary import NotNegative, Share, settings
 from heedful.envs.common.actions import calls_tool
-from heedful.envs.common.knobs import IN_ENGLISH, Instructions, Thoughts, Turns
 from heedful.envs.common.tasks import check_same_start
 from heedful.models.chat.calls import fitting_tools
 from heedful.protocols import Episode
 from heedful.types import Ending, Image, Observation, Step, Task
+
+Instructions = Literal["full", "brief"]
+Thoughts = Literal["terse", "english", "board"]
+
+IN_ENGLISH = ("bandit", "chain", "countdown", "frozen_lake", "math")
+"""The built-in environments whose demonstrations can think in English."""
+
+Turns = Annotated[int, Interval(ge=1, le=10_000)]
+"""Most turns of an episode. Files of other people hold configurations: one number must not take all time and memory."""
+
+
+def check_range(env: str, knob: str, value: int, least: int, most: int | None = None) -> None:
+    """Raise ValueError unless `value` is in [least, most]: for bounds that depend on another knob."""
+    if value < least or (most is not None and value > most):
+        wanted = f"at least {least}" if most is None else f"between {least} and {most}"
+        raise ValueError(f"{env}: {knob} must be {wanted}, but is {value}.")
 
 
 @settings(kw_only=True)

@@ -14,10 +14,9 @@ from annotated_types import Interval
 
 from heedful.boundary import Count, settings
 from heedful.envs.common.actions import answer_rules, fault_line, format_reply, read_reply
-from heedful.envs.common.base import BaseEpisode, Played, SolvableEnvironment, remarks
+from heedful.envs.common.base import BaseEpisode, Played, SolvableEnvironment, Turns, remarks
 from heedful.envs.common.contract import MOST_PER_TURN
 from heedful.envs.common.demonstrations import choose_plan, played_through, template_in, wording
-from heedful.envs.common.knobs import Turns
 from heedful.envs.common.pictures import Palette, draw_board
 from heedful.envs.transport.images import LARGEST_SIDE
 from heedful.pixels import need_pillow

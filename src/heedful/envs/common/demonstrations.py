@@ -9,7 +9,7 @@ import random
 from collections.abc import Callable, Sequence
 from typing import TypeVar
 
-from heedful.envs.common.knobs import Thoughts
+from heedful.envs.common.base import Thoughts
 from heedful.envs.common.tools import in_form
 from heedful.protocols import Episode
 from heedful.types import Task

@@ -18,9 +18,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar, Literal
 
-from heedful.envs.common.actions import CLOSE_THOUGHT, OPEN_THOUGHT, Fault, answer_text, thought_of
+from heedful.envs.common.actions import CLOSE_THOUGHT, OPEN_THOUGHT, answer_text, thought_of
 from heedful.envs.common.base import SolvableEnvironment
-from heedful.models.chat.calls import CLOSE_CALL, OPEN_CALL, fitting_tools, signature, tools_of
+from heedful.models.chat.calls import CLOSE_CALL, OPEN_CALL, Fault, fitting_tools, signature, tools_of
 from heedful.types import Tool
 
 ActionForm = Literal["plain", "tool_calls"]

@@ -17,9 +17,8 @@ from annotated_types import Interval
 from heedful.boundary import Count, Natural, Share
 from heedful.envs.common.actions import format_reply
 from heedful.envs.common.answers import answer_fault_line, free_text_rules, read_answer
-from heedful.envs.common.base import BaseEpisode, Played, SolvableEnvironment
+from heedful.envs.common.base import BaseEpisode, Played, SolvableEnvironment, Turns, check_range
 from heedful.envs.common.demonstrations import listed, played_through, template_in, wording
-from heedful.envs.common.knobs import Turns, check_range
 from heedful.envs.common.tasks import task_of
 from heedful.envs.countdown.arithmetic import LONGEST, MOST_DIGITS, SIGN, ReadExpression, read_expression
 from heedful.envs.countdown.problems import OPERATIONS, Problem, Rules, Term, Use, draw_problem, draw_term
@@ -195,7 +194,8 @@ class CountdownEpisode(BaseEpisode[Countdown]):
         env = self.env
         answer = read_answer(response, LONGEST)
         read = self._read(answer.text) if not answer.fault else ReadExpression(fault=answer.fault, kind=answer.kind)
-        fits = not read.fault and self._fits(read)
+        used, given = Counter(read.numbers), Counter(self.problem.numbers)
+        fits = not read.fault and (used == given if env.use == "all" else used <= given)
         target = self.problem.target
         solved = fits and read.value == target
         self._right_numbers |= fits
@@ -223,11 +223,6 @@ class CountdownEpisode(BaseEpisode[Countdown]):
             which = "a sign before a number or bracket" if foreign[0] == SIGN else f"the operation {foreign[0]}"
             return ReadExpression(fault=f"{which} is not allowed", kind="not allowed")
         return read
-
-    def _fits(self, read: ReadExpression) -> bool:
-        """Whether the expression uses the task's numbers as it must."""
-        used, given = Counter(read.numbers), Counter(self.problem.numbers)
-        return used == given if self.env.use == "all" else used <= given
 
     def _remark(self, read: ReadExpression, fits: bool) -> str:
         """What the next observation says about an answer that did not solve the task."""

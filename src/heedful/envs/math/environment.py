@@ -25,9 +25,8 @@ from annotated_types import Interval
 from heedful.boundary import Seconds, Share
 from heedful.envs.common.actions import format_reply
 from heedful.envs.common.answers import answer_fault_line, free_text_rules, read_answer
-from heedful.envs.common.base import BaseEpisode, Played, SolvableEnvironment
+from heedful.envs.common.base import BaseEpisode, Played, SolvableEnvironment, Turns, check_range
 from heedful.envs.common.demonstrations import listed, phrase, played_through, sentence, template_in, wording
-from heedful.envs.common.knobs import Turns, check_range
 from heedful.envs.common.tasks import split_of
 from heedful.envs.math.answers import LONGEST_ANSWER, MOST_DIGITS, Judgement, judge
 from heedful.envs.math.files import FiledProblem, ProblemFile, check_named, open_problems

@@ -14,9 +14,9 @@ from typing import Annotated, ClassVar
 from annotated_types import Interval
 
 from heedful.boundary import Count, Share
+from heedful.envs.common.base import check_range
 from heedful.envs.common.board import TRIES, BoardEnvironment, BoardEpisode
 from heedful.envs.common.demonstrations import PLAN_SHOWN
-from heedful.envs.common.knobs import check_range
 from heedful.envs.common.pictures import Palette
 from heedful.envs.sokoban.levels import ACTIONS, Cells, Level, Room, draw_level
 from heedful.envs.sokoban.picture import LEGEND, PALETTE

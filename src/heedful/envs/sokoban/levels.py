@@ -79,7 +79,11 @@ class Room:
             _, minus_depth, state = heapq.heappop(queue)
             depth = -minus_depth
             if state[1] == self.targets:
-                return _walk_back(origin, state)
+                actions = []
+                while state in origin:
+                    state, action = origin[state]
+                    actions.append(ACTIONS[action])
+                return actions[::-1]
             if depth > reached[state]:
                 continue
             for action in range(4):
@@ -181,11 +185,3 @@ def _fewest_pushes(size: int, walls: list[bool], targets: Cells) -> tuple[int, .
                     following.append(pulled)
         frontier = following
     return tuple(pushes)
-
-
-def _walk_back(origin: dict[tuple[int, Cells], tuple[tuple[int, Cells], int]], state: tuple[int, Cells]) -> list[str]:
-    actions = []
-    while state in origin:
-        state, action = origin[state]
-        actions.append(ACTIONS[action])
-    return actions[::-1]

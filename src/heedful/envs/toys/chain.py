@@ -17,9 +17,8 @@ from annotated_types import Interval
 
 from heedful.boundary import Count, Share
 from heedful.envs.common.actions import CLOSE_THOUGHT, OPEN_THOUGHT, answer_rules, fault_line, format_reply, read_reply
-from heedful.envs.common.base import BaseEpisode, Played, SolvableEnvironment, remarks
+from heedful.envs.common.base import BaseEpisode, Played, SolvableEnvironment, Turns, check_range, remarks
 from heedful.envs.common.demonstrations import phrase, played_through, sentence, template_in, wording
-from heedful.envs.common.knobs import Turns, check_range
 from heedful.envs.common.tasks import task_of
 from heedful.types import Ending, Task
 
@@ -93,7 +92,17 @@ class Chain(SolvableEnvironment):
                 f"chain: template and thoughtless are shares of the same turns and may add up to 1 at most, but are "
                 f"{self.template:g} and {self.thoughtless:g}."
             )
-        _check_operations(self.operations, self.modulus)
+        if len(set(self.operations)) != len(self.operations) or len(self.operations) < 2:
+            named = ", ".join(self.operations)
+            raise ValueError(f"chain: operations must be two or more different ones, but are {named}.")
+        for operation in self.operations:
+            form = len(operation) == 2 and operation[0] in "+-*" and operation[1] in "0123456789"
+            if not form or (operation[0] == "*" and math.gcd(int(operation[1]), self.modulus) != 1):
+                raise ValueError(
+                    "chain: operations must be a sign of +, -, * and one digit, and each a permutation of the "
+                    f"remainders (for * the digit has no divisor in common with modulus {self.modulus}), but one is "
+                    f"{operation!r}."
+                )
 
     @property
     def summary(self) -> str:
@@ -235,18 +244,6 @@ def _apply(operation: str, state: int, modulus: int) -> int:
     if operation[0] == "*":
         return state * number % modulus
     return (state + (number if operation[0] == "+" else -number)) % modulus
-
-
-def _check_operations(operations: tuple[str, ...], modulus: int) -> None:
-    if len(set(operations)) != len(operations) or len(operations) < 2:
-        raise ValueError(f"chain: operations must be two or more different ones, but are {', '.join(operations)}.")
-    for operation in operations:
-        form = len(operation) == 2 and operation[0] in "+-*" and operation[1] in "0123456789"
-        if not form or (operation[0] == "*" and math.gcd(int(operation[1]), modulus) != 1):
-            raise ValueError(
-                f"chain: operations must be a sign of +, -, * and one digit, and each a permutation of the remainders "
-                f"(for * the digit has no divisor in common with modulus {modulus}), but one is {operation!r}."
-            )
 
 
 _SIGNS = {"+": "plus", "-": "minus", "*": "times"}

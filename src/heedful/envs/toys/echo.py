@@ -13,9 +13,8 @@ from typing import Annotated, ClassVar
 from annotated_types import Interval
 
 from heedful.envs.common.actions import answer_rules, fault_line, format_reply, read_reply
-from heedful.envs.common.base import BaseEpisode, Played, SolvableEnvironment, remarks
+from heedful.envs.common.base import BaseEpisode, Played, SolvableEnvironment, Turns, check_range, remarks
 from heedful.envs.common.demonstrations import played_through, template_thought
-from heedful.envs.common.knobs import Turns, check_range
 from heedful.envs.common.tasks import task_of
 from heedful.types import Ending, Task
 

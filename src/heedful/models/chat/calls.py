@@ -27,11 +27,11 @@ _KINDS = {"string": str, "integer": int, "number": int | float, "boolean": bool,
 
 
 @dataclass(frozen=True, slots=True)
-class CallFault:
-    """Why a call cannot be carried out."""
+class Fault:
+    """Why a reply has no answer, or a call cannot be carried out."""
 
     clause: str
-    """For the agent, such as `the tool call is not JSON`."""
+    """For the agent, such as `the answer is empty` or `the tool call is not JSON`."""
     kind: str
     """In one or two words, for terse observations."""
 
@@ -43,7 +43,7 @@ class WrittenCall:
     start: int
     end: int
     value: object
-    fault: CallFault | None
+    fault: Fault | None
     """Why there is no value."""
     form: Form
     name: str | None
@@ -93,31 +93,31 @@ def _read(form: Form, opening: re.Match[str], text: str) -> WrittenCall:
     try:
         value, at = form.body(text, at)
         extra = "other text" if form.is_text else "more than one JSON object"
-        fault = None if form.close.match(text, at) else CallFault(f"there is {extra} before {form.mark}", "no JSON")
+        fault = None if form.close.match(text, at) else Fault(f"there is {extra} before {form.mark}", "no JSON")
     except ValueError as error:
-        fault = CallFault(f"the tool call is {error}", "no JSON")
+        fault = Fault(f"the tool call is {error}", "no JSON")
     close = form.close.search(text, at) if form.mark or not fault else None
     if fault:
         value = None
         if form.mark and not close:
-            fault = CallFault(f"the tool call is not closed by {form.mark}", "open call")
+            fault = Fault(f"the tool call is not closed by {form.mark}", "open call")
     elif name is not None:
         value = {"name": name, "arguments": value}
     return WrittenCall(start, close.end() if close else len(text), value, fault, form, name)
 
 
-def read_call(written: WrittenCall, tools: Sequence[Tool]) -> Call | CallFault:
+def read_call(written: WrittenCall, tools: Sequence[Tool]) -> Call | Fault:
     """The call, checked against the tools: name, and the names and types of its arguments."""
     if written.fault is not None:
         return written.fault
     value = written.value
     if not isinstance(value, dict) or not isinstance(value.get("name"), str):
-        return CallFault(f'the tool call is no JSON object with a "name" (expected {signatures(tools)})', "no name")
+        return Fault(f'the tool call is no JSON object with a "name" (expected {signatures(tools)})', "no name")
     known = {tool.name.lower(): tool for tool in tools}
     tool = known.get(value["name"].strip().lower())
     if tool is None:
         clause = f'unknown tool "{quoted(value["name"])}" (expected {signatures(tools)})'
-        return CallFault(clause, "unknown tool")
+        return Fault(clause, "unknown tool")
     given = [value[key] for key in ("arguments", "parameters") if key in value]
     arguments = given[0] if given else {}
     properties = cast(Mapping[str, Mapping[str, Any]], tool.parameters.get("properties") or {})
@@ -125,7 +125,7 @@ def read_call(written: WrittenCall, tools: Sequence[Tool]) -> Call | CallFault:
         arguments = {key: _typed(text, properties.get(key) or {}) for key, text in arguments.items()}
     wrong = _misfit(tool, properties, arguments) if len(given) < 2 else "both arguments and parameters are given"
     if wrong:
-        return CallFault(f"{wrong} (expected {signatures([tool])})", "wrong arguments")
+        return Fault(f"{wrong} (expected {signatures([tool])})", "wrong arguments")
     return Call(tool, cast(Mapping[str, Any], arguments))
 
 
@@ -148,20 +148,13 @@ def _misfit(tool: Tool, properties: Mapping[str, Mapping[str, Any]], arguments: 
     if unknown and not tool.parameters.get("additionalProperties"):
         return f'unknown argument "{quoted(unknown[0])}"'
     for name, value in arguments.items():
-        wrong = _mistyped(value, properties.get(name) or {})
-        if wrong:
-            return f'the argument "{name}" {wrong}'
-    return ""
-
-
-def _mistyped(value: object, schema: Mapping[str, Any]) -> str:
-    kind = schema.get("type")
-    known = _KINDS.get(kind, object) if isinstance(kind, str) else object
-    if not isinstance(value, known) or (isinstance(value, bool) and kind in ("integer", "number")):
-        return f"is not of the type {kind}"
-    choices = schema.get("enum")
-    if isinstance(choices, list) and value not in choices:
-        return f"is none of {', '.join(map(str, choices))}"
+        schema = properties.get(name) or {}
+        kind, choices = schema.get("type"), schema.get("enum")
+        known = _KINDS.get(kind, object) if isinstance(kind, str) else object
+        if not isinstance(value, known) or (isinstance(value, bool) and kind in ("integer", "number")):
+            return f'the argument "{name}" is not of the type {kind}'
+        if isinstance(choices, list) and value not in choices:
+            return f'the argument "{name}" is none of {", ".join(map(str, choices))}'
     return ""
 
 

@@ -15,7 +15,7 @@ from typing import Any, Literal
 
 from heedful.boundary.foreign_text import cut
 from heedful.guarded import Answered, Raised, guarded_call
-from heedful.models.chat.calls import OPEN_CALL, CallFault, WrittenCall, find_call, read_call, signature
+from heedful.models.chat.calls import OPEN_CALL, Fault, WrittenCall, find_call, read_call, signature
 from heedful.models.chat.forms import FORMS
 from heedful.types import Tool
 
@@ -144,7 +144,7 @@ def examine_tools(render: ChatRenderer, tools: Sequence[Tool]) -> ResultRole:
             f"Expected a chat template that tells how calls are written, but it shows no call of a reply and no "
             f"{OPEN_CALL}. {_REMEDY}"
         )
-    if text and (call is None or isinstance(read_call(call, tools), CallFault)):
+    if text and (call is None or isinstance(read_call(call, tools), Fault)):
         raise ValueError(
             f"Expected a chat template that writes calls as those of {', '.join(form.families for form in FORMS)}, "
             f"found {text[:120]!r}. Use a model that was taught one of these forms, or {_PLAIN}."

@@ -26,7 +26,7 @@ from heedful.envs.common import (
     free_text_rules,
     read_answer,
 )
-from heedful.models.chat import Call, CallFault, find_call, read_call
+from heedful.models.chat import Call, Fault, find_call, read_call
 from heedful.seeds import derive
 from heedful.types import Task, Tool
 from heedful_envs.adapters.global_random import OwnRandom
@@ -175,7 +175,7 @@ class VerifiersEpisode(HoldingEpisode[Verifiers]):
             written = find_call(response, max(closed, 0))
             if written is not None:
                 text, found = response[: written.start], read_call(written, env.tools)
-                if isinstance(found, CallFault):
+                if isinstance(found, Fault):
                     return ReadAnswer("", found.clause, found.kind), None
                 call = found
         if call is None and not text.strip():

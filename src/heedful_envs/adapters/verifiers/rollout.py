@@ -47,7 +47,10 @@ class Rollout:
         ended = self._run()
         if ended is not None:
             raise ValueError("verifiers: the environment ended before it asked for a reply.")
-        return _conversation(self._prompt)
+        # Roles are named where more than one has spoken, the system apart.
+        named = len({_role(message) for message in self._prompt} - {"system"}) > 1
+        told = {"assistant": "Assistant: ", "user": "User: "} if named else {}
+        return "\n\n".join(f"{told.get(_role(message), '')}{_text(message)}" for message in self._prompt)
 
     def say(self, text: str, call: Call | None) -> str | Scored:
         """Hand in a reply: the next messages of the environment, or the score at the end."""
@@ -157,13 +160,6 @@ def _response(library: Any, text: str, call: Call | None, number: int) -> Any:
         content=text, tool_calls=calls, finish_reason="tool_calls" if calls else "stop", is_truncated=False
     )
     return library.Response(id=f"reply_{number}", created=0, model="heedful", message=message)
-
-
-def _conversation(messages: Sequence[Any]) -> str:
-    """The messages of a prompt as one text. Roles are named where more than one has spoken, the system apart."""
-    named = len({_role(message) for message in messages} - {"system"}) > 1
-    told = {"assistant": "Assistant: ", "user": "User: "} if named else {}
-    return "\n\n".join(f"{told.get(_role(message), '')}{_text(message)}" for message in messages)
 
 
 def _role(message: Any) -> str:
