@@ -90,18 +90,10 @@ def _mbpp(row: Mapping[str, Any]) -> Problem:
     )
 
 
-def _deep_coder(row: Mapping[str, Any]) -> Problem:
-    return _problem(row, row["problem"], _loaded(row["tests"]), row.get("metadata"))
-
-
 def _live_code_bench(row: Mapping[str, Any]) -> Problem:
     public = _loaded(row["public_test_cases"])
     tests = [*public, *_private(row["private_test_cases"])]
     return replace(_problem(row, row["question_content"], tests, row.get("metadata")), shown=len(public))
-
-
-def _taco(row: Mapping[str, Any]) -> Problem:
-    return _problem(row, row["question"], _loaded(row["input_output"]))
 
 
 def _prime(row: Mapping[str, Any]) -> Problem:
@@ -116,9 +108,12 @@ def _prime(row: Mapping[str, Any]) -> Problem:
 _FORMS = (
     (("prompt", "entry_point", "test"), _human_eval),
     (("code", "test_list"), _mbpp),
-    (("problem", "tests"), _deep_coder),
+    (
+        ("problem", "tests"),  # DeepCoder
+        lambda row: _problem(row, row["problem"], _loaded(row["tests"]), row.get("metadata")),
+    ),
     (("question_content", "public_test_cases", "private_test_cases"), _live_code_bench),
-    (("question", "input_output"), _taco),
+    (("question", "input_output"), lambda row: _problem(row, row["question"], _loaded(row["input_output"]))),  # TACO
     (("verification_info",), _prime),
 )
 """Columns that tell a form, and its reader. The first that fits counts."""

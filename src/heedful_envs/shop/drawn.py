@@ -104,9 +104,10 @@ def draw(rules: Shop, seed: int) -> DrawnShop:
         made.append((kind, attributes, _price(rng, CHEAPEST, TOO_DEAR)))
     products = [_product(id, *one, options, rules, rng) for id, one in zip(ids, made, strict=True)]
     chosen = tuple((name, rng.choice(values)) for name, values in options)
+    end = f", with {' and '.join(f'{name} {value}' for name, value in chosen)}" if chosen else ""
     goal = Goal(
         product=ids[0],
-        text=_sentence(wanted, asked, chosen, limit),
+        text=f"Find a {wanted} that is {' and '.join(asked)}{end}, for less than {limit:.0f} dollars.",
         query=wanted,
         category=products[0].category,
         nouns=(wanted,),
@@ -162,9 +163,3 @@ def _product(
         bullets=("", *hidden) if hidden else (),
         nouns=(kind,),
     )
-
-
-def _sentence(wanted: str, asked: list[str], chosen: tuple[tuple[str, str], ...], limit: float) -> str:
-    options = " and ".join(f"{name} {value}" for name, value in chosen)
-    end = f", with {options}" if options else ""
-    return f"Find a {wanted} that is {' and '.join(asked)}{end}, for less than {limit:.0f} dollars."

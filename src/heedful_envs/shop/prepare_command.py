@@ -7,8 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Annotated
 
 from heedful.boundary import CommandLine, Natural, Positional, complain, in_home, settings, tell
-from heedful_envs.shop.nouns import MODEL, Way
-from heedful_envs.shop.prepare import Sources, find_sources, prepare
+from heedful_envs.shop.prepare import MODEL, Sources, Way, find_sources, prepare
 
 _TOLD_EVERY = 20_000
 

@@ -12,8 +12,15 @@ from heedful import cli
 from heedful.envs.common.actions import format_reply
 from heedful.rollout.baselines import play, random_reply
 from heedful.types import Ending, Step
-from heedful_envs.adapters.textarena.environment import TextArena, canonical
-from heedful_envs.adapters.textarena.games import EXCLUDED, PATTERNS, game_of, random_move, some_moves
+from heedful_envs.adapters.textarena.environment import (
+    EXCLUDED,
+    PATTERNS,
+    TextArena,
+    canonical,
+    game_of,
+    random_move,
+    some_moves,
+)
 
 pytest.importorskip("textarena", reason="the extra textarena is not installed")
 

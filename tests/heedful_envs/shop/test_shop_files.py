@@ -15,8 +15,7 @@ import pytest
 from heedful.envs.common import Faulty
 from heedful.types import Ending
 from heedful_envs.shop.environment import Shop
-from heedful_envs.shop.nouns import check_spacy, nouns_of
-from heedful_envs.shop.prepare import Sources, find_sources, prepare
+from heedful_envs.shop.prepare import Sources, check_spacy, find_sources, nouns_of, prepare
 from heedful_envs.shop.prepared import SUMMARY, PreparedShop, goal_of
 from heedful_envs.shop.products import NO_LIMIT, Product
 from heedful_envs.shop.reward import can_meet, choices, meetable, terms

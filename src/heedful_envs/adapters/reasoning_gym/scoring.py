@@ -165,7 +165,8 @@ def not_handed_on(name: str, answer: str) -> str:
         return "an answer with brackets must be a plain list here"
     if name in EVALUATED_LITERALS and not bracketed and not re.fullmatch(r"[\w\s,-]*", answer):
         return "the answer has signs that are not expected here"
-    if name in EVALUATED_ARITHMETIC and not _is_arithmetic(answer):
+    arithmetic = "**" not in answer and re.fullmatch(r"(?:\d{1,9}(?![\d])|[-+*/()\s.])*", answer)
+    if name in EVALUATED_ARITHMETIC and not arithmetic:
         return "the answer must be made of numbers, + - * / and brackets here"
     if name in EVALUATED_TERMS and not _is_term(answer):
         return "the answer must be a term of numbers, variables and common functions here"
@@ -187,10 +188,6 @@ def _is_literal(answer: str) -> bool:
     except (ValueError, SyntaxError, TypeError, MemoryError, RecursionError):
         return False
     return True
-
-
-def _is_arithmetic(answer: str) -> bool:
-    return "**" not in answer and re.fullmatch(r"(?:\d{1,9}(?![\d])|[-+*/()\s.])*", answer) is not None
 
 
 def _is_term(answer: str) -> bool:

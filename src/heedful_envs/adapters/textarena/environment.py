@@ -1,7 +1,8 @@
 """textarena: its single-player games that need no network. A turn is a message of the game and an answer in brackets.
 
 The start is a function of the seed of the task, and later draws are a function of seed and member. This holds although
-the library draws from the global generator. An unreadable answer never reaches the game.
+the library draws from the global generator. An unreadable answer never reaches the game. A game that would download,
+that needs a model as a judge, or that this Python cannot read, is refused before it is loaded.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ import importlib
 import inspect
 import io
 import random
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
@@ -42,7 +44,6 @@ from heedful_envs.adapters.library import (
     task_of_start,
     write_options,
 )
-from heedful_envs.adapters.textarena.games import check_game, random_move, some_moves
 
 MOST_BLIND = 64
 
@@ -233,3 +234,90 @@ def canonical(value: Any) -> str:
     if callable(value) or not names:
         return type(value).__name__
     return f"{type(value).__name__}({', '.join(f'{n}={canonical(getattr(value, n, None))}' for n in names)})"
+
+
+_MOVES = ("[up]", "[down]", "[left]", "[right]")
+
+PATTERNS: Mapping[str, tuple[str, ...]] = {
+    "2048": _MOVES,
+    "Bandit": ("[{red|blue|green|yellow|purple}]",),
+    "Blackjack": ("[Hit]", "[Stand]"),
+    "Countdown": ("[{0-5} {0-5} {+|-|*|/}]",),
+    "Cryptarithm": ("[{S|E|N|D|M|O|R|Y} {0-9}]",),
+    "FifteenPuzzle": _MOVES,
+    "FrozenLake": _MOVES,
+    "GuessTheNumber": ("[{1-20}]",),
+    "LightsOut": ("[{0-4} {0-4}]",),
+    "LogicPuzzle": ("[{Alice|Bob|Charlie} {park|school|hospital} {X|O}]",),
+    "Mastermind": ("[{1-6} {1-6} {1-6} {1-6}]",),
+    "Minesweeper": ("[{0-7} {0-7}]",),
+    "PegJump": ("[{1-15} {1-15}]",),
+    "RushHour": ("[{A|B|C|D|F|G|H|I|J|X}{+|-}]",),
+    "Secretary": ("[accept]", "[continue]"),
+    "Set": ("[{1-12}, {1-12}, {1-12}]",),
+    "Slitherlink": ("[{h|v} {0-4} {0-4}]",),
+    "Sokoban": _MOVES,
+    "Sudoku": ("[{1-9} {1-9} {1-9}]",),
+    "ThreeCardMonte": ("[{0-2}]",),
+    "TowerOfHanoi": ("[{A|B|C} {A|B|C}]",),
+}
+"""Game without version -> patterns of an answer. These games can be played."""
+
+DOWNLOADS = "it downloads word lists when it is made, or asks a model on the network"
+SYNTAX = "its source cannot be read by Python before 3.12"
+
+EXCLUDED: Mapping[str, str] = {
+    "Crosswords": DOWNLOADS,
+    "GuessWho": DOWNLOADS,
+    "Hangman": DOWNLOADS,
+    "Klondike": SYNTAX,
+    "TwentyQuestions": DOWNLOADS,
+    "UltimateTexasHoldem": SYNTAX,
+    "WordLadder": DOWNLOADS,
+    "Wordle": DOWNLOADS,
+    "WordSearch": DOWNLOADS,
+}
+"""Games for one player that are not played -> why."""
+
+_BLANK = re.compile(r"\{([^{}]+)\}")
+
+
+def game_of(id: str) -> str:
+    """`Sudoku-v0-easy` is the game `Sudoku`."""
+    return id.partition("-v")[0]
+
+
+def check_game(id: str) -> None:
+    """Raises ValueError, in a sentence, for a game that is not played. Loads nothing."""
+    game = game_of(id)
+    if game in EXCLUDED:
+        raise ValueError(f"textarena: {game} is not played, because {EXCLUDED[game]}.")
+    if game not in PATTERNS:
+        raise ValueError(
+            f"textarena: {id!r} is not among the games for one player that can be played offline: "
+            f"{', '.join(PATTERNS)}. Ids are written with their version, such as Sudoku-v0-easy."
+        )
+
+
+def random_move(id: str, rng: random.Random) -> str:
+    """A random answer of the form that the game asks for."""
+    pattern = rng.choice(PATTERNS[game_of(id)])
+    return _BLANK.sub(lambda blank: _fill(blank[1], rng), pattern)
+
+
+def some_moves(id: str, count: int) -> list[str]:
+    """Up to `count` different answers of the form that the game asks for: the same ones every time."""
+    rng = random.Random(f"textarena moves:{game_of(id)}")
+    moves = dict.fromkeys(move for move in PATTERNS[game_of(id)] if not _BLANK.search(move))
+    for _ in range(count * 10):
+        if len(moves) == count:
+            break
+        moves.setdefault(random_move(id, rng))
+    return list(moves)
+
+
+def _fill(blank: str, rng: random.Random) -> str:
+    numbers = re.fullmatch(r"(\d+)-(\d+)", blank)
+    if numbers:
+        return str(rng.randint(int(numbers[1]), int(numbers[2])))
+    return rng.choice(blank.split("|"))
