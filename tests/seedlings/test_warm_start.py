@@ -152,7 +152,7 @@ def test_an_environment_without_a_solver_is_refused_before_anything_is_loaded(ow
 def test_an_episode_beyond_the_models_window_is_refused(
     seedling_folder: Path, own_cache: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(warming, "longest_context", lambda model: 8)
+    monkeypatch.setattr(warming, "longest_context_of", lambda config: 8)
     with pytest.raises(ValueError, match="within the window of"):
         warm_started(SHORT, beginner(seedling_folder), silent)
 

@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 from transformers import PreTrainedModel
 
-from heedful.models.forward.attention import longest_context, refuse_unless_causal
+from heedful.models.forward.attention import longest_context_of, refuse_unless_causal
 from heedful.models.forward.exactness import evaluating
 from heedful.policies.drawing import draw, gumbels
 from heedful.policies.growing import Growing, way_of
@@ -76,7 +76,7 @@ class HFPolicy:
         self.device = model.device
         self._seed = seed
         self._generator = torch.Generator(self.device).manual_seed(seed)
-        self._limit = longest_context(model) or 1 << 30
+        self._limit = longest_context_of(model.config) or 1 << 30
         self._store = KVStore()
         self._open: Collection[str] = ()
 

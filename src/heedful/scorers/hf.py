@@ -12,7 +12,7 @@ import numpy as np
 import torch
 from transformers import PreTrainedModel
 
-from heedful.models.forward.attention import longest_context, refuse_unless_causal
+from heedful.models.forward.attention import longest_context_of, refuse_unless_causal
 from heedful.models.forward.exactness import Probe, evaluating, rounding_error
 from heedful.models.forward.spread import spread_as
 from heedful.protocols import WindowExceeded
@@ -164,7 +164,7 @@ class HFScorer:
         token's log-probability, 4 N sum(T_i) bytes. `CrossScores.method` says how the pairs were read.
         """
         asked = read_pairs(prompts_N, thoughts_M)
-        limit = longest_context(self._model)
+        limit = longest_context_of(self._model.config)
         if limit is not None and asked.longest - 1 > limit:
             raise WindowExceeded(
                 f"HFScorer expects prompt and thought to fit the model's {limit} positions, found {asked.longest - 1} "

@@ -19,7 +19,7 @@ from heedful.models.cache import cache_root, keep
 from heedful.models.chat.calls import tools_of
 from heedful.models.chat.render import Renderer
 from heedful.models.chat.replies import Tags
-from heedful.models.forward.attention import longest_context
+from heedful.models.forward.attention import longest_context_of
 from heedful.models.gguf import converted
 from heedful.models.load import load_model, stop_ids
 from heedful.models.sight import VisionConfig
@@ -110,7 +110,7 @@ def _learn(recipe: WarmStart, beginner: Beginner, path: Path, copy: Copy, progre
         share_beginning=True,
         half=_half(recipe, beginner.device),
     )
-    window = longest_context(model)
+    window = longest_context_of(model.config)
     rows = batches(solver, recipe.episodes, recipe.seed, renderer, beginner.context)
     learn(fit, (_within(samples, window, beginner) for samples in rows), recipe.steps, progress, copy)
     save_on_any_rank(model)

@@ -23,13 +23,11 @@ def refuse_unless_causal(model: PreTrainedModel) -> None:
         )
 
 
-def longest_context(model: PreTrainedModel) -> int | None:
-    """Most tokens, replies included, for which cached keys stay valid. `None` = the config names no limit."""
-    return longest_context_of(model.config)
-
-
 def longest_context_of(whole: Any) -> int | None:
-    """The same for the configuration of a model."""
+    """Most tokens, replies included, for which cached keys of a model with this configuration stay valid.
+
+    `None` = it names no limit.
+    """
     config = whole.get_text_config(decoder=True)
     limit = getattr(config, "max_position_embeddings", None)
     rope = getattr(config, "rope_parameters", None) or {}

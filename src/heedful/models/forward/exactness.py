@@ -25,7 +25,7 @@ import torch
 from torch import nn
 from transformers import PreTrainedModel
 
-from heedful.models.forward.attention import longest_context
+from heedful.models.forward.attention import longest_context_of
 from heedful.models.forward.rounding import Floats, rounding_of
 
 Ids = tuple[int, ...]
@@ -235,7 +235,7 @@ def rounding_error(model: PreTrainedModel, sums_MN: Floats, lengths_M: list[int]
 def _sequences(model: PreTrainedModel) -> tuple[list[Ids], list[Ids]]:
     """The probe's prompts and thoughts, of ids that the model knows and lengths that fit its positions."""
     vocabulary = cast(torch.Tensor, model.get_input_embeddings().weight).shape[0]
-    limit = longest_context(model) or 1 << 30
+    limit = longest_context_of(model.config) or 1 << 30
     generator = random.Random(0)
 
     def some(length: int) -> Ids:

@@ -153,11 +153,11 @@ class OpenVllm:
 
     def _met(self, server: Server, weights: Weights) -> ServerFacts:
         """The server's facts. Raises ValueError where it cannot sample for this model as it was started."""
-        from heedful.models.forward.attention import longest_context
+        from heedful.models.forward.attention import longest_context_of
 
         self._client.wait_until_healthy(server)
         facts = examine(self._client, server)
-        windows = [longest_context(weights.model), *list(facts.windows.values())[:1]]
+        windows = [longest_context_of(weights.model.config), *list(facts.windows.values())[:1]]
         self._window = min(self._window, *(window for window in windows if window))
         refuse_unfit(facts, str(weights.model.dtype).removeprefix("torch."), self._window, self._config.sync)
         return facts
