@@ -359,6 +359,11 @@ class Metric:
     """The effective number of tasks, prompts or groups that decide the interval's width
     (`statistics.intervals.effective_clusters`); `None` where it is not known."""
 
+    @property
+    def number(self) -> float | None:
+        """The value of a reading that is a number. `None` for a label, and where there is no value."""
+        return float(self.value) if isinstance(self.value, int | float) else None
+
 
 @dataclass(frozen=True, slots=True)
 class CrossScores:

@@ -5,6 +5,7 @@ Every sentence is based on metrics of the audit. What was not measured is report
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
@@ -161,11 +162,11 @@ def _ended(text: str) -> str:
 def _readings(lines: Sequence[StepMetrics], name: str) -> list[tuple[int, Metric]]:
     """Of one metric, by step: those that have a number."""
     found = ((line.step, line.metrics[name]) for line in lines if name in line.metrics)
-    return sorted((read for read in found if isinstance(read[1].value, int | float)), key=lambda read: read[0])
+    return sorted((read for read in found if read[1].number is not None), key=lambda read: read[0])
 
 
 def _number(metric: Metric) -> float:
-    return float(metric.value) if isinstance(metric.value, int | float) else float("nan")
+    return math.nan if metric.number is None else metric.number
 
 
 def _shown(metric: Metric) -> str:

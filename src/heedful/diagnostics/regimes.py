@@ -68,7 +68,7 @@ def label_regime(state: RegimeState | None, metrics: Sequence[Metric], scope: st
     gap = found[metric_name("information", scope, state.of)]
     entropy = found[metric_name("information", scope, "entropy_conditional_per_token")]
     p_value = found[metric_name("retrieval", scope, "p_value")]
-    gap_value, entropy_value = _number(gap), _number(entropy)
+    gap_value, entropy_value = gap.number, entropy.number
     if gap_value is None or entropy_value is None:
         return state, Metric(label, None, gap.n, why=gap.why or entropy.why)
     if len(state.gaps) < BASELINE:
@@ -76,7 +76,7 @@ def label_regime(state: RegimeState | None, metrics: Sequence[Metric], scope: st
     if len(state.gaps) < BASELINE:
         why = f"measurement {len(state.gaps)} of the {BASELINE} that make the baseline"
         return state, Metric(label, None, gap.n, why=why)
-    information_high = _information_is_high(gap, _number(p_value), fmean(state.gaps))
+    information_high = _information_is_high(gap, p_value.number, fmean(state.gaps))
     entropy_high = None if entropy.high is None else entropy.high >= ENTROPY_FRACTION * fmean(state.entropies)
     if information_high is None or entropy_high is None:
         unsettled = gap if information_high is None else entropy
@@ -96,7 +96,3 @@ def _information_is_high(gap: Metric, p_value: float | None, baseline: float) ->
         return False
     # A baseline at or below zero is no information at all; staying above half of it is not enough.
     return True if gap.low > max(edge, 0.0) else None
-
-
-def _number(metric: Metric) -> float | None:
-    return float(metric.value) if isinstance(metric.value, int | float) else None

@@ -106,8 +106,7 @@ class AlarmHistory:
             self.first = {name: alarm for name, alarm in self.first.items() if alarm.step < measured.number}
             self.standing &= {*self.first, STALLED}
         self.step = measured.number
-        values = {metric.name: metric.value for metric in measured.metrics}
-        numbers = {name: float(value) for name, value in values.items() if isinstance(value, int | float)}
+        numbers = {each.name: each.number for each in measured.metrics if each.number is not None}
         self.readings = self.readings or (numbers if measured.raised else {})
         for alarm in measured.raised:
             self.first.setdefault(alarm.name, alarm)

@@ -123,6 +123,6 @@ class Terminal(Sink):
 
 
 def _cells(metrics: Iterable[Metric]) -> tuple[str, ...]:
-    values = {metric.name: metric.value for metric in metrics}
+    values = {metric.name: metric.number for metric in metrics}
     found = (next((values[name] for name in names if values.get(name) is not None), None) for names in COLUMNS.values())
-    return tuple(f"{value:.3f}" if isinstance(value, int | float) else "-" for value in found)
+    return tuple("-" if value is None else f"{value:.3f}" for value in found)

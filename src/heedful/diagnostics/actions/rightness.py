@@ -60,7 +60,7 @@ def carriers(
     }
     for label, lead in ((label, leads[label]) for label in labels):
         found = [readings.get(f"{head}{label}{part}", Metric("", None)) for part in PARTS]
-        values = [f"{each.value:z.2f}" for each in found if isinstance(each.value, int | float)]
+        values = [f"{each.number:z.2f}" for each in found if each.number is not None]
         if len(values) == len(PARTS):
             whole, chance, thought, prompt, both = values
             by = found[PARTS.index("_by_thought")]
@@ -142,9 +142,9 @@ def worthiness(asked: Exchange, logprobs_MNS: Floats, worth: Worth | None) -> li
 
 def marked(metrics: Sequence[Metric], lost: Metric) -> list[Metric]:
     """The parts of rightness, with a reason that marks them where foreign prompts leave too little probability."""
-    if not isinstance(lost.value, int | float) or lost.value <= MOST_LOST:
+    if lost.number is None or lost.number <= MOST_LOST:
         return [*metrics, lost]
-    why = f"{CONFUSED}: {lost.name} is {lost.value:.2f}, above {MOST_LOST:g}"
+    why = f"{CONFUSED}: {lost.name} is {lost.number:.2f}, above {MOST_LOST:g}"
     return [*(each if each.value is None else replace(each, why=why) for each in metrics), lost]
 
 

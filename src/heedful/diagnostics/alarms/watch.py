@@ -112,7 +112,7 @@ class Alarms:
             value = None if finding.holds is None else float(finding.holds)
             found.append(Metric(f"alarm/{rule.name}", value, why=finding.words))
         if raised:
-            readings = {name: each.value for name, each in seen.items() if isinstance(each.value, int | float)}
+            readings = {name: each.number for name, each in seen.items() if each.number is not None}
             advice = next((f"Likely cause: {cause.sentence()}" for cause in likely(self._first, readings)), "")
             raised = [replace(alarm, advice=advice) for alarm in raised]
         return StepAlarms(step, tuple(found), tuple(raised))

@@ -53,11 +53,11 @@ class Doubt:
 
     def holds(self, metric: Metric) -> bool:
         """Whether the reading is in the situation. A reading that does not say it counts as one that is."""
-        if metric.low is None or metric.high is None or not isinstance(metric.value, int | float):
+        value, seen = metric.number, metric.clusters
+        if metric.low is None or metric.high is None or value is None:
             return False
         if self.above < math.inf:
-            return metric.value > self.above
-        seen, value = metric.clusters, float(metric.value)
+            return value > self.above
         if seen is None and self.rarer and metric.n and 0 <= value <= 1:
             # Wilson's interval of single trials: as many trials differ from the rest as there are of the rarer kind.
             seen = round(min(value, 1 - value) * metric.n, 6)

@@ -42,9 +42,9 @@ class Point:
     @classmethod
     def of(cls, step: int, metric: Metric) -> Point | None:
         """`None` for a missing value, for a label, and for a value that is not finite."""
-        if not isinstance(metric.value, int | float) or not math.isfinite(metric.value):
+        value = metric.number
+        if value is None or not math.isfinite(value):
             return None
-        value = float(metric.value)
         if metric.low is None or metric.high is None:
             return cls(step, value, None, metric.n)
         # One side may have been cut at the end of the range: the wider one counts.
