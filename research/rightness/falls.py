@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, replace
 from functools import partial
 from pathlib import Path
+from statistics import fmean
 from typing import Any
 
 from heedful.console import SafeConsole
@@ -17,6 +18,7 @@ from heedful.diagnostics.actions.exchanged import exchange, exchange_answers
 from heedful.diagnostics.actions.rightness import PARTS, rightness, worthiness
 from heedful.envs.common.contract import rightness_of, worth_of
 from heedful.envs.common.tagged import in_tags
+from heedful.envs.sokoban import Sokoban
 from heedful.measuring.swapped import read_exchange
 from heedful.run.config import read_config
 from heedful.run.evaluation.subjects import Subject, load
@@ -50,6 +52,10 @@ JUDGED = tuple(
 WHOLE = tuple(f"{kind}/{label}" for kind in KINDS for label in ("right", "worth"))
 """What the parts are parts of. Of greedy answers it is nearly success itself, so it cannot pass the test."""
 GREEDY = "greedy/success"
+ALIVE = "greedy/unsolved_but_solvable"
+"""Not registered: greedy episodes that ended unsolved in a state from which a solution is left."""
+TURNS = tuple(f"greedy/actions_of_turn_{turn}" for turn in range(1, 6))
+"""Not registered: the mean number of actions that greedy replies of each turn execute."""
 
 Readings = Mapping[str, Sequence[tuple[int, Metric]]]
 """Name -> the step and the reading of each evaluation, ascending."""
@@ -84,6 +90,26 @@ def readings_of(run: Trained, read: Path, until: float, tasks: int) -> Readings 
         for name in (*(f"eval/val/{kind}/success" for kind in KINDS), MI, GAP):
             if name in line.metrics:
                 found.setdefault(name.removeprefix("eval/val/"), []).append((line.step, line.metrics[name]))
+    for step, _ in found.get(GREEDY, ()):
+        for metric in _acted(config.env, run.folder.rollouts(step, "val_greedy")):
+            found.setdefault(metric.name, []).append((step, metric))
+    return found
+
+
+def _acted(env: Any, path: Path) -> list[Metric]:
+    """How many actions the turns of stored episodes execute, and how many episodes a solution was left to."""
+    members = [one for group in read_rollouts(path, replies=False).groups for one in group.trajectories]
+    found = []
+    for turn, name in enumerate(TURNS):
+        counts = [len(one.turns[turn].actions) for one in members if one.turns[turn:]]
+        if counts:
+            found.append(Metric(name, fmean(counts), len(counts)))
+    if isinstance(env, Sokoban):
+        left = [
+            not one.success and env.right_actions(one.task, [turn.actions for turn in one.turns]) is not None
+            for one in members
+        ]
+        found.append(Metric(ALIVE, fmean(left), len(left)))
     return found
 
 
@@ -133,6 +159,11 @@ def judged(runs: Sequence[Readings]) -> Result:
         )
     for name in (GREEDY, "sampled/success", *(f"{kind}/{one}" for kind in KINDS for one in READ), MI, GAP):
         figures += _course(name, runs)
+    for name in (*TURNS, ALIVE):
+        for step in dict.fromkeys(step for run in runs for step, _ in run.get(name, ())):
+            values = [each.value for run in runs for at, each in run[name] if at == step]
+            title = f"not registered, {name}, step {step}"
+            figures.append(figure_of(title, mean_over(title, [float(value or 0.0) for value in values])))
     if len(falls) < 2:
         return Result(None, figures)
     return Result(any(in_time[name] == len(falls) for name in JUDGED), figures)

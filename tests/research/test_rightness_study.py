@@ -16,7 +16,7 @@ from heedful.studies import settings
 from heedful.types import Conversation, Message, Metric, Task
 from research.catalogue import STUDIES
 from research.rightness.exact import bound
-from research.rightness.falls import GREEDY, JUDGED, WHOLE, judged
+from research.rightness.falls import GREEDY, JUDGED, TURNS, WHOLE, judged
 from research.rightness.figures import Result, figure, once
 from research.rightness.planted import SpoiltChain, r_squared
 from research.rightness.pretrained import blanked, demonstrated_exchange
@@ -210,5 +210,6 @@ def test_the_split_of_a_stored_evaluation_is_what_the_run_itself_read(echo_run: 
         own = run.lines[(0, -1)[number]].metrics["eval/val/greedy/right_by_thought"]
         assert (step, metric.value) == ((0, 1)[number], pytest.approx(own.value, abs=1e-6))
         assert metric.value != 0
-    assert [step for step, _ in found[GREEDY]] == [0, 1]
+    assert [step for step, _ in found[GREEDY]] == [step for step, _ in found[TURNS[0]]] == [0, 1]
+    assert 0 < float(found[TURNS[0]][0][1].value or 0) <= 1  # Echo takes one action
     assert readings_of(run, tmp_path / "read", until=0.0, tasks=8) is not None  # they are stored
