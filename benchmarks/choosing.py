@@ -31,7 +31,7 @@ from scipy.stats import kendalltau
 from heedful.diagnostics.statistics.group_statistics import sample_variance
 from heedful.filters import Ranking, TopK, TopP, Visit
 from heedful.filters.shrinkage import Prior, expected_variances
-from heedful.rollout.refill import refill_size
+from heedful.rollout.rounds import refill_size
 from heedful.run.selection import readmit
 
 HERE = Path(__file__).parent

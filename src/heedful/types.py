@@ -16,6 +16,9 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import NamedTuple, Protocol
 
+PROBE = "probe"
+"""The tag of a task that a chooser did not choose: it was drawn uniformly, so its episodes show the policy as it is."""
+
 
 @dataclass(frozen=True, slots=True)
 class Task:

@@ -2,13 +2,14 @@
 
 import math
 import random
+from dataclasses import replace
 
 import pytest
 from episodes import by_name, episode, group, outcomes, turn
 
-from heedful.diagnostics.signal import cause_metrics, rollout_metrics, spread_metrics, verdict_metrics
+from heedful.diagnostics.signal import cause_metrics, episode_metrics, rollout_metrics, spread_metrics, verdict_metrics
 from heedful.filters import TopP
-from heedful.types import Verdict
+from heedful.types import PROBE, Verdict
 
 
 def test_spread_is_the_mean_of_sample_statistics_over_groups():
@@ -28,6 +29,17 @@ def test_spread_of_constant_groups_is_zero_and_has_no_dispersion():
     assert found["signal/reward_std"].value == 0.0
     assert found["signal/variance_dispersion"].value is None
     assert found["signal/variance_dispersion"].why == "all groups are constant"
+
+
+def test_where_a_chooser_chose_episodes_are_those_of_its_probes():
+    chosen = [outcomes("a", 1.0, 0.0), outcomes("b", 1.0, 1.0)]
+    probe = outcomes("c", 0.0, 0.0)
+    probe = replace(probe, task=replace(probe.task, tags=("short", PROBE)))
+    found = by_name(episode_metrics([*chosen, probe]))
+    assert (found["success/rate"].value, found["success/rate"].n) == (0.0, 2)
+    assert (found["success/chosen"].value, found["success/chosen"].n) == (0.75, 4)
+    assert found.keys() - by_name(episode_metrics(chosen)).keys() == {"success/chosen"}
+    assert by_name(episode_metrics(chosen))["success/rate"].value == 0.75
 
 
 def test_groups_of_one_have_no_spread_and_say_so():

@@ -11,7 +11,7 @@ import pytest
 
 from heedful.envs.toys.echo import Echo
 from heedful.policies.scripted import ScriptedPolicy
-from heedful.rollout import LockStep, Request
+from heedful.rollout import Asynchronous, Collector, LockStep, Request
 from heedful.rollout.player import Player, made
 from heedful.types import Conversation, Ending, Group, Observation, Prompt, Reply, Span, Step, Task
 
@@ -264,6 +264,27 @@ def test_groups_come_back_in_the_order_of_tasks_and_members_of_their_numbers() -
     assert [len(t.turns) for group in groups for t in group.trajectories] == [1, 2, 2, 3, 3, 1]
     first_round = [f"{name}/{member}" for name in "cab" for member in (0, 1)]
     assert seen == [*first_round, "c/1", "a/0", "a/1", "b/0", "a/1", "b/0"]
+
+
+def test_each_task_gets_its_own_number_of_members_in_either_collector_and_on_either_rank() -> None:
+    env = Echo()
+    tasks, sizes = [env.task(seed) for seed in range(5)], [1, 4, 2, 6, 3]
+
+    def read(conversation: Conversation) -> str:
+        return f"<think>so</think>{conversation.key}"
+
+    def played(collector: Collector, every: slice) -> list[Group]:
+        request = Request(env.episode, tasks[every], 9, env.turns, sizes=sizes[every])
+        return collector(ScriptedPolicy(read), request)
+
+    whole = played(LockStep(), slice(None))
+    assert [group.task for group in whole] == tasks
+    assert [[member.member for member in group.trajectories] for group in whole] == [list(range(n)) for n in sizes]
+    assert played(Asynchronous(), slice(None)) == whole
+    shared: list[Group | None] = [None] * 5
+    for rank in range(2):  # as World.scatter and World.merge deal the asks of a round
+        shared[rank::2] = played(LockStep(), slice(rank, None, 2))
+    assert shared == whole
 
 
 def test_nothing_is_asked_when_every_environment_breaks_at_its_start() -> None:

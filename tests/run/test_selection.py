@@ -5,18 +5,22 @@ from __future__ import annotations
 import json
 import random
 from dataclasses import replace
+from math import comb
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from heedful.algorithms.table import Dapo
+from heedful.algorithms.advantages import GroupRelative, LeaveOneOut
+from heedful.algorithms.table import Dapo, DrGrpo, Grpo, Ppo, Rloo
 from heedful.filters import DropConstant, KeepAll, RandomSubset, Shrunken, SoftWeight, TopK, TopP, Visit, values_on
-from heedful.rollout.refill import Collection, RefillEnding
+from heedful.rollout.choosers import Thompson
+from heedful.rollout.plans import Dealt, Refill, Sized
+from heedful.rollout.rounds import Collection, RefillEnding
 from heedful.run.config import TrainConfig
-from heedful.run.selection import REMEMBERED, Coverage, Selection, TaskMemory, TaskRecord, readmit
-from heedful.types import Ending, Group, Task, Trajectory, Verdict
+from heedful.run.selection import REMEMBERED, Coverage, Selection, TaskMemory, TaskRecord, readmit, weigh_by_task
+from heedful.types import Ending, Group, Prompt, Reply, Span, Task, Trajectory, Turn, Verdict
 
 RNG = random.Random(0)
 KEPT, BELOW = Verdict(1.0, "kept", 0.3), Verdict(0.0, "below_mass", 0.2)
@@ -25,6 +29,17 @@ KEPT, BELOW = Verdict(1.0, "kept", 0.3), Verdict(0.0, "below_mass", 0.2)
 def group(name: str, *outcomes: float | None) -> Group:
     task = Task(name, 0, "train")
     members = [Trajectory(task, member, (), Ending.FAILED, outcome) for member, outcome in enumerate(outcomes)]
+    return Group(task, tuple(members))
+
+
+def rewarded(name: str, *rewards: float | None) -> Group:
+    """A group whose members earn these rewards in one turn."""
+    reply = Reply(Prompt("", (1,)), (2,), "", (0.0,), (), Span(0, 0), Span(0, 0), True, False)
+    task = Task(name, 0, "train")
+    members = [
+        Trajectory(task, member, (Turn(reply, {"solved": reward or 0.0}, (), True, "", ""),), Ending.FAILED, reward)
+        for member, reward in enumerate(rewards)
+    ]
     return Group(task, tuple(members))
 
 
@@ -207,6 +222,50 @@ def test_surplus_groups_of_starved_tasks_may_come_back_too() -> None:
     assert [verdicts[1].reason for verdicts in seen] == ["surplus", "readmitted", "surplus"]
 
 
+# Groups of unequal size -----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("estimator", "less"), [(LeaveOneOut(), 0), (GroupRelative(standardize=False), 1)], ids=repr)
+def test_weights_keep_the_gradient_of_the_mean_success_at_every_size(estimator: Any, less: int) -> None:
+    # One log-odds a task: an episode of outcome r has the score r - p. Every outcome of a group is enumerated.
+    chances, sizes = (0.02, 0.2, 0.5, 0.83, 0.97), (2, 9, 4, 7, 3)
+    pulls = []
+    for chance, size in zip(chances, sizes, strict=True):
+        pull = 0.0
+        for right in range(size + 1):
+            outcomes = ones(right, size)
+            (verdict,) = weigh_by_task([Verdict(1.0, "kept", None)], [rewarded("a", *outcomes)], 8, less)
+            step = sum(a * (r - chance) for a, r in zip(estimator(outcomes), outcomes, strict=True))
+            pull += comb(size, right) * chance**right * (1 - chance) ** (size - right) * verdict.weight * step
+        pulls.append(pull)
+    # The gradient of the mean of p is p (1 - p) / 5 for each task. All pulls are the same multiple of it.
+    expected = [(8 - less) * chance * (1 - chance) for chance in chances]
+    assert pulls == pytest.approx(expected, abs=1e-10)
+
+
+def test_a_group_of_the_usual_size_keeps_its_weight_and_a_dropped_one_stays_dropped() -> None:
+    soft = Verdict(0.3, "kept", 0.2)
+    groups = [rewarded("a", *ones(2)), rewarded("b", *ones(2, 7), None), rewarded("c", *ones(1, 2))]
+    assert weigh_by_task([soft, soft, BELOW], groups, 4, 0)[0] == soft
+    assert [each.weight for each in weigh_by_task([soft, soft, BELOW], groups, 4, 0)] == [0.3, 0.3 * 4 / 7, 0.0]
+
+
+@pytest.mark.parametrize(
+    ("algorithm", "weigh", "unit"),
+    [
+        (Rloo(), "auto", (8, 0)),
+        (DrGrpo(), "task", (8, 1)),
+        (Rloo(), "episode", None),
+        (Grpo(), "auto", None),
+    ],
+)
+def test_tasks_weigh_alike_where_a_weight_can_do_it(algorithm: Any, weigh: Any, unit: tuple[int, int] | None) -> None:
+    plan = Sized(weigh=weigh)
+    config = TrainConfig(algorithm=algorithm, plan=plan, tasks=64)
+    assert config.unit_of_groups == replace(config, plan=Dealt(plan)).unit_of_groups == unit
+    assert TrainConfig(algorithm=algorithm).unit_of_groups is None
+
+
 # Configuration --------------------------------------------------------------------------------------------------------
 
 
@@ -224,3 +283,29 @@ def test_what_cannot_be_meant_is_refused_with_a_sentence(changes: dict[str, Any]
             coverage=Coverage(**changes.get("coverage", {})),
             algorithm=replace(Dapo(), **changes.get("algorithm", {})),
         )
+
+
+@pytest.mark.parametrize(
+    ("changes", "sentence"),
+    [
+        ({"choose": Thompson()}, "every step draws fresh tasks; give a pool with --tasks N"),
+        ({"choose": Thompson(), "tasks": 64, "filter": TopP(on="reward")}, "set --filter.on outcome"),
+        ({"plan": Sized()}, "at least as many .--tasks N., found fresh tasks at every step"),
+        ({"plan": Sized(candidates=4), "tasks": 63}, "draws 4 x 16 tasks .* found 63"),
+        ({"plan": Sized(least=9), "tasks": 64}, "gives a task 9 to 32 episodes .* found 8"),
+        ({"plan": Dealt(Sized(weigh="task")), "tasks": 64}, "no weight does under GroupRelative as it is set"),
+        ({"plan": Refill(), "group_size": 1, "filter": KeepAll(), "algorithm": Ppo()}, "a group of 1 never does"),
+    ],
+)
+def test_plans_and_choosers_that_cannot_work_are_refused_with_a_sentence(
+    changes: dict[str, Any], sentence: str
+) -> None:
+    with pytest.raises(ValueError, match=sentence):
+        TrainConfig(**changes)
+
+
+def test_batches_of_the_algorithm_are_a_spelling_of_the_plan_refill() -> None:
+    assert TrainConfig(algorithm=Dapo(sampling_batches=4)).rounds == Refill(4)
+    assert TrainConfig(algorithm=Dapo(), plan=Refill(2)).rounds == Refill(2)
+    assert TrainConfig(algorithm=Dapo(), plan=Sized(), tasks=32).rounds == Sized()
+    assert TrainConfig().rounds == TrainConfig().plan

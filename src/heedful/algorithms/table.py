@@ -81,7 +81,8 @@ class Algorithm:
     minibatches: Count = 1
     """Optimizer steps per pass: trajectories are shuffled and dealt into this many parts, each averaged separately."""
     sampling_batches: Count = 1
-    """Dynamic sampling: most batches that a step may collect until as many groups vary as a batch has. 1 = off."""
+    """Dynamic sampling: most batches that a step may collect until as many groups vary as a batch has. 1 = off. The
+    same as --plan refill --plan.batches N. Any other plan than fixed takes its place."""
     overlong_buffer: Share = 0.0
     """The part of a turn's token limit, at its end, in which length costs reward. 0 = no overlong shaping."""
     overlong_penalty: NotNegative = 0.5

@@ -17,11 +17,10 @@ from heedful.auditing.recognised import RecognisedLog
 from heedful.auditing.settings import AuditSettings
 from heedful.auditing.steps import LoggedStep
 from heedful.boundary import listed
-from heedful.diagnostics.actions.strategies import input_to_action, strategy_metrics
-from heedful.diagnostics.behaviour_metrics import behaviour
+from heedful.diagnostics.actions.strategies import input_to_action
 from heedful.diagnostics.cross_scores.thoughts import ThoughtTags
 from heedful.diagnostics.names import SPREAD_METRICS, unavailable
-from heedful.diagnostics.signal import cause_metrics, spread_metrics, verdict_metrics
+from heedful.diagnostics.signal import cause_metrics, episode_metrics, spread_metrics, verdict_metrics
 from heedful.diagnostics.statistics.group_statistics import values_on
 from heedful.diagnostics.text import text_metrics
 from heedful.measuring.diagnostician import Diagnosis
@@ -86,7 +85,7 @@ def step_metrics(step: LoggedStep, on: str) -> list[Metric]:
     values_PG = values_on(groups, on)
     verdicts = [] if step.verdicts is None else verdict_metrics(values_PG, step.verdicts)
     spread = [*spread_metrics(values_PG), *cause_metrics(groups, values_PG)]
-    return [*spread, *verdicts, *behaviour(groups), *strategy_metrics(groups)]
+    return [*spread, *verdicts, *episode_metrics(groups)]
 
 
 def spread_unknown(step: LoggedStep, on: str, unknown: Mapping[str, str]) -> dict[str, str]:

@@ -21,7 +21,7 @@ from heedful.diagnostics.statistics.group_statistics import (
     values_on,
 )
 from heedful.diagnostics.statistics.intervals import effective_clusters, mean_interval
-from heedful.types import Group, Metric, Verdict
+from heedful.types import PROBE, Group, Metric, Verdict
 
 UNPAID = 2
 """Members that got all the way without success: one may be an accident, two show that the task is not paid."""
@@ -39,9 +39,22 @@ def rollout_metrics(groups: Sequence[Group], verdicts: Sequence[Verdict], on: st
         *spread_metrics(values_PG),
         *cause_metrics(groups, values_PG),
         *verdict_metrics(values_PG, verdicts),
-        *behaviour(groups),
-        *strategy_metrics(groups),
+        *episode_metrics(groups),
     ]
+
+
+def episode_metrics(groups: Sequence[Group]) -> list[Metric]:
+    """What the episodes were like. Where a chooser chose the tasks, of its probes alone, drawn uniformly from the pool.
+
+    A chooser looks for tasks of a certain success, so the success of its choice says little of the policy. It is
+    written as `success/chosen`.
+    """
+    probes = [group for group in groups if PROBE in group.task.tags]
+    found = [*behaviour(probes or groups), *strategy_metrics(probes or groups)]
+    if not probes:
+        return found
+    chosen = behaviour([group for group in groups if PROBE not in group.task.tags])
+    return [*found, *(replace(each, name="success/chosen") for each in chosen if each.name == "success/rate")]
 
 
 def spread_metrics(values_PG: Sequence[Sequence[float | None]]) -> list[Metric]:

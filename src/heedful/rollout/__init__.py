@@ -13,24 +13,32 @@ from typing import TYPE_CHECKING
 from heedful.exports import lazily
 
 if TYPE_CHECKING:
+    from heedful.rollout.choosers import CHOOSERS, Chooser
     from heedful.rollout.collectors import COLLECTORS, Asynchronous, Collector, LockStep, Request
     from heedful.rollout.context import FULL_HISTORY, Context
     from heedful.rollout.overlong import shape_overlong
+    from heedful.rollout.plans import PLANS
     from heedful.rollout.player import Player, first_observation, made
-    from heedful.rollout.refill import Collection, collect_until_enough
+    from heedful.rollout.rounds import Ask, Collection, Plan, Standing, collect_in_rounds
     from heedful.rollout.workers import isolated
 
 __all__ = [
+    "CHOOSERS",
     "COLLECTORS",
     "FULL_HISTORY",
+    "PLANS",
+    "Ask",
     "Asynchronous",
+    "Chooser",
     "Collection",
     "Collector",
     "Context",
     "LockStep",
+    "Plan",
     "Player",
     "Request",
-    "collect_until_enough",
+    "Standing",
+    "collect_in_rounds",
     "first_observation",
     "isolated",
     "made",
@@ -42,16 +50,22 @@ __getattr__ = lazily(
     {
         "first_observation": "heedful.rollout.player",
         "made": "heedful.rollout.player",
+        "CHOOSERS": "heedful.rollout.choosers",
         "COLLECTORS": "heedful.rollout.collectors",
         "FULL_HISTORY": "heedful.rollout.context",
         "Asynchronous": "heedful.rollout.collectors",
-        "Collection": "heedful.rollout.refill",
+        "PLANS": "heedful.rollout.plans",
+        "Ask": "heedful.rollout.rounds",
+        "Chooser": "heedful.rollout.choosers",
+        "Collection": "heedful.rollout.rounds",
         "Collector": "heedful.rollout.collectors",
         "Context": "heedful.rollout.context",
         "LockStep": "heedful.rollout.collectors",
         "Player": "heedful.rollout.player",
         "Request": "heedful.rollout.collectors",
-        "collect_until_enough": "heedful.rollout.refill",
+        "Plan": "heedful.rollout.rounds",
+        "Standing": "heedful.rollout.rounds",
+        "collect_in_rounds": "heedful.rollout.rounds",
         "isolated": "heedful.rollout.workers",
         "shape_overlong": "heedful.rollout.overlong",
     },

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, replace
+from itertools import islice
 from queue import Empty, SimpleQueue
 from typing import Protocol, TypeVar
 
@@ -31,7 +32,7 @@ duration. Without a delay, episodes a millisecond apart would be answered in two
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """The episodes of one collection: `group_size` of every task.
+    """The episodes of one collection: `group_size` of every task, or as many as `sizes` says.
 
     The members of a group share the start state and have independent noise.
     """
@@ -45,11 +46,21 @@ class Request:
     """How much of an episode the policy reads."""
     first_member: int = 0
     """Number of the first member. An environment's noise depends on the task and on this number."""
+    sizes: Sequence[int] = ()
+    """Episodes of each task, in the order of the tasks. Empty: `group_size` of every task."""
+
+    @property
+    def _sized(self) -> Iterator[tuple[Task, int]]:
+        return zip(self.tasks, self.sizes or [self.group_size] * len(self.tasks), strict=True)
 
     def seats(self) -> Iterator[tuple[Episode, Task, int]]:
         """An episode, its task and its member number for each player, in order. Episodes are made on demand."""
-        members = range(self.first_member, self.first_member + self.group_size)
-        return ((made(self.make_episode), task, member) for task in self.tasks for member in members)
+        first = self.first_member
+        return (
+            (made(self.make_episode), task, member)
+            for task, size in self._sized
+            for member in range(first, first + size)
+        )
 
     def player(self, seat: tuple[Episode, Task, int]) -> Player:
         """The player of one seat. Its episode starts here."""
@@ -57,12 +68,8 @@ class Request:
 
     def groups(self, policy: Policy, players: Sequence[Player]) -> list[Group]:
         """The trajectories of players that have ended, in the order of their seats, as groups."""
-        trajectories = [player.trajectory(policy.temperature, policy.version) for player in players]
-        firsts = range(0, len(trajectories), self.group_size)
-        return [
-            Group(task, tuple(trajectories[first : first + self.group_size]))
-            for task, first in zip(self.tasks, firsts, strict=True)
-        ]
+        trajectories = (player.trajectory(policy.temperature, policy.version) for player in players)
+        return [Group(task, tuple(islice(trajectories, size))) for task, size in self._sized]
 
 
 class Collector(Protocol):

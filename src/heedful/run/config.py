@@ -14,6 +14,7 @@ from typing import Annotated, Any, Literal
 from annotated_types import Interval
 
 from heedful import envs
+from heedful.algorithms.advantages import GroupRelative, LeaveOneOut
 from heedful.algorithms.table import ALGORITHMS, Algorithm, Grpo, LossScale
 from heedful.boundary import Choice, Count, Natural, Text, Threads, Wait, Workers, from_json, settings
 from heedful.boundary.jsontext import read_json
@@ -26,7 +27,9 @@ from heedful.models.sight import VisionConfig
 from heedful.policies import POLICIES, Local, PolicySource, Vllm
 from heedful.policies.sampling import Sampling
 from heedful.protocols import CreditsTokens, Environment, Filter, UsesCritic
-from heedful.rollout import COLLECTORS, Collector, Context, LockStep
+from heedful.rollout import CHOOSERS, COLLECTORS, PLANS, Chooser, Collector, Context, LockStep, Plan
+from heedful.rollout.choosers import ByPool, InOrder, SkipSettled, Thompson
+from heedful.rollout.plans import Dealt, Fixed, Refill, Sized
 from heedful.rollout.workers import DEFAULT_TIMEOUT
 from heedful.run.evaluation.held_out import BASELINE_TASKS
 from heedful.run.selection import Coverage
@@ -143,6 +146,10 @@ class TrainConfig:
     task_seeds: tuple[int, ...] = ()
     """Draw tasks from the pool of the tasks of these seeds, all of the training split."""
     coverage: Coverage = field(default_factory=Coverage)
+    choose: Annotated[Chooser, Choice(CHOOSERS, Chooser)] = field(default_factory=InOrder)
+    """Which tasks of the pool a step plays, chosen before sampling by the outcomes of earlier visits."""
+    plan: Annotated[Plan, Choice(PLANS, Plan)] = field(default_factory=Fixed)
+    """How a step divides its episodes over tasks. refill is also typed --algorithm.sampling-batches N."""
     context: Context = field(default_factory=Context)
     collect: Annotated[Collector, Choice(COLLECTORS, Collector)] = field(default_factory=LockStep)
     """How episodes are played at the same time: lock_step, or async for slow environments."""
@@ -219,6 +226,36 @@ class TrainConfig:
             "give a pool with --tasks N, or leave the rate at 0",
         )
         yield (
+            not isinstance(self.choose, InOrder) and self.pool is None,
+            f"the chooser {type(self.choose).__name__} chooses by earlier visits to a task, but every step draws fresh "
+            "tasks; give a pool with --tasks N, small enough that a task is visited several times, or leave out "
+            "--choose",
+        )
+        sized = self.sized
+        yield (
+            (sized is not None or isinstance(self.choose, Thompson | SkipSettled | ByPool))
+            and self.filter.on != "outcome",
+            "choosers and the plan sized read chances of success, and the memory of the tasks holds the values of the "
+            f"filter, {self.filter.on!r}; set --filter.on outcome, or leave out --choose and --plan",
+        )
+        if sized is not None:
+            yield (
+                size is None or size < self.groups * sized.candidates,
+                f"the plan sized draws {sized.candidates} x {self.groups} tasks and reads their earlier visits; give a "
+                f"pool of at least as many (--tasks N), found {size or 'fresh tasks at every step'}",
+            )
+            yield (
+                not sized.least <= self.group_size <= sized.most,
+                f"the plan sized gives a task {sized.least} to {sized.most} episodes (plan.least, plan.most), so "
+                f"group_size, their mean, must be within, found {self.group_size}",
+            )
+            yield (
+                sized.weigh == "task" and self.unit_of_groups is None,
+                "plan.weigh task keeps the mean over tasks as the objective, which no weight does under "
+                f"{type(algorithm.advantage).__name__} as it is set; choose the algorithm dr_grpo or rloo, or "
+                "plan.weigh episode",
+            )
+        yield (
             self.warm_start.steps > 0 and self.model == "seedling",
             "warm_start.steps is for a loaded model; a seedling learns from demonstrations by --seedling.steps",
         )
@@ -234,9 +271,10 @@ class TrainConfig:
             "they have no spread; choose the filter keep_all, or a group_size of at least 2",
         )
         yield (
-            algorithm.sampling_batches > 1 and self.group_size < 2,
-            f"dynamic sampling (algorithm.sampling_batches {algorithm.sampling_batches}) collects until groups vary, "
-            f"but a group of {self.group_size} never does; set sampling_batches to 1, or group_size to at least 2",
+            isinstance(self.rounds, Refill) and self.group_size < 2,
+            f"dynamic sampling (algorithm.sampling_batches {algorithm.sampling_batches}, or plan refill) collects "
+            f"until groups vary, but a group of {self.group_size} never does; set sampling_batches to 1 and the plan "
+            "to fixed, or group_size to at least 2",
         )
         yield (
             self.loss_scale == "rho" and self.filter.share is None,
@@ -263,6 +301,28 @@ class TrainConfig:
     def pool(self) -> int | tuple[int, ...] | None:
         """The pool of tasks: its size, or its seeds. `None`: fresh tasks at every step."""
         return self.task_seeds or self.tasks
+
+    @property
+    def rounds(self) -> Plan:
+        """The plan of a step. More than one of the algorithm's batches turns fixed into refill."""
+        batches = self.algorithm.sampling_batches
+        return Refill(batches) if batches > 1 and isinstance(self.plan, Fixed) else self.plan
+
+    @property
+    def sized(self) -> Sized | None:
+        """The plan of unequal groups, or the one that a control deals. `None`: all groups have one size."""
+        plan = self.plan.like if isinstance(self.plan, Dealt) else self.plan
+        return plan if isinstance(plan, Sized) else None
+
+    @property
+    def unit_of_groups(self) -> tuple[int, int] | None:
+        """How groups of unequal size are weighed so that tasks count alike (`Selection.unit`)."""
+        advantage = self.algorithm.advantage
+        if self.sized is None or self.sized.weigh == "episode":
+            return None
+        if isinstance(advantage, LeaveOneOut):
+            return self.group_size, 0
+        return (self.group_size, 1) if isinstance(advantage, GroupRelative) and not advantage.standardize else None
 
     @property
     def learning(self) -> Algorithm:

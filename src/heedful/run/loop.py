@@ -30,8 +30,10 @@ from heedful.policies.servers import ServerRefused, ServerUnreachable
 from heedful.policies.vllm import WrongWeights
 from heedful.protocols import Environment, Policy, Tracker
 from heedful.report.attribution import cause
-from heedful.rollout import Collection, Request, collect_until_enough, isolated, shape_overlong
+from heedful.rollout import Ask, Collection, Request, Standing, collect_in_rounds, isolated, shape_overlong
+from heedful.rollout.choosers import Offer
 from heedful.rollout.player import replayed_values
+from heedful.rollout.rounds import at_one_size
 from heedful.run import checkpoint
 from heedful.run.attribution import store_attribution
 from heedful.run.config import TrainConfig
@@ -46,7 +48,7 @@ from heedful.stopping import finish_the_step_first
 from heedful.storage import RunFolder, write_early, write_rollouts, write_whole
 from heedful.storage.trackers import TakesAlerts, TakesCompletions, completion_rows
 from heedful.training.ranks.world import World
-from heedful.types import Group, Metric, Trajectory, Verdict
+from heedful.types import Group, Metric, Task, Trajectory, Verdict
 
 
 class Watcher(Tracker, Protocol):
@@ -289,25 +291,38 @@ class _Run:
         return self.source.policy(self.parts.renderer, sampling, own)
 
     def collect(self, step: int) -> Collection:
-        """The groups of a step, with shaped rewards: one draw of tasks, or several under dynamic sampling."""
+        """The groups of a step, with shaped rewards, in as many rounds as the plan asks for."""
         config, env, algorithm, pool = self.config, self.env, self.config.algorithm, self.parts.tasks.pool
-        seen: set[str] = set()
+        past, seen = self.parts.selection.past, set[str]()
+        offer = Offer(self.parts.tasks, past, step, seen, stream(config.seed, "choose", step))
 
-        def draw(number: int, count: int) -> list[Group]:
-            tasks = self.parts.tasks.next(count, beside=seen)
+        def draw(count: int) -> Sequence[Task]:
+            tasks = config.choose.choose(count, offer)
             seen.update(task.id for task in tasks)
+            return tasks
+
+        def play(number: int, asks: Sequence[Ask]) -> list[Group]:
             policy = self.policy(config.sampling, derive(config.seed, "rollout", step, *([number] if number else [])))
-            mine = self.world.scatter(tasks)
+            mine = self.world.scatter(asks)
+            tasks, sizes = [ask.task for ask in mine], [ask.members for ask in mine]
             with self.parts.learner.whole():
-                request = Request(env.episode, mine, config.group_size, turns_of(env), config.context)
+                request = Request(env.episode, tasks, config.group_size, turns_of(env), config.context, sizes=sizes)
                 groups = self.world.merge(config.collect(policy, request))
             if not algorithm.overlong_buffer:
                 return groups
             limit = config.sampling.tokens_per_turn
             return shape_overlong(groups, limit, algorithm.overlong_buffer, algorithm.overlong_penalty)
 
-        draws, most = algorithm.sampling_batches, len(pool) if pool else None
-        return collect_until_enough(draw, config.groups, draws, config.filter.on, most)
+        now = Standing(
+            config.groups,
+            config.group_size,
+            config.filter.on,
+            draw,
+            stream(config.seed, "plan", step),
+            past,
+            len(pool) if pool else None,
+        )
+        return collect_in_rounds(config.rounds, now, play)
 
     def diagnose(self, step: int, groups: Sequence[Group], verdicts: Sequence[Verdict]) -> Diagnosis:
         """The diagnosis of rank 0. The other ranks score their share of what it asks."""
@@ -315,7 +330,8 @@ class _Run:
         with self._scoring():
             if not self.world.is_rank_0:
                 return Diagnosis([])
-            found = self.parts.diagnostician.measure(step, groups, verdicts, config.filter.on, read=config.groups)
+            alike = at_one_size(groups)
+            found = self.parts.diagnostician.measure(step, alike, verdicts, config.filter.on, read=config.groups)
         if not (asked.enabled and asked.replays and step % asked.full_every == 0 and getattr(env, "noisy", False)):
             return found
         # The share of the variance of rewards that is luck, with a full measurement in a noisy environment.

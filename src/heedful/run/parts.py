@@ -219,7 +219,9 @@ def assemble(
         tasks=TaskStream(config.env, "train", derive(config.seed, "tasks"), config.pool),
         learner=learner,
         diagnostician=_diagnostician(config, model, renderer, world),
-        selection=Selection(config.filter, config.coverage, None if config.pool is None else TaskMemory()),
+        selection=Selection(
+            config.filter, config.coverage, None if config.pool is None else TaskMemory(), config.unit_of_groups
+        ),
         gradient_meter=gradient_meter,
         attributor=attributor,
         adapters=adapters,

@@ -12,7 +12,7 @@ from heedful.boundary import Count, Share, settings
 from heedful.diagnostics.statistics.group_statistics import is_constant, sample_variance, scored, values_on
 from heedful.filters import Remembering, Visit
 from heedful.protocols import Filter
-from heedful.rollout.refill import Collection
+from heedful.rollout.rounds import Collection
 from heedful.types import Group, Metric, Verdict
 
 
@@ -56,6 +56,21 @@ def readmit(
     return [
         replace(verdict, weight=1.0, reason="readmitted") if group in chosen else verdict
         for group, verdict in enumerate(verdicts)
+    ]
+
+
+def weigh_by_task(verdicts: Sequence[Verdict], groups: Sequence[Group], usual: int, less: int) -> list[Verdict]:
+    """The verdicts with weights under which each task counts alike, whatever the size of its group.
+
+    An average of the loss counts a group by its members. The expected gradient of one member's term is that of the
+    task's success times 1 under `leave_one_out` (`less` 0), and (n - 1) / n under `group` without the division by the
+    deviation (`less` 1). So a group of n scored members gets the factor (usual - less) / (n - less). `usual`: the size
+    that keeps its weight.
+    """
+    sizes = [len(scored([trajectory.reward for trajectory in group.trajectories])) for group in groups]
+    return [
+        replace(verdict, weight=verdict.weight * (usual - less) / (size - less)) if verdict.kept else verdict
+        for verdict, size in zip(verdicts, sizes, strict=True)
     ]
 
 
@@ -150,6 +165,12 @@ class Selection:
     coverage: Coverage = field(default_factory=Coverage)
     memory: TaskMemory | None = None
     """`None`: every step draws fresh tasks."""
+    unit: tuple[int, int] | None = None
+    """(a, b): a group of n scored members weighs (a - b) / (n - b) as much as without it. `None`: each alike."""
+
+    def past(self, task: str) -> Sequence[Visit]:
+        """The filter's values in the last visits to a task, oldest first."""
+        return () if self.memory is None else self.memory.of(task).earlier
 
     def choose(self, step: int, collection: Collection, rng: random.Random) -> list[Verdict]:
         """The verdicts of one step. Afterwards the memory includes the step.
@@ -180,7 +201,7 @@ class Selection:
                 self.coverage.most(collection.wanted),
             )
             memory.observe(step, groups, values_PG, verdicts)
-        return verdicts
+        return verdicts if self.unit is None else weigh_by_task(verdicts, groups, *self.unit)
 
     def metrics(self, verdicts: Sequence[Verdict]) -> list[Metric]:
         """`filter/starved_tasks`, `/longest_skip` and `/readmitted`, after `choose`."""

@@ -82,6 +82,9 @@ EPISODES = (
         missing="no episode was scored", collapse="lower", doubt=alike(82)),
     Entry("success/rate", "share", "Trajectories with outcome 1, among those that were scored.",
         missing="no episode was scored", collapse="lower"),
+    Entry("success/chosen", "share", "The same of the tasks that a chooser chose.",
+        "Written where [a chooser](training.md#choosing-tasks-before-sampling) draws probes, which all other readings "
+        "of episodes take alone. A chooser keeps it near the middle.", missing="no episode was scored"),
     Entry("success/any_of_group", "share", "Groups in which at least one member succeeded.",
         missing="no episode was scored", collapse="lower"),
     Entry("success/progress", "0 to 1", "How far episodes got, with successes counted as 1.",
@@ -164,6 +167,9 @@ FILTER = under(
         "Written with [dynamic sampling](training.md#dynamic-sampling).", missing="dynamic sampling is off"),
     Entry("draws", "count", "Draws of tasks in the step."),
     Entry("collected_groups", "count", "Groups played in all draws of the step."),
+    Entry("least_members", "count", "Episodes of the smallest group.",
+        "Written where [groups are unequal](training.md#groups-of-unequal-size)."),
+    Entry("most_members", "count", "Episodes of the largest group."),
     Entry("starved_tasks", "count", "Tasks of the pool that were visited many times since they were last trained on.",
         "At least `--coverage.patience` visits since the last training, or since the first visit. Solved and hopeless "
         "tasks are among them. `n` counts the tasks seen.", missing="no task pool"),

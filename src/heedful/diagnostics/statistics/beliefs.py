@@ -44,6 +44,21 @@ class Belief:
         """The probability that the next `count` episodes all fail: (b)_n / (a + b)_n."""
         return _rising_ratio(self.zeros, self.ones + self.zeros, count)
 
+    def mixed(self, count: int) -> float:
+        """The probability that the next `count` episodes neither all succeed nor all fail."""
+        return 1 - self.all_right(count) - self.all_wrong(count)
+
+    def worth(self, count: int, power: int) -> float:
+        """E[(1 - p^n - q^n) p q^power]: the chance that a group of n = `count` varies, times p q^power.
+
+        It is E[p q^power] times `mixed(n)` under Beta(a + 1, b + power). Power 2 is the value of Knapsack RL (Li et al.
+        2025, arXiv:2509.25849), there with the last rate in place of a belief.
+        """
+        after = Belief(self.ones + 1, self.zeros + power)
+        total = self.ones + self.zeros
+        expected = self.ones * math.prod(self.zeros + each for each in range(power))
+        return expected / math.prod(total + each for each in range(power + 1)) * after.mixed(count)
+
 
 def _rising_ratio(part: float, whole: float, count: int) -> float:
     return math.prod((part + each) / (whole + each) for each in range(count))

@@ -32,7 +32,7 @@ from heedful.integrations.trl.settings import HeedfulConfig
 from heedful.integrations.watching.completions import Completion, in_groups
 from heedful.integrations.watching.observer import Observer, Seen
 from heedful.protocols import Filter
-from heedful.rollout.refill import Collection, RefillEnding, refill_size
+from heedful.rollout.rounds import Collection, RefillEnding, refill_size
 from heedful.seeds import derive
 from heedful.types import Verdict
 
@@ -214,7 +214,7 @@ class HeedfulGRPOTrainer(GRPOTrainer):
                 collected += len(places)
             else:
                 ending = "pool"
-        return draws, Collection((), wanted, ending, len(draws), varying, collected)
+        return draws, Collection((), wanted, ending, len(draws), collected)
 
     def _undrawn(self, asked: Sequence[str]) -> Iterator[int]:
         """Places in the training data, in a random order of its own, that this update has not drawn yet.

@@ -15,7 +15,8 @@ from heedful.algorithms.table import loss_scale_factor
 from heedful.diagnostics.behaviour_metrics import behaviour
 from heedful.diagnostics.signal import cause_metrics, spread_metrics
 from heedful.filters import KeepAll
-from heedful.rollout import Collection, collect_until_enough
+from heedful.rollout import Collection, Standing, collect_in_rounds
+from heedful.rollout.plans import Refill
 from heedful.run.selection import Selection
 from heedful.types import Ending, Group, Metric, Task, Trajectory
 
@@ -31,12 +32,18 @@ def group(outcomes: tuple[float, ...], number: int) -> Group:
     return Group(task, tuple(members))
 
 
+def collect(drawn: list[Group]) -> Collection:
+    """The step whose n-th round plays the n-th of these groups."""
+    now = Standing(1, 2, "outcome", lambda count: [group((), 0).task] * count, random.Random(0))
+    return collect_in_rounds(Refill(2), now, lambda number, asks: [drawn[number]])
+
+
 def courses() -> Iterator[tuple[float, Collection]]:
     """Every course of the step with its chance."""
     for first, chance in KINDS.items():
         for second, other in KINDS.items():
             drawn = [group(first, 0), group(second, 1)]
-            yield chance * other, collect_until_enough(lambda number, _, drawn=drawn: [drawn[number]], 1, 2, "outcome")
+            yield chance * other, collect(drawn)
 
 
 def readings(groups: tuple[Group, ...]) -> dict[str, float]:
@@ -75,7 +82,7 @@ def test_refills_stretch_the_expected_gradient_and_leave_its_direction(scale: st
     for first, chance in kinds.items():
         for second, other in kinds.items():
             drawn = [group(first, 0), group(second, 1)]
-            step = collect_until_enough(lambda number, _, drawn=drawn: [drawn[number]], 1, 2, "outcome")
+            step = collect(drawn)
             verdicts = selection.choose(0, step, random.Random(0))
             kept = [each for each, verdict in zip(step.groups, verdicts, strict=True) if verdict.kept]
             weight = loss_scale_factor(scale, len(kept), len(step.groups)) if kept else 0.0  # type: ignore[arg-type]

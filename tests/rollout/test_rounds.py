@@ -1,16 +1,17 @@
-"""Dynamic sampling: how much is drawn, how it ends, and that a group is counted as one whatever it is made of."""
+"""Rounds of asks: what a plan asks for, how it ends, and that a group is counted as one whatever it is made of."""
 
 from __future__ import annotations
 
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from statistics import fmean
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from heedful.rollout.refill import Collection, collect_until_enough, count_varying, refill_size
+from heedful.rollout.plans import Fixed, Refill
+from heedful.rollout.rounds import Ask, Collection, Plan, Standing, collect_in_rounds, count_varying, refill_size
 from heedful.types import Ending, Group, Prompt, Reply, Span, Task, Trajectory, Turn
 
 
@@ -28,7 +29,10 @@ def group(name: str, outcomes: list[float | None], turns: int = 1, windows: bool
     return Group(task, members)
 
 
-def drawing(varies: Callable[[int], bool]) -> tuple[list[int], Callable[[int, int], list[Group]]]:
+Draw = Callable[[int, int], list[Group]]
+
+
+def drawing(varies: Callable[[int], bool]) -> tuple[list[int], Draw]:
     """The sizes asked for, and a draw whose n-th group in all varies if `varies` says so."""
     sizes: list[int] = []
 
@@ -41,35 +45,66 @@ def drawing(varies: Callable[[int], bool]) -> tuple[list[int], Callable[[int, in
     return sizes, draw
 
 
-def test_with_one_draw_nothing_is_refilled() -> None:
+def collect(plan: Plan, draw: Draw, wanted: int, tasks: int | None = None) -> Collection:
+    """The collection of a plan whose asks are all of two members."""
+
+    def play(number: int, asks: Sequence[Ask]) -> list[Group]:
+        assert {ask.members for ask in asks} == {2}
+        return draw(number, len(asks))
+
+    def tasks_of(count: int) -> list[Task]:
+        assert count, "a draw of none would move on the stream of tasks"
+        return [Task("", 0, "train")] * count
+
+    now = Standing(wanted, 2, "outcome", tasks_of, random.Random(0), tasks=tasks)
+    return collect_in_rounds(plan, now, play)
+
+
+def until_enough(draw: Draw, wanted: int, draws: int, tasks: int | None) -> tuple[list[Group], str, int]:
+    """The groups, the ending and the draws of heedful 0.1, which had no plans."""
+    groups, done = draw(0, wanted), 1
+    while draws > 1 and count_varying(groups, "outcome") < wanted and done < draws:
+        varying = count_varying(groups, "outcome")
+        left = wanted if tasks is None else tasks - len(groups)
+        size = min(left, refill_size(wanted - varying, varying, len(groups), wanted))
+        if size < 1:
+            return groups, "pool", done
+        groups += draw(done, size)
+        done += 1
+    enough = count_varying(groups, "outcome") >= wanted
+    return groups, "off" if draws == 1 else "enough" if enough else "bound", done
+
+
+@pytest.mark.parametrize("plan", [Fixed(), Refill(1)], ids=repr)
+def test_with_one_round_nothing_is_refilled(plan: Plan) -> None:
     sizes, draw = drawing(lambda n: False)
-    found = collect_until_enough(draw, 8, 1, "outcome")
-    assert (sizes, found.ending, found.draws, found.varying, len(found.groups)) == ([8], "off", 1, 0, 8)
+    found = collect(plan, draw, 8)
+    assert (sizes, found.ending, found.rounds, len(found.groups)) == ([8], "off", 1, 8)
 
 
 def test_a_batch_that_varies_throughout_needs_no_second_draw() -> None:
     sizes, draw = drawing(lambda n: True)
-    found = collect_until_enough(draw, 8, 3, "outcome")
-    assert (sizes, found.ending, found.draws, found.varying) == ([8], "enough", 1, 8)
+    found = collect(Refill(3), draw, 8)
+    assert (sizes, found.ending, found.rounds) == ([8], "enough", 1)
 
 
 def test_a_refill_asks_for_what_is_likely_to_be_needed() -> None:
     # 14 of 16 vary: q = 15/18 with one of each kind added. 3 q - sqrt(3 q (1 - q)) = 1.85 < 2, with 4 it is 2.59.
     sizes, draw = drawing(lambda n: n not in (3, 7))
-    found = collect_until_enough(draw, 16, 3, "outcome")
-    assert (sizes, found.ending, found.draws, found.varying) == ([16, 4], "enough", 2, 18)
+    found = collect(Refill(3), draw, 16)
+    assert (sizes, found.ending, found.rounds) == ([16, 4], "enough", 2)
 
 
 def test_the_bound_has_a_name_and_no_draw_is_larger_than_the_first() -> None:
     sizes, draw = drawing(lambda n: n == 0)
-    found = collect_until_enough(draw, 8, 3, "outcome")
-    assert (sizes, found.ending, found.draws, found.varying) == ([8, 8, 8], "bound", 3, 1)
+    found = collect(Refill(3), draw, 8)
+    assert (sizes, found.ending, found.rounds) == ([8, 8, 8], "bound", 3)
 
 
 def test_a_pool_that_has_been_drawn_has_a_name_too() -> None:
     sizes, draw = drawing(lambda n: n % 2 == 0)
-    found = collect_until_enough(draw, 8, 9, "outcome", tasks=13)
-    assert (sizes, found.ending, found.draws, len(found.groups)) == ([8, 5], "pool", 2, 13)
+    found = collect(Refill(9), draw, 8, tasks=13)
+    assert (sizes, found.ending, found.rounds, len(found.groups)) == ([8, 5], "pool", 2, 13)
 
 
 @given(
@@ -77,21 +112,33 @@ def test_a_pool_that_has_been_drawn_has_a_name_too() -> None:
 )
 def test_every_collection_ends_as_it_says(wanted: int, draws: int, varies: list[bool], tasks: int | None) -> None:
     sizes, draw = drawing(varies.__getitem__)
-    found = collect_until_enough(draw, wanted, draws, "outcome", tasks)
+    found = collect(Refill(draws), draw, wanted, tasks)
     assert sizes[0] == wanted
     assert all(1 <= size <= wanted for size in sizes)
-    assert found.draws == len(sizes) <= draws
+    assert found.rounds == len(sizes) <= draws
     assert len(found.groups) == sum(sizes) <= (tasks or 1000)
-    assert found.varying == sum(varies[: len(found.groups)])
+    varying = sum(varies[: len(found.groups)])
     endings = {
         "off": draws == 1,
-        "enough": draws > 1 and found.varying >= wanted,
-        "bound": draws > 1 and found.varying < wanted and len(sizes) == draws,
-        "pool": found.varying < wanted and sum(sizes) == tasks,
+        "enough": draws > 1 and varying >= wanted,
+        "bound": draws > 1 and varying < wanted and len(sizes) == draws,
+        "pool": varying < wanted and sum(sizes) == tasks,
     }
     assert endings[found.ending]
     # Groups enough stood before the last draw in no case.
     assert draws == 1 or len(sizes) == 1 or sum(varies[: sum(sizes[:-1])]) < wanted
+
+
+def test_the_plan_refill_plays_the_groups_of_the_loop_before_it() -> None:
+    rng = random.Random(5)
+    for _ in range(400):
+        wanted, draws, share = rng.randint(1, 12), rng.randint(1, 5), rng.random()
+        varies = [rng.random() < share for _ in range(60)]
+        tasks = rng.choice([None, wanted + rng.randint(0, 20)])
+        (before, old), (now, new) = drawing(varies.__getitem__), drawing(varies.__getitem__)
+        groups, ending, done = until_enough(old, wanted, draws, tasks)
+        found = collect(Refill(draws), new, wanted, tasks)
+        assert (now, list(found.groups), found.ending, found.rounds) == (before, groups, ending, done)
 
 
 @pytest.mark.parametrize(("share", "groups", "draws"), [(0.9, 20, 2), (0.7, 27, 2.2), (0.5, 36, 2.6)])
@@ -100,9 +147,9 @@ def test_refills_by_size_save_groups_and_cost_hardly_a_draw(share: float, groups
     found = []
     for _ in range(400):
         varies = [rng.random() < share for _ in range(200)]
-        found.append(collect_until_enough(drawing(varies.__getitem__)[1], 16, 3, "outcome"))
+        found.append(collect(Refill(3), drawing(varies.__getitem__)[1], 16))
     assert fmean(len(each.groups) for each in found) < groups  # whole batches: 29, 32, 39
-    assert fmean(each.draws for each in found) < draws  # whole batches: 1.8, 2.0, 2.4
+    assert fmean(each.rounds for each in found) < draws  # whole batches: 1.8, 2.0, 2.4
     assert fmean(each.ending == "enough" for each in found) > 0.95
 
 
@@ -115,7 +162,7 @@ def test_the_size_grows_with_the_need_and_falls_with_the_share() -> None:
 
 
 def test_metrics_say_how_it_ended_or_that_it_is_off() -> None:
-    named = {metric.name: metric for metric in Collection((group("a", [0.0, 1.0]),), 1, "enough", 2, 1).metrics()}
+    named = {metric.name: metric for metric in Collection((group("a", [0.0, 1.0]),), 1, "enough", 2).metrics()}
     assert named["filter/refill"].value == "enough"
     assert (named["filter/draws"].value, named["filter/collected_groups"].value) == (2.0, 1.0)
     off = Collection((), 1, "off").metrics()[0]
@@ -137,7 +184,7 @@ def test_a_group_is_one_however_many_turns_and_rows_its_members_have(windows: bo
         sizes.append(count)
         return groups[:count] if number == 0 else [group(f"{number}/{n}", [0.0, 1.0], 5, windows) for n in range(count)]
 
-    assert collect_until_enough(draw, 2, 3, "outcome").ending == "enough"
+    assert collect(Refill(3), draw, 2).ending == "enough"
     assert len(sizes) == 2
 
 

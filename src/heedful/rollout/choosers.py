@@ -1,0 +1,210 @@
+"""Which tasks of a pool a step plays, chosen before sampling by the outcomes of each task's own past.
+
+A chooser is frozen and has no state. All that it knows is in the memory of the tasks, so a resumed run chooses alike. A
+part of the tasks, the floor, is drawn uniformly from the pool. These draws have the tag `probe`: success and alarms
+read them alone, since a chooser keeps the success of its own choice near the middle.
+"""
+
+from __future__ import annotations
+
+import math
+import random
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cache
+from itertools import takewhile
+from pathlib import Path
+from typing import Protocol
+
+from heedful.boundary import NotNegative, Share, Text, settings
+from heedful.diagnostics.statistics.beliefs import Belief
+from heedful.envs.common.tasks import TaskStream
+from heedful.filters import Visit
+from heedful.rollout.plans import POWERS, Value
+from heedful.rollout.rounds import Past
+from heedful.storage import RunFolder, read_rollouts
+from heedful.types import PROBE, Task
+
+LEAST_CHANCE = 0.01
+"""`skip_settled` plays a task at least as often, however long it has been settled."""
+
+
+@dataclass(frozen=True, slots=True)
+class Offer:
+    """What a chooser chooses from."""
+
+    tasks: TaskStream
+    past: Past
+    step: int
+    drawn: Collection[str]
+    """Ids of the tasks that this step has drawn already."""
+    rng: random.Random
+
+    @property
+    def left(self) -> list[Task]:
+        """The tasks of the pool that this step has not drawn."""
+        return [task for task in self.tasks.pool or () if task.id not in self.drawn]
+
+
+class Chooser(Protocol):
+    """Chooses tasks. Its implementations are frozen dataclasses."""
+
+    def choose(self, count: int, offer: Offer) -> Sequence[Task]:
+        """`count` distinct tasks that the step has not drawn."""
+        ...
+
+
+def by_key(count: int, offer: Offer, floor: float, key: Callable[[Sequence[Visit]], float]) -> list[Task]:
+    """The tasks of the largest keys, then the floor: that share of `count`, rounded up, drawn uniformly from the pool.
+
+    `key`: called with the earlier visits to each task, in the order of the pool. Equal keys are ordered by chance.
+    """
+    left = offer.left
+    probes = offer.rng.sample(left, math.ceil(floor * count))
+    probed = {task.id for task in probes}
+    keyed = [(key(offer.past(task.id)), offer.rng.random(), task) for task in left]
+    ranked = sorted(keyed, key=lambda each: each[:2], reverse=True)
+    chosen = [task for _, _, task in ranked if task.id not in probed][: count - len(probes)]
+    return [*chosen, *map(as_probe, probes)]
+
+
+def as_probe(task: Task) -> Task:
+    return replace(task, tags=(*task.tags, PROBE))
+
+
+@settings
+class InOrder:
+    """No choice: fresh tasks at every step, or tasks drawn uniformly from the pool."""
+
+    def choose(self, count: int, offer: Offer) -> Sequence[Task]:
+        return offer.tasks.next(count, beside=offer.drawn)
+
+
+@settings
+class Thompson:
+    """Draw a chance of success from the belief on each task, and take the tasks of the largest value.
+
+    Beliefs begin as Beta(1/2, 1/2). Drawing explores: tasks that nobody has played for long are uncertain.
+
+    Source: MoPPS (Qu et al. 2025, arXiv:2507.04632) draws from such beliefs. Deviations: it takes the tasks nearest to
+    1/2 among 8 or 16 times as many candidates, and has no floor. Here the whole pool is ranked, by p (1 - p)^2 by
+    default, the factor of the value in Knapsack RL (Li et al. 2025, arXiv:2509.25849).
+    """
+
+    value: Value = "harder"
+    """Value of a task with chance p. harder: p (1 - p)^2, largest at 1/3. middle: p (1 - p), largest at 1/2."""
+    discount: Share = 0.5
+    """Weight of a task's visit relative to its next one. Forgetting follows a policy that learns, and explores."""
+    floor: Share = 0.125
+    """Share of the tasks that is drawn uniformly, as probes."""
+
+    def choose(self, count: int, offer: Offer) -> Sequence[Task]:
+        def key(visits: Sequence[Visit]) -> float:
+            belief = Belief.of([(visit.count, visit.total) for visit in visits], self.discount)
+            chance = offer.rng.betavariate(belief.ones, belief.zeros)
+            return chance * (1 - chance) ** POWERS[self.value]
+
+        return by_key(count, offer, self.floor, key)
+
+
+@settings
+class SkipSettled:
+    """Skip tasks whose last groups all succeeded, or all failed: after z such visits in a row play with chance
+    `chance`^z, and at least .01.
+
+    Source: GRESO (Zheng et al. 2025, arXiv:2506.02177). Deviations: the chance is a constant there, too, only in the
+    first epoch. Then it moves by .01 a step towards a target share of skipped tasks. A step here takes its tasks from
+    the whole pool, and plays skipped ones where no others are left.
+    """
+
+    chance: Share = 0.5
+    """The chance after one settled visit."""
+    easy: Share = 0.98
+    """Mean outcome of a group at or above which it has succeeded."""
+    hard: Share = 0.11
+    """Mean outcome of a group at or below which it has failed."""
+    floor: Share = 0.125
+    """Share of the tasks that is drawn uniformly, as probes."""
+
+    def choose(self, count: int, offer: Offer) -> Sequence[Task]:
+        def key(visits: Sequence[Visit]) -> float:
+            means = [visit.total / visit.count for visit in reversed(visits)]
+            settled = [takewhile(self.easy.__le__, means), takewhile(self.hard.__ge__, means)]
+            in_a_row = max(sum(1 for _ in each) for each in settled)
+            return float(not in_a_row or offer.rng.random() < max(self.chance**in_a_row, LEAST_CHANCE))
+
+        return by_key(count, offer, self.floor, key)
+
+
+@settings
+class ByPool:
+    """Draw tasks by weight: of tasks whose last group was easy, hard or neither. A task without a visit weighs 1.
+
+    Source: the difficulty pools of prime-rl (PrimeIntellect-ai/prime-rl, pull request 3261). Deviations: tasks of one
+    step are distinct, so they are drawn without replacement (Efraimidis and Spirakis 2006). Thresholds and weights are
+    settings there without a default.
+    """
+
+    easy: Share = 1.0
+    """Mean outcome of the last group at or above which a task is easy."""
+    hard: Share = 0.0
+    """Mean outcome of the last group at or below which a task is hard."""
+    easy_weight: NotNegative = 0.25
+    hard_weight: NotNegative = 0.25
+    """Weights relative to other tasks."""
+    floor: Share = 0.125
+    """Share of the tasks that is drawn uniformly, as probes."""
+
+    def choose(self, count: int, offer: Offer) -> Sequence[Task]:
+        def key(visits: Sequence[Visit]) -> float:
+            mean = visits[-1].total / visits[-1].count if visits else math.nan
+            weight = self.easy_weight if mean >= self.easy else self.hard_weight if mean <= self.hard else 1.0
+            return offer.rng.random() ** (1 / weight) if weight else -1.0
+
+        return by_key(count, offer, self.floor, key)
+
+
+@settings
+class Yoked:
+    """Control: the schedule of another run, on the tasks of this run's pool.
+
+    A chooser may gain only because it plays some tasks more often than others. This control repeats tasks at the same
+    steps, but which ones does not depend on their outcomes. So the remaining difference is due to the choice. The n-th
+    task that the other run met becomes the n-th task of this run's pool.
+    """
+
+    run: Text
+    """Folder of the other run."""
+
+    def choose(self, count: int, offer: Offer) -> Sequence[Task]:
+        places, pool = _schedule(self.run).get(offer.step), offer.tasks.pool or ()
+        if places is None or max(place for place, _ in places) >= len(pool):
+            raise ValueError(
+                f"Expected in {self.run!r} the stored rollouts of step {offer.step} of a run with at most "
+                f"{len(pool)} tasks (--choose.run), found none, or more tasks. Name a run that stored its training "
+                "(--keep-rollouts all)."
+            )
+        yoked = [as_probe(pool[place]) if probe else pool[place] for place, probe in places]
+        yoked = [task for task in yoked if task.id not in offer.drawn][:count]
+        taken = {task.id for task in yoked}
+        return [*yoked, *offer.rng.sample([task for task in offer.left if task.id not in taken], count - len(yoked))]
+
+
+@cache
+def _schedule(run: str) -> dict[int, list[tuple[int, bool]]]:
+    """Step -> the tasks of its groups, by their number in the order in which the run met them, and which are probes."""
+    folder, numbers, steps = RunFolder(Path(run)), dict[str, int](), {}
+    for step in folder.rollout_steps():
+        tasks = [group.task for group in read_rollouts(folder.rollouts(step), replies=False).groups]
+        steps[step] = [(numbers.setdefault(task.id, len(numbers)), PROBE in task.tags) for task in tasks]
+    return steps
+
+
+CHOOSERS: Mapping[str, type] = {
+    "in_order": InOrder,
+    "thompson": Thompson,
+    "skip_settled": SkipSettled,
+    "by_pool": ByPool,
+    "yoked": Yoked,
+}
+"""Choosers by the name that configurations and the command line use."""
