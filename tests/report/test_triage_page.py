@@ -82,7 +82,8 @@ def test_groups_are_counted_by_kind_and_by_tag_with_advice(tmp_path: Path) -> No
     found = triage_of(read_run(run))
     assert found["tags"][0] == ("f", "4", ["100%", "0%", "0%", "0%"])
     kinds = "3 tasks were seen more than once. By all their visits: 1 mixed, 1 solved, 0 unpaid, 1 failed."
-    assert found["notes"] == [UNTOLD, kinds]
+    spent = "3 tasks were played, effectively 3.0 of them alike. A task got 4.0 groups of 2 episodes, 8.0 episodes."
+    assert found["notes"] == [UNTOLD, spent, kinds]
     assert [(row["cause"], row["early"], row["late"]) for row in found["causes"]] == [
         ("mixed", "25%", "25%"),
         ("failed", "75%", "75%"),
@@ -95,6 +96,17 @@ def test_a_pool_of_tasks_says_what_a_choice_could_gain(tmp_path: Path) -> None:
     for step in range(2):
         stored(run, step, *((f"task {number:02}", 0.0, float(number < 4)) for number in range(16)))
     assert "varies 4.00 [" in triage_of(read_run(run))["notes"][-1], "two of the four that vary, over all sixteen"
+
+
+def test_a_pool_says_what_its_tasks_got(tmp_path: Path) -> None:
+    run = run_with(tmp_path / "run", *[{"tokens/collect": 60.0, "filter/draws": n} for n in (1.0, 2.0)])
+    stored(run, 0, ("often", 0.0, 1.0, 1.0, 1.0), ("once", 0.0, 0.0))
+    stored(run, 1, ("often", 0.0, 1.0, 0.0), ("often", 1.0, 1.0))
+    # Three groups and one: (3 + 1)^2 / (9 + 1). 11 episodes and 120 tokens over two tasks.
+    assert triage_of(read_run(run))["notes"][1] == (
+        "2 tasks were played, effectively 1.6 of them alike. A task got 2.0 groups of 2 to 4 (median 2.5) episodes, "
+        "5.5 episodes and 60 sampled tokens. A step had 1.50 rounds."
+    )
 
 
 def test_without_rollouts_nothing_is_known_of_tasks(tmp_path: Path) -> None:

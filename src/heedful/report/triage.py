@@ -6,7 +6,8 @@ They are made from the run's own metrics and rollouts. Where there is nothing to
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from statistics import mean, median
 from typing import Any
 
 from heedful.diagnostics.alarms.logged_rules import logged_rules
@@ -76,13 +77,16 @@ def triage_of(run: RunRecord) -> dict[str, Any]:
     cannot be said, and why.
     """
     on, triaged, progress = run.config.get("filter.on", "outcome"), list[Triaged](), False
+    sizes: dict[str, list[int]] = {}
     for step in run.folder.rollout_steps():
         rollouts = read_rollouts(run.folder.rollouts(step), replies=False)
         triaged += triage(step, rollouts.groups, on)
         progress = progress or reports_progress(rollouts.groups)
+        for group in rollouts.groups:
+            sizes.setdefault(group.task.id, []).append(len(group.trajectories))
     unpaid = run.get("signal/unpaid")
     notes = [UNTOLD] if (triaged and not progress) or (unpaid.points and not unpaid.numeric) else []
-    notes += _pool_notes(histories(triaged))
+    notes += [*_budget_notes(run, sizes), *_pool_notes(histories(triaged))]
     if not triaged:
         notes.append(f"Task by task nothing is known. {run.without_rollouts}")
     shares = shares_by_tag(triaged)[:MOST_TAGS]
@@ -111,6 +115,24 @@ def _pool_notes(tasks: Sequence[TaskHistory]) -> list[str]:
             "times as much as all. One half of the visits ranks them, and the other measures. At 1 no choice can gain."
         )
     return notes
+
+
+def _budget_notes(run: RunRecord, sizes: Mapping[str, Sequence[int]]) -> list[str]:
+    """What a pool's tasks got: rounds, groups, episodes and tokens. `sizes`: the groups of each task, in episodes."""
+    groups = sorted(size for of_task in sizes.values() for size in of_task)
+    if len(groups) < 2 * len(sizes) or not groups:
+        return []
+    visits = [len(of_task) for of_task in sizes.values()]
+    alike = sum(visits) ** 2 / sum(count**2 for count in visits)
+    tokens = sum(point.number or 0.0 for point in run.get("tokens/collect").numeric) / len(sizes)
+    rounds = [point.number or 0.0 for point in run.get("filter/draws").numeric]
+    spread = f"{groups[0]}" if groups[0] == groups[-1] else f"{groups[0]} to {groups[-1]} (median {median(groups):g})"
+    return [
+        f"{len(sizes):,} tasks were played, effectively {alike:,.1f} of them alike. A task got {mean(visits):.1f} "
+        f"groups of {spread} episodes, {sum(groups) / len(sizes):.1f} episodes"
+        + (f" and {tokens:,.0f} sampled tokens" if tokens else "")
+        + (f". A step had {mean(rounds):.2f} rounds." if rounds else ".")
+    ]
 
 
 def _causes(run: RunRecord) -> list[dict[str, Any]]:
