@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 
 from heedful.envs.common.tasks import check_same_start
+from heedful.rollout.choosers import Yoked
 from heedful.run.config import TrainConfig
 from heedful.run.gradients import GradientsSettings
 from heedful.seeds import stream
@@ -139,3 +140,24 @@ class GradientsJob(OwnJob):
         from research.sampling import measure_checkpoints
 
         return measure_checkpoints(run_read(self.after, folder), self.checkpoints, self.measurement, folder)
+
+
+@dataclass(frozen=True, slots=True)
+class YokedJob(TrainingJob):
+    """Training by the schedule of another arm's run of the same seed, on other tasks: the control of a chooser.
+
+    The configuration names that arm in place of a folder: `--choose yoked --choose.run ARM`. The arm stores its
+    training rollouts.
+    """
+
+    @property
+    def after(self) -> str:
+        return str(self.config.choose.run)
+
+    @property
+    def about(self) -> str:
+        return f"trains {self.config.env.name} for {self.steps} steps by the schedule of {self.after}, on other tasks"
+
+    def command(self, folder: RunFolder, seed: int) -> list[str]:
+        config = replace(self.config, choose=Yoked(str(run_read(self.after, folder).path)))
+        return TrainingJob(config, self.own_seedling).command(folder, seed)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 
 from heedful.studies.declaration import Study
+from research.catalogue.budgets import budgets
 from research.catalogue.collapse import attribution_causes, detector, filter_on_collapse, planted
 from research.catalogue.paper.anatomy import gradients
 from research.catalogue.paper.early_warning import early_warning
@@ -41,5 +42,6 @@ STUDIES: Mapping[str, Callable[[], Study]] = {
     "gradients": gradients,
     "pretrained": pretrained,
     "visual": visual,
+    "budgets": budgets,
 }
 """What `python -m research NAME` runs."""

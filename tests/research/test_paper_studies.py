@@ -39,6 +39,7 @@ FINISHED = {
     "gradients": "f0f9754fa380",
     "pretrained": "42c639121699",
     "visual": "43bd59568464",
+    "budgets": "43a96b478970",
 }
 """Study -> the beginning of the hash of its declaration, without its jobs."""
 

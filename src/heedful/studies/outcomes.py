@@ -185,7 +185,7 @@ def _foreign(study: Study, each: FinishedRun) -> str:
         return ""
     declared = flatten(to_json(job.seeded(each.run.seed)))
     for name, value in declared.items():
-        free = name in (*FREE, "task_seeds") or name.startswith("diagnostics.alarms")
+        free = name in (*FREE, "task_seeds", "choose.run") or name.startswith("diagnostics.alarms")
         if not free and found.get(name, value) != value:
             return f"{each.run.label} ({name} is {found[name]:.80}, declared {value:.80})"
     return ""
