@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from heedful.algorithms.advantages import GroupRelative, LeaveOneOut
+from heedful.algorithms.advantages import AboveQuantile, GroupRelative, LeaveOneOut, PerSuccess
 
 rewards = st.lists(st.floats(-100, 100, allow_nan=False), min_size=2, max_size=16)
 
@@ -44,6 +44,37 @@ def test_leaving_a_member_out_of_its_own_baseline_by_hand() -> None:
 def test_leaving_one_out_stretches_the_group_relative_advantage(rewards_G: list[float]) -> None:
     stretched = [len(rewards_G) / (len(rewards_G) - 1) * value for value in GroupRelative(False)(rewards_G)]
     assert LeaveOneOut()(rewards_G) == pytest.approx(stretched, abs=1e-9)
+
+
+def test_a_success_is_divided_by_how_often_the_group_succeeds() -> None:
+    assert PerSuccess()([1, 0, 0, 0]) == pytest.approx([3, -1, -1, -1])
+    assert PerSuccess()([1, 1, None, 0]) == pytest.approx([0.5, 0.5, 0, -1])
+    assert PerSuccess()([0, 0]) == PerSuccess()([1, 1]) == PerSuccess()([0.5, -0.5]) == [0.0, 0.0]
+    assert PerSuccess()([]) == []
+
+
+@pytest.mark.parametrize("chance", [0.02, 0.3, 0.9])
+@pytest.mark.parametrize("size", [2, 5, 8])
+def test_its_expected_step_is_the_gradient_of_log_p_cut_off_after_n_minus_1_terms(chance: float, size: int) -> None:
+    # One log-odds: an episode of reward r has the score r - p. d log p = q, and 1 / p = sum of q^k: q (1 - q^(n - 1)).
+    step = 0.0
+    for right in range(size + 1):
+        rewards_G = [1.0] * right + [0.0] * (size - right)
+        pull = fmean(a * (r - chance) for a, r in zip(PerSuccess()(rewards_G), rewards_G, strict=True))
+        step += math.comb(size, right) * chance**right * (1 - chance) ** (size - right) * pull
+    wrong = 1 - chance
+    assert step == pytest.approx(wrong * (1 - wrong ** (size - 1)), abs=1e-12)
+
+
+def test_over_a_quantile_hard_tasks_learn_from_successes_and_easy_ones_from_failures() -> None:
+    # Four of ten must not exceed the baseline. Rates up to .6 have the baseline 0.
+    for right in range(1, 10):
+        rewards_G = [1.0] * right + [0.0] * (10 - right)
+        advantages_G = AboveQuantile()(rewards_G)
+        assert (advantages_G[0] > 0, advantages_G[-1] < 0) == ((True, False) if right <= 6 else (False, True))
+        assert min(map(abs, advantages_G)) == 0
+    assert AboveQuantile(0.5)([0.0, None, 1.0, 3.0]) == pytest.approx([-0.6546537, 0, 0, 1.3093073])
+    assert AboveQuantile()([2.0, 2.0]) == [0.0, 0.0]
 
 
 def test_members_without_a_reward_get_nothing_and_change_nothing() -> None:

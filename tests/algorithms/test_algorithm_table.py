@@ -2,7 +2,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from heedful.algorithms.advantages import GroupRelative, LeaveOneOut
+from heedful.algorithms.advantages import AboveQuantile, GroupRelative, LeaveOneOut, PerSuccess
 from heedful.algorithms.table import ALGORITHMS, Algorithm, Dapo, DrGrpo, Grpo
 
 
@@ -16,6 +16,8 @@ def test_the_rows_of_the_table() -> None:
         "grpo": (plain, 0.2, 0.2, "sequence", 1),
         "dr_grpo": (undivided, 0.2, 0.2, "fixed", 1),
         "rloo": (LeaveOneOut(), 0.2, 0.2, "fixed", 1),
+        "maxrl": (PerSuccess(), 0.2, 0.2, "fixed", 1),
+        "qae": (AboveQuantile(0.4), 0.2, 0.2, "sequence", 1),
         "gspo": (plain, 3e-4, 4e-4, "sequence", 4),
         "cispo": (plain, 1.0, 4.0, "token", 4),
     }

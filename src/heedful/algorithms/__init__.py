@@ -5,7 +5,7 @@ plain numbers and need no torch: `GroupRelative()([1, 0, 0, 1])`. The losses nee
 own: `from heedful.algorithms import losses`. What is not in `__all__` is private.
 """
 
-from heedful.algorithms.advantages import GroupRelative, LeaveOneOut
+from heedful.algorithms.advantages import AboveQuantile, GroupRelative, LeaveOneOut, PerSuccess
 from heedful.algorithms.entropy_control import ENTROPY_CONTROLS, ConstantEntropy, EntropyTarget, LinearEntropy
 from heedful.algorithms.gae import Gae, explained_variance
 from heedful.algorithms.returns import TurnReturns
@@ -19,7 +19,9 @@ from heedful.algorithms.table import (
     Grpo,
     Gspo,
     LossScale,
+    MaxRl,
     Ppo,
+    Qae,
     Rloo,
     check_loss_scale,
     loss_scale_factor,
@@ -29,6 +31,7 @@ __all__ = [
     "ALGORITHMS",
     "ENTROPY_CONTROLS",
     "ESTIMATORS",
+    "AboveQuantile",
     "Algorithm",
     "Cispo",
     "ConstantEntropy",
@@ -42,7 +45,10 @@ __all__ = [
     "LeaveOneOut",
     "LinearEntropy",
     "LossScale",
+    "MaxRl",
+    "PerSuccess",
     "Ppo",
+    "Qae",
     "Rloo",
     "TurnReturns",
     "check_loss_scale",

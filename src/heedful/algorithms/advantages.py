@@ -10,6 +10,9 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from statistics import fmean
+from typing import Annotated
+
+from annotated_types import Interval
 
 from heedful.diagnostics.statistics.group_statistics import is_constant, sample_variance, scored
 from heedful.types import Trajectory
@@ -60,6 +63,55 @@ class LeaveOneOut:
         return [
             0.0 if reward is None or math.isnan(reward) else reward - (total - reward) / others for reward in rewards_G
         ]
+
+    def member_advantages(self, trajectories_G: Sequence[Trajectory]) -> list[float]:
+        """One advantage per member (`CreditsMembers`), from the total reward of each trajectory."""
+        return self([trajectory.reward for trajectory in trajectories_G])
+
+
+@dataclass(frozen=True, slots=True)
+class PerSuccess:
+    """A_i = (R_i - mean(R)) / mean(R), and zeros where the mean is not above 0.
+
+    For rewards of 0 and 1. A success is divided by how often the group succeeds, so rare ones weigh more. With one
+    parameter per task, its log-odds, the expected mean over n members is q (1 - q^(n - 1)), the gradient of log p cut
+    off after n - 1 terms. Source: MaxRL (arXiv:2602.02710), its public code. That order is n - 1, and not n as its
+    documentation says.
+    """
+
+    def __call__(self, rewards_G: Sequence[float | None]) -> list[float]:
+        """As `GroupRelative`: one advantage per member, 0 for the unscored."""
+        values = scored(rewards_G)
+        mean = fmean(values) if values else 0.0
+        if mean <= 0 or is_constant(values):
+            return [0.0] * len(rewards_G)
+        return [0.0 if reward is None or math.isnan(reward) else reward / mean - 1 for reward in rewards_G]
+
+    def member_advantages(self, trajectories_G: Sequence[Trajectory]) -> list[float]:
+        """One advantage per member (`CreditsMembers`), from the total reward of each trajectory."""
+        return self([trajectory.reward for trajectory in trajectories_G])
+
+
+@dataclass(frozen=True, slots=True)
+class AboveQuantile:
+    """A_i = (R_i - the group's quantile) / the group's sample standard deviation.
+
+    The quantile is the smallest reward that at least a share `quantile` of the members do not exceed. Of rewards 0 and
+    1 it is 0 up to a success rate of 1 - `quantile`: then only successes count, and above it only failures. Source: QAE
+    (arXiv:2509.22611). The paper's quantile was not found, and .4 is that of other implementations.
+    """
+
+    quantile: Annotated[float, Interval(gt=0, lt=1)] = 0.4
+    """The share."""
+
+    def __call__(self, rewards_G: Sequence[float | None]) -> list[float]:
+        """As `GroupRelative`: one advantage per member, 0 for the unscored."""
+        values = sorted(scored(rewards_G))
+        if is_constant(values):
+            return [0.0] * len(rewards_G)
+        baseline = values[math.ceil(self.quantile * len(values) - 1e-9) - 1]
+        divisor = math.sqrt(sample_variance(values))
+        return [0.0 if reward is None or math.isnan(reward) else (reward - baseline) / divisor for reward in rewards_G]
 
     def member_advantages(self, trajectories_G: Sequence[Trajectory]) -> list[float]:
         """One advantage per member (`CreditsMembers`), from the total reward of each trajectory."""

@@ -12,7 +12,7 @@ from typing import Annotated, Literal
 
 from annotated_types import Interval
 
-from heedful.algorithms.advantages import GroupRelative, LeaveOneOut
+from heedful.algorithms.advantages import AboveQuantile, GroupRelative, LeaveOneOut, PerSuccess
 from heedful.algorithms.entropy_control import ENTROPY_CONTROLS, ConstantEntropy, EntropyControl
 from heedful.algorithms.gae import Gae
 from heedful.algorithms.returns import TurnReturns
@@ -30,6 +30,8 @@ LossScale = Literal["kept", "all", "sqrt", "rho"]
 ESTIMATORS: dict[str, type[Estimator]] = {
     "group": GroupRelative,
     "leave_one_out": LeaveOneOut,
+    "per_success": PerSuccess,
+    "above_quantile": AboveQuantile,
     "turns": TurnReturns,
     "gae": Gae,
 }
@@ -45,7 +47,7 @@ class Algorithm:
     """Per token: surrogate + kl * KL estimate - entropy * entropy. Then one average over all of them."""
 
     advantage: Annotated[Estimator, Choice(ESTIMATORS)] = field(default_factory=GroupRelative)
-    """How credit is given: group, leave_one_out, turns or gae."""
+    """How credit is given: group, leave_one_out, per_success, above_quantile, turns or gae."""
     surrogate: Surrogate = "clip"
     """clip: the smaller of r A and clip(r) A. weight: clip(r) A log p, with clip(r) held constant, so that every token
     keeps a gradient."""
@@ -174,6 +176,27 @@ class Rloo(Algorithm):
 
 
 @dataclass(frozen=True, slots=True)
+class MaxRl(Algorithm):
+    """Advantages divided by the group's mean reward, so that rare successes weigh more.
+
+    Source: arXiv:2602.02710, and its public code. For rewards of 0 and 1. Deviation: the average is that of `dr_grpo`.
+    """
+
+    advantage: Annotated[Estimator, Choice(ESTIMATORS)] = field(default_factory=PerSuccess)
+    average: Average = "fixed"
+
+
+@dataclass(frozen=True, slots=True)
+class Qae(Algorithm):
+    """GRPO with a quantile of the group as baseline: hard tasks learn from successes, easy ones from failures.
+
+    Source: arXiv:2509.22611, read on summary pages alone.
+    """
+
+    advantage: Annotated[Estimator, Choice(ESTIMATORS)] = field(default_factory=AboveQuantile)
+
+
+@dataclass(frozen=True, slots=True)
 class Gspo(Algorithm):
     """GRPO's advantages under a ratio per sequence: the geometric mean of its tokens' ratios, clipped at 3e-4 / 4e-4.
 
@@ -224,6 +247,8 @@ ALGORITHMS: dict[str, type[Algorithm]] = {
     "dr_grpo": DrGrpo,
     "dapo": Dapo,
     "rloo": Rloo,
+    "maxrl": MaxRl,
+    "qae": Qae,
     "gspo": Gspo,
     "cispo": Cispo,
 }
