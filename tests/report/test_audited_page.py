@@ -36,6 +36,7 @@ def test_a_log_of_trl_has_a_page_with_its_groups_and_texts(tmp_path: Path) -> No
     assert "".join(text for _, text in turn["pieces"]) == stored.reply.text
     assert [role for role, _ in turn["pieces"]] == ["thought", "answer"]  # split at the tags of the audit
     assert {row[1][0] for rows in index["steps"].values() for row in rows} == {"nan"}  # TRL logs no success
+    assert "Task by task nothing is known. No group has two known outcomes." in page
 
 
 def test_an_audit_may_leave_the_episodes_in_the_log(tmp_path: Path) -> None:

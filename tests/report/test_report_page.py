@@ -195,8 +195,8 @@ def test_missing_readings_are_absent_with_their_reason_and_never_zero(page: str,
     write_whole(run.metrics, '{"step": 3, "metrics": {"format/valid_rate": {"value": null, "why": "no turn"}}}\n')
     bare = write_report(run).read_text(encoding="utf-8")
     text = re.sub(r"\s+", " ", re.sub(r"<[^>]+>", "", bare))
-    assert "Absent. missing at step 3: no turn" in text
-    assert "Absent. This run did not record policy/gradient_norm." in text
+    assert "Format: missing at step 3: no turn" in text
+    assert "Gradient norm: This run did not record policy/gradient_norm." in text
     assert "Absent. The run stored no cross-scores" in text
     assert "The run stored no rollouts" in text
     assert "Absent. The run has no config.json." in text

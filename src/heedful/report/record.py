@@ -90,7 +90,10 @@ class RunRecord:
 
     @property
     def name(self) -> str:
-        return f"audit of {self.audited}" if self.audited else self.folder.path.resolve().name
+        if self.audited:
+            return f"audit of {self.audited}"
+        path = self.folder.path.resolve()
+        return f"{path.parent.name}/{path.name}" if "trainer" in self.config else path.name
 
     @property
     def steps(self) -> tuple[int, int]:

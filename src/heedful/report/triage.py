@@ -88,7 +88,8 @@ def triage_of(run: RunRecord) -> dict[str, Any]:
     notes = [UNTOLD] if (triaged and not progress) or (unpaid.points and not unpaid.numeric) else []
     notes += [*_budget_notes(run, sizes), *_pool_notes(histories(triaged))]
     if not triaged:
-        notes.append(f"Task by task nothing is known. {run.without_rollouts}")
+        why = "No group has two known outcomes." if run.folder.rollout_steps() else run.without_rollouts
+        notes.append(f"Task by task nothing is known. {why}")
     shares = shares_by_tag(triaged)[:MOST_TAGS]
     if shares and (untagged := [one.cause for one in triaged if not one.tags]):
         shares.append(shares_of("(no tag)", untagged))
