@@ -188,6 +188,19 @@ def test_where_right_actions_come_from_is_told_once_it_is_known(tmp_path: Path) 
     assert alarms.text == "No alarm could be judged."
 
 
+def test_the_first_screen_names_collapses_before_warnings_and_in_order_of_time(tmp_path: Path) -> None:
+    run = RunFolder(tmp_path)
+    names = ["reward_blind", "shaping_dominates", "entropy_rise", "success_drop", "oscillation", "template_collapse"]
+    lines = [
+        {"step": step, "metrics": {f"alarm/{name}": float(step >= at) for at, name in enumerate(names)}}
+        for step in range(len(names))
+    ]
+    write_whole(run.metrics, "".join(json.dumps(line) + "\n" for line in lines))
+    said = told(read_run(run))[2]
+    assert "template_collapse (collapse) at step 5, and 2 more." in said.text
+    assert (said.steps, said.text.startswith("reward_blind (warning) at step 0, ")) == ((0, 1, 2, 5), True)
+
+
 def test_missing_readings_are_absent_with_their_reason_and_never_zero(page: str, tmp_path: Path) -> None:
     assert "missing at steps 20, 24, 40: one distinct prompt: N &lt; 2" in page
     assert "unpaid: missing at all 61 values: the environment reports no progress" in page

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from heedful.boundary import listed
 from heedful.diagnostics.actions.rightness import PARTS, carriers
 from heedful.report.drawing.numerals import in_full
-from heedful.report.outcome import Outcome
+from heedful.report.outcome import SEVERITIES, Outcome
 from heedful.report.record import RunRecord
 
 MOST_ALARMS = 4
@@ -67,10 +67,12 @@ def _alarms(run: RunRecord) -> Told:
             else "No alarm could be judged."
         )
         return Told("Alarms", judged)
-    named = [f"{one.name} ({one.severity}) at step {one.step}" for one in outcome.raised[:MOST_ALARMS]]
+    gravest = sorted(outcome.raised, key=lambda one: -SEVERITIES.index(one.severity))[:MOST_ALARMS]
+    shown = [one for one in outcome.raised if one in gravest]
+    named = [f"{one.name} ({one.severity}) at step {one.step}" for one in shown]
     more = len(outcome.raised) - len(named)
     causes = outcome.told_causes()
     cause = f" Likely cause: {causes[0]}" if causes else ""
     text = f"{listed(named)}{f', and {more} more' if more else ''}.{cause}"
-    steps = tuple(dict.fromkeys(one.step for one in outcome.raised[:MOST_ALARMS]))
+    steps = tuple(dict.fromkeys(one.step for one in shown))
     return Told("Alarms", text, steps, warns=True)
