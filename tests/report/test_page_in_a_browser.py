@@ -216,6 +216,15 @@ def test_two_steps_and_two_runs_stand_side_by_side(page: Browser, run: RunFolder
         page.read("location.hash") == "#step=30|run=1&step=30"
     )  # the chart of evaluations has no step between 0 and 30
     assert page.read("document.querySelector('.pane + .pane [aria-label=Run]').selectedOptions[0].text") == "other"
+    again = read_rollouts(run.rollouts(30))
+    write_rollouts(other.rollouts(30), 30, "train", again.groups[::-1], again.verdicts, again.environment)
+    page.open(write_comparison([run.path, other.path], tmp_path / "both.html"), "#step=30&group=3|run=1&step=30")
+    page.until("document.querySelector('.members')")
+    page.read(
+        "[...document.querySelectorAll('.pane button')].find(b => b.innerText === 'This task in all panes').click()"
+    )
+    page.until("document.querySelectorAll('.members').length === 2")
+    assert page.read("location.hash") == f"#step=30&group=3|run=1&step=30&group={len(again.groups) - 4}"
 
 
 def test_a_large_run_loads_its_steps_from_the_folder_beside_it(

@@ -240,6 +240,12 @@ function memberCard(at, number, place, member, part, rewards) {
       : [element("p", { class: "absent" }, "This episode broke before its first turn.")]));
 }
 
+// Open the group of the same task in every pane whose step has it.
+function openInAll(name) {
+  const groupOf = ({ run, step }) => runs[run].steps[step].findIndex(([task]) => runs[run].tasks[task][0] === name);
+  location.hash = addressOf(opened().map((at) => (groupOf(at) < 0 ? at : { ...at, ...AT_STEP, group: groupOf(at) })));
+}
+
 function groupView(at, number, part, wanted) {
   const row = runs[at.run].steps[at.step][at.group], members = part.groups[at.group];
   const [name, seed, split] = runs[at.run].tasks[row[0]];
@@ -263,7 +269,8 @@ function groupView(at, number, part, wanted) {
       { class: "link", title: "This task over time" }),
       `, ${aboutTask(seed, split)}. Verdict: ${verdictOf(at.run, row)}`,
       `${row[5] === null ? "" : `, spread ${numeral(row[5])}`}. `,
-      "Advantage: reward − mean of the group, before scaling. ", copy),
+      "Advantage: reward − mean of the group, before scaling. ", copy,
+      ...(opened().length > 1 ? [" ", button("This task in all panes", () => openInAll(name))] : [])),
     playing(at.run, seed, split, picked), copied, worded && colourScale !== null ? wordLegend() : null,
     wanted ? element("p", { class: "aside" }, `${shown.length} of ${members.length} members match the filter.`) : null,
     element("div", { class: "members" }, ...shown.map(({ member, place }) =>

@@ -279,7 +279,8 @@ function showSwaps(pane) {
   drawMatrix(pane.swapGrid, rows, swaps.prompts.length, value, words, at, (to) =>
     pick(pane, "swap", to, promptsOf, showSwaps));
   const own = swaps.own[at.a], before = swaps.chances[at.a][own], after = swaps.chances[at.a][at.b];
-  const cell = (chances, action) => element("td", {}, chances === null ? "not read" : numeral(chances[action] / 1000));
+  const cell = (chances, action) => element("td", {}, chances === null ? "not read"
+    : (chances[action] / 1000).toFixed(3));
   const mark = (prompt, action) => (swaps.right[prompt] !== null && swaps.right[prompt][action] > 0 ? " ✓" : "");
   const best = (chances) => (chances === null ? null : chances.indexOf(Math.max(...chances)));
   const [first, then] = [best(before), best(after)];
