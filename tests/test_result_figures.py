@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Iterator
 from functools import cache
@@ -68,14 +69,18 @@ MOST_RUNS = 60
 
 @cache
 def committed() -> np.ndarray:
-    """Low, high and value of each interval of the committed tables, in every scale, and with the other sign."""
+    """Low, high and value of each interval of the committed tables and of the figures of registered tests, in every
+    scale, and with the other sign."""
     tables = [*COMMITTED.rglob("*.md"), *(RESULTS / name for name in ON_A_PAGE)]
+    registered = [*COMMITTED.glob("rightness/test_*.json"), *COMMITTED.glob("causes/*.json")]
+    figures = [each for path in registered for each in json.loads(path.read_text(encoding="utf-8"))["figures"]]
     found = np.array(
         [
             [float(each[2]), float(each[3]), float(each[1] or "nan")]
             for table in tables
             for each in INTERVAL.finditer(plain(table.read_text(encoding="utf-8")))
         ]
+        + [[each["low"], each["high"], each["value"]] for each in figures if each["low"] is not None]
     )
     both = np.concatenate([found, -found[:, [1, 0, 2]]])  # by how much something falls
     return np.concatenate([scale * both for scale in SCALES])
