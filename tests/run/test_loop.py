@@ -420,6 +420,49 @@ def test_the_last_two_checkpoints_and_the_best_one_stay(tmp_path: Path, echo_run
     assert sorted(entry.name for entry in folder.iterdir()) == ["step_000004", "step_000010", "step_000012"]
 
 
+def test_checkpoints_around_are_kept_at_distances_that_double(tmp_path: Path) -> None:
+    """Beyond every distance that is reached there is a checkpoint less than four times as far back."""
+    kept: set[int] = set()
+    for version in range(5, 205, 5):
+        (tmp_path / f"step_{version:06d}").mkdir()
+        (tmp_path / f"step_{version:06d}" / "state.json").touch()
+        checkpoint.prune(tmp_path, keep_last=2, best=15, around=5)
+        kept = {entry.version for entry in checkpoint.checkpoints(tmp_path)}
+        assert {version, max(5, version - 5)} <= kept
+        for back in range(5, version, 5):
+            older = [version - each for each in kept if version - each >= back]
+            assert min(older, default=back) < 4 * back
+    assert kept == {15, 80, 160, 180, 190, 195, 200}
+
+
+def test_rewards_that_are_left_out_count_as_nothing_and_outcomes_stay(echo_run: TrainConfig, tmp_path: Path) -> None:
+    quick = replace(echo_run, steps=2, evaluation=NO_EVALUATION, diagnostics=UNMEASURED, filter=KeepAll())
+    config = replace(quick, sampling=replace(echo_run.sampling, temperature=3.0))
+    paid = trained(config, tmp_path / "paid").watch.values
+    left = trained(replace(config, without_rewards=("format",)), tmp_path / "left").watch.values
+    assert paid["reward/format"][0] < 0
+    assert left["reward/format"] == [0.0, 0.0]
+    assert left["success/rate"][0] == paid["success/rate"][0]
+    assert left["reward/mean"][0] == pytest.approx(paid["reward/mean"][0] - paid["reward/format"][0])
+
+
+def test_an_entropy_bonus_typed_beside_a_resume_holds_from_the_first_update_on(
+    echo_run: TrainConfig, tmp_path: Path
+) -> None:
+    bonus = replace(echo_run, steps=2, algorithm=Grpo(entropy=0.05), evaluation=NO_EVALUATION, diagnostics=UNMEASURED)
+    begun = train(bonus, out=tmp_path / "run", show=False)
+    changed = replace(begun.config, steps=4, algorithm=Grpo(entropy=0.01))
+    run = resume(tmp_path / "run", changed=changed, typed=["steps", "algorithm.entropy"], show=False)
+    assert [metric.value for _, metric in run.series("policy/entropy_coefficient")] == [0.05, 0.05, 0.01, 0.01]
+
+
+def test_evaluations_are_spread_from_their_start_on() -> None:
+    assert EvaluationConfig(times=3, start=6).at(12) == {6, 9, 12}
+    assert EvaluationConfig(times=2, start=9).at(12) == {9, 12}
+    assert EvaluationConfig(times=3, start=12).at(12) == {12}
+    assert EvaluationConfig(times=3).at(12) == {0, 6, 12}
+
+
 def test_a_checkpoint_is_out_of_sight_before_it_is_deleted(
     tmp_path: Path, echo_run: TrainConfig, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -16,11 +16,13 @@ pytest.importorskip("transformers")
 from test_loop import assert_the_same_run, command, trained, without_time
 
 from heedful import cli
+from heedful.algorithms.entropy_control import EntropyTarget
+from heedful.algorithms.table import Grpo
 from heedful.diagnostics.alarms.conditions import Beyond, Rule
 from heedful.diagnostics.alarms.rules import AlarmConfig
 from heedful.diagnostics.alarms.watch import Alarms
 from heedful.run import checkpoint
-from heedful.run.config import DiagnosticsConfig, TrainConfig
+from heedful.run.config import DiagnosticsConfig, EvaluationConfig, TrainConfig
 
 
 @pytest.fixture
@@ -73,6 +75,31 @@ def test_a_collapse_stops_the_run_saved_and_it_goes_on_as_if_it_had_only_warned(
     assert "Alarms raised: some_warning at step 1, some_collapse at step 2." in shown
     assert cli.run(command(echo_run, tmp_path / "warned")) == 0
     assert_the_same_run(tmp_path / "warned", out)
+
+
+def test_a_collapse_cuts_the_entropy_bonus_for_good_also_in_a_resumed_run(
+    echo_run: TrainConfig, tmp_path: Path, collapsing: None
+) -> None:
+    bonus = replace(Grpo(entropy=0.05), entropy_control=EntropyTarget(nats=9.0, rate=0.01))  # it would rise for ever
+    quick = replace(echo_run, diagnostics=DiagnosticsConfig(enabled=False), evaluation=EvaluationConfig(times=0))
+    config = replace(quick, steps=5, algorithm=bonus)
+    cutting = replace(config, on_collapse="cut", keep_checkpoints="all")
+    whole = trained(cutting, tmp_path / "whole")
+    found = whole.watch.values["policy/entropy_coefficient"]
+    warned = trained(config, tmp_path / "warned").watch.values["policy/entropy_coefficient"]
+    assert found[:3] == warned[:3]  # the alarm is raised at step 2
+    assert found[3:] == [0.0, 0.0]
+    assert min(warned) > 0
+    told = [note for note in whole.watch.notes if note.startswith("The entropy bonus is off")]
+    assert told == ["The entropy bonus is off from step 3 on, because of some_collapse."]
+    rest = trained(cutting, tmp_path / "rest", checkpoint.checkpoints(whole.folder.path / "checkpoints")[-2])
+    assert rest.watch.values["policy/entropy_coefficient"] == [0.0]
+    assert without_time(rest.folder.path) == without_time(whole.folder.path)[4:]
+
+
+def test_to_cut_a_bonus_that_is_not_there_is_refused(echo_run: TrainConfig) -> None:
+    with pytest.raises(ValueError, match=r"on_collapse cut takes the entropy bonus away, and there is none"):
+        replace(echo_run, on_collapse="cut")
 
 
 def test_a_warning_stops_nothing(echo_run: TrainConfig, tmp_path: Path, collapsing: None, monkeypatch: Any) -> None:

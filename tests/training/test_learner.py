@@ -7,7 +7,7 @@ import pytest
 import torch
 from transformers import LlamaForCausalLM
 
-from heedful.algorithms.entropy_control import EntropyTarget, LinearEntropy
+from heedful.algorithms.entropy_control import EntropyTarget, LinearEntropy, StepEntropy
 from heedful.algorithms.table import ALGORITHMS, Algorithm, Grpo
 from heedful.protocols import UsesCritic
 from heedful.training.batch import UpdateSettings
@@ -453,6 +453,11 @@ def test_the_entropy_bonus_follows_its_schedule_and_is_resumed() -> None:
     resumed.load_state_dict(learner.state_dict())
     told += [values(resumed.update(samples))["policy/entropy_coefficient"] for _ in range(4)]
     assert told == pytest.approx([0.2, 0.15, 0.1, 0.05, 0.0, 0.0])
+
+
+def test_a_step_of_the_entropy_bonus_comes_after_its_updates() -> None:
+    control = StepEntropy(end=0.1, updates=3)
+    assert [control.next(0.2, 0.2, update, 1.0) for update in range(1, 5)] == [0.2, 0.2, 0.1, 0.1]
 
 
 def test_a_target_raises_the_bonus_while_the_entropy_is_below_it_and_holds_it_there() -> None:

@@ -35,6 +35,20 @@ class LinearEntropy:
 
 
 @settings
+class StepEntropy:
+    """The coefficient stays at its first value, and from one update on it is another."""
+
+    end: NotNegative = 0.0
+    """The last coefficient."""
+    updates: Count = 40
+    """Updates with the first coefficient."""
+
+    def next(self, first: float, present: float, updates: int, entropy: float) -> float:
+        """As `ConstantEntropy.next`."""
+        return first if updates < self.updates else self.end
+
+
+@settings
 class EntropyTarget:
     """Holds the entropy per token at a target: the coefficient rises while it is below and falls while it is above.
 
@@ -54,7 +68,12 @@ class EntropyTarget:
         return min(self.most, max(0.0, present + self.rate * (self.nats - entropy)))
 
 
-EntropyControl = ConstantEntropy | LinearEntropy | EntropyTarget
+EntropyControl = ConstantEntropy | LinearEntropy | StepEntropy | EntropyTarget
 
-ENTROPY_CONTROLS: dict[str, type] = {"constant": ConstantEntropy, "linear": LinearEntropy, "target": EntropyTarget}
+ENTROPY_CONTROLS: dict[str, type] = {
+    "constant": ConstantEntropy,
+    "linear": LinearEntropy,
+    "step": StepEntropy,
+    "target": EntropyTarget,
+}
 """By the name that configurations and the command line use."""

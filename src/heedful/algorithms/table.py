@@ -13,7 +13,7 @@ from typing import Annotated, Literal
 from annotated_types import Interval
 
 from heedful.algorithms.advantages import AboveQuantile, GroupRelative, LeaveOneOut, PerSuccess
-from heedful.algorithms.entropy_control import ENTROPY_CONTROLS, ConstantEntropy, EntropyControl
+from heedful.algorithms.entropy_control import ENTROPY_CONTROLS, ConstantEntropy, EntropyControl, EntropyTarget
 from heedful.algorithms.gae import Gae
 from heedful.algorithms.returns import TurnReturns
 from heedful.boundary import Choice, Count, NotNegative, Share, settings
@@ -77,7 +77,7 @@ class Algorithm:
     entropy: NotNegative = 0.0
     """Coefficient of the entropy bonus, in nats per token. With a control: the first coefficient."""
     entropy_control: Annotated[EntropyControl, Choice(ENTROPY_CONTROLS)] = field(default_factory=ConstantEntropy)
-    """How that coefficient moves: constant, linear or target."""
+    """How that coefficient moves: constant, linear, step or target."""
     epochs: Count = 1
     """Passes over each batch."""
     minibatches: Count = 1
@@ -89,6 +89,11 @@ class Algorithm:
     """The part of a turn's token limit, at its end, in which length costs reward. 0 = no overlong shaping."""
     overlong_penalty: NotNegative = 0.5
     """Penalty of a reply that reaches the limit, in units of reward. It grows linearly within the buffer."""
+
+    @property
+    def has_bonus(self) -> bool:
+        """Whether the coefficient of the entropy bonus can be above 0."""
+        return self.entropy > 0 or isinstance(self.entropy_control, EntropyTarget)
 
     def token_weights(
         self, trained_counts_B: Sequence[int], weights_B: Sequence[float], token_budget: int | None

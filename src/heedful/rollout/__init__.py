@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from heedful.rollout.choosers import CHOOSERS, Chooser
     from heedful.rollout.collectors import COLLECTORS, Asynchronous, Collector, LockStep, Request
     from heedful.rollout.context import FULL_HISTORY, Context
-    from heedful.rollout.overlong import shape_overlong
+    from heedful.rollout.overlong import shape_overlong, without_rewards
     from heedful.rollout.plans import PLANS
     from heedful.rollout.player import Player, first_observation, made
     from heedful.rollout.rounds import Ask, Collection, Plan, Standing, collect_in_rounds
@@ -43,6 +43,7 @@ __all__ = [
     "isolated",
     "made",
     "shape_overlong",
+    "without_rewards",
 ]
 
 __getattr__ = lazily(
@@ -68,5 +69,6 @@ __getattr__ = lazily(
         "collect_in_rounds": "heedful.rollout.rounds",
         "isolated": "heedful.rollout.workers",
         "shape_overlong": "heedful.rollout.overlong",
+        "without_rewards": "heedful.rollout.overlong",
     },
 )

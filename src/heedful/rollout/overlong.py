@@ -1,11 +1,11 @@
-"""Overlong shaping: a reply close to its token limit costs reward.
+"""What training makes of rewards: overlong shaping, and components that do not count. Outcomes do not change.
 
-Outcomes do not change, so a filter on outcomes sees no spread from this penalty.
+So a filter on outcomes sees no spread from the penalty of overlong replies.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import replace
 
 from heedful.types import Group, Reply, Trajectory, Turn
@@ -45,5 +45,17 @@ def shape_overlong(groups: Sequence[Group], limit: int, share: float, penalty: f
 
     def of_trajectory(trajectory: Trajectory) -> Trajectory:
         return replace(trajectory, turns=tuple(map(shaped, trajectory.turns)))
+
+    return [replace(group, trajectories=tuple(map(of_trajectory, group.trajectories))) for group in groups]
+
+
+def without_rewards(groups: Sequence[Group], names: Collection[str]) -> list[Group]:
+    """The groups with 0 for these components of the reward."""
+
+    def unpaid(turn: Turn) -> Turn:
+        return replace(turn, rewards={name: 0.0 if name in names else paid for name, paid in turn.rewards.items()})
+
+    def of_trajectory(trajectory: Trajectory) -> Trajectory:
+        return replace(trajectory, turns=tuple(map(unpaid, trajectory.turns)))
 
     return [replace(group, trajectories=tuple(map(of_trajectory, group.trajectories))) for group in groups]

@@ -6,6 +6,7 @@ model directory. Its checksums say whether it is as it was written. What passes 
 
 from __future__ import annotations
 
+import hashlib
 import json
 import re
 import shutil
@@ -21,7 +22,7 @@ from heedful.boundary.jsontext import read_json
 from heedful.models.load import read_model
 from heedful.models.writing import Saveable, write_pretrained
 from heedful.run.config import TrainConfig, from_written
-from heedful.storage import create, demand_unchanged, naming_a_full_disk, write_checksums, write_whole
+from heedful.storage import CHECKSUMS, create, demand_unchanged, naming_a_full_disk, write_checksums, write_whole
 
 SETTINGS = "settings.json"
 
@@ -43,6 +44,11 @@ class Checkpoint:
         `remedy`: what to do about it. By default: resume from the checkpoint before.
         """
         demand_unchanged(self.path, remedy or self.remedy)
+
+    def digest(self) -> str:
+        """SHA-256 of its list of checksums, which names every file. Empty in checkpoints of older versions."""
+        path = self.path / CHECKSUMS
+        return hashlib.sha256(path.read_bytes()).hexdigest() if path.exists() else ""
 
     def state(self) -> dict[str, Any]:
         """The loop's own state: a JSON tree."""
@@ -120,10 +126,17 @@ def save(
     return Checkpoint(target, version)
 
 
-def prune(folder: Path, keep_last: int, best: int | None) -> None:
-    """Delete all but the newest `keep_last` checkpoints and the best evaluated one."""
-    for checkpoint in checkpoints(folder)[:-keep_last]:
-        if checkpoint.version != best:
+def prune(folder: Path, keep_last: int, best: int | None, around: int = 0) -> None:
+    """Delete all but the newest `keep_last` checkpoints and the best evaluated one.
+
+    `around`: steps between checkpoints. Of those that are 1, 2 to 3, 4 to 7, 8 to 15 ... times so far back, one of each
+    stays, too: what is deleted now is never needed later. 0 = none of them.
+    """
+    found = checkpoints(folder)
+    for checkpoint in found[:-keep_last]:
+        age = max(1, (found[-1].version - checkpoint.version) // around) if around else 0
+        stays = around and checkpoint.version % (around << (age.bit_length() - 1)) == 0
+        if checkpoint.version != best and not stays:
             _remove(checkpoint.path)
 
 

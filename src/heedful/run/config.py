@@ -55,6 +55,8 @@ class EvaluationConfig:
     split: Literal["val", "test"] = "val"
     at_once: Count = 1024
     """Most episodes played at once. Lower it when memory is short. The noise of an episode depends on it."""
+    start: Natural = 0
+    """Training steps before the first evaluation. The others are spread from there on."""
     search_tasks: Natural = BASELINE_TASKS
     """Training tasks on which the best fixed sequence is searched, with some hundred thousand calls of the environment.
     0 = no search, for environments that are slow."""
@@ -63,10 +65,11 @@ class EvaluationConfig:
         """The numbers of updates after which to evaluate."""
         if self.times < 1:
             return frozenset()
-        if self.times == 1:
+        first = min(self.start, steps)
+        times = min(self.times, steps - first + 1)
+        if times == 1:
             return frozenset({steps})
-        times = min(self.times, steps + 1)
-        return frozenset(round(index * steps / (times - 1)) for index in range(times))
+        return frozenset(first + round(index * (steps - first) / (times - 1)) for index in range(times))
 
 
 Buckets = Annotated[int, Interval(ge=2, le=100)]
@@ -172,13 +175,16 @@ class TrainConfig:
     diagnostics: DiagnosticsConfig = field(default_factory=lambda: DiagnosticsConfig(share=None))
     gradients: GradientsConfig = field(default_factory=GradientsConfig)
     attribution: AttributionConfig = field(default_factory=AttributionConfig)
-    on_collapse: Literal["warn", "stop"] = "warn"
+    without_rewards: tuple[Text, ...] = ()
+    """Components of the reward that count as 0 in training, such as fluency. Outcomes do not change."""
+    on_collapse: Literal["warn", "stop", "cut"] = "warn"
     """Reaction to an alarm named a collapse. warn = report it and continue. stop = end the run after the step, saved,
-    with exit code 3. Other alarms only warn."""
+    with exit code 3. cut = set the coefficient of the entropy bonus to 0 for good. Other alarms only warn."""
     checkpoint_every: Count = 10
     """Steps between checkpoints."""
-    keep_checkpoints: Literal["last", "all"] = "last"
-    """last: the last two and the best evaluated one. all: every one, for heedful gradients or eval later."""
+    keep_checkpoints: Literal["last", "around", "all"] = "last"
+    """last: the last two and the best evaluated one. around: of older ones, too, those about 1, 2, 4, 8 ... checkpoints
+    back, from which heedful fork can go on. all: every one, for heedful gradients or eval later."""
     keep_rollouts: Literal["all", "evaluations", "none"] = "all"
     """Episodes that are stored, with their texts: all (of training and of evaluations), evaluations, or none. Without
     evaluations a verdict has no gain paired by task. Without training episodes a report shows none."""
@@ -275,6 +281,11 @@ class TrainConfig:
             f"dynamic sampling (algorithm.sampling_batches {algorithm.sampling_batches}, or plan refill) collects "
             f"until groups vary, but a group of {self.group_size} never does; set sampling_batches to 1 and the plan "
             "to fixed, or group_size to at least 2",
+        )
+        yield (
+            self.on_collapse == "cut" and not algorithm.has_bonus,
+            "on_collapse cut takes the entropy bonus away, and there is none (algorithm.entropy 0); give a "
+            "coefficient, or set on_collapse to warn",
         )
         yield (
             self.loss_scale == "rho" and self.filter.share is None,

@@ -30,7 +30,16 @@ from heedful.policies.servers import ServerRefused, ServerUnreachable
 from heedful.policies.vllm import WrongWeights
 from heedful.protocols import Environment, Policy, Tracker
 from heedful.report.attribution import cause
-from heedful.rollout import Ask, Collection, Request, Standing, collect_in_rounds, isolated, shape_overlong
+from heedful.rollout import (
+    Ask,
+    Collection,
+    Request,
+    Standing,
+    collect_in_rounds,
+    isolated,
+    shape_overlong,
+    without_rewards,
+)
 from heedful.rollout.choosers import Offer
 from heedful.rollout.player import replayed_values
 from heedful.rollout.rounds import at_one_size
@@ -105,8 +114,9 @@ def train_steps(
     The first Ctrl-C, SIGTERM, SIGUSR1 or SIGHUP, or a true `stop()`, finishes the step, saves a checkpoint and returns.
     A second signal raises KeyboardInterrupt.
 
-    An alarm is reported once, when it is raised. With `on_collapse` stop a collapse ends the run like a Ctrl-C. A
-    resumed run keeps the alarms that were raised before. Only a newly raised one reports and stops again.
+    An alarm is reported once, when it is raised. With `on_collapse` stop a collapse ends the run like a Ctrl-C, and
+    with cut it takes the entropy bonus away. A resumed run keeps the alarms that were raised before. Only a newly
+    raised one reports, stops or cuts again.
 
     Each rank plays its share of the tasks and learns from its share of the samples. Rank 0 alone measures, stores,
     writes and saves, and needs `trackers` and something to `watch`.
@@ -161,9 +171,12 @@ def train_steps(
                             tracker.alert(alarm)
                 # Every rank ends where one was interrupted, or where an alarm of rank 0 stops the run.
                 asked = int(interrupt.signal or (signal.SIGINT if stop() else 0))
-                stopped_by = tuple(each.name for each in alarms if each.collapse and config.on_collapse == "stop")
-                answers = world.gather((asked, stopped_by))
-                asked, stopped_by = next((each for each, _ in answers if each), 0), answers[0][1]
+                answers = world.gather((asked, tuple(each.name for each in alarms if each.collapse)))
+                asked, collapsed = next((each for each, _ in answers if each), 0), answers[0][1]
+                stopped_by = collapsed if config.on_collapse == "stop" else ()
+                if collapsed and config.on_collapse == "cut" and not parts.learner.entropy_cut:
+                    parts.learner.cut_entropy()
+                    watch.note(f"The entropy bonus is off from step {step + 1} on, because of {', '.join(collapsed)}.")
                 if asked or stopped_by or run.is_checkpoint_due(step + 1):
                     run.save(step + 1)
                 if asked or stopped_by:
@@ -308,10 +321,10 @@ class _Run:
             with self.parts.learner.whole():
                 request = Request(env.episode, tasks, config.group_size, turns_of(env), config.context, sizes=sizes)
                 groups = self.world.merge(config.collect(policy, request))
-            if not algorithm.overlong_buffer:
-                return groups
-            limit = config.sampling.tokens_per_turn
-            return shape_overlong(groups, limit, algorithm.overlong_buffer, algorithm.overlong_penalty)
+            if algorithm.overlong_buffer:
+                limit = config.sampling.tokens_per_turn
+                groups = shape_overlong(groups, limit, algorithm.overlong_buffer, algorithm.overlong_penalty)
+            return without_rewards(groups, config.without_rewards) if config.without_rewards else groups
 
         now = Standing(
             config.groups,
@@ -407,8 +420,9 @@ class _Run:
             write_whole(self.folder.tasks, json.dumps(parts.selection.memory.table(), indent=1) + "\n")
         state = {**parts.state(), "config": to_json(self.config)}
         checkpoint.save(folder, version, model, parts.tokenizer, learner_state, state)
-        if self.config.keep_checkpoints == "last":
-            checkpoint.prune(folder, keep_last=2, best=parts.best)
+        if self.config.keep_checkpoints != "all":
+            around = self.config.checkpoint_every if self.config.keep_checkpoints == "around" else 0
+            checkpoint.prune(folder, keep_last=2, best=parts.best, around=around)
 
 
 def _about(on: str, groups: Sequence[Group]) -> str:

@@ -30,7 +30,7 @@ from heedful.models.vision import vision_of
 from heedful.models.writing import Saveable, WholeWeights
 from heedful.protocols import Environment, UsesCritic
 from heedful.run.checkpoint import Checkpoint
-from heedful.run.config import TrainConfig
+from heedful.run.config import TrainConfig, from_written
 from heedful.run.selection import Selection, TaskMemory
 from heedful.scorers.dealt import DealtScorer
 from heedful.scorers.hf import HFScorer
@@ -232,6 +232,9 @@ def assemble(
         with _fitting(start):
             learned = start.learner_state()
             learner.load_state_dict(learned)
+            written = start.settings()
+            if written is not None and from_written(written).algorithm.entropy != config.algorithm.entropy:
+                learner.entropy_coefficient = config.algorithm.entropy  # typed beside the resume: it holds from here on
             if attributor is not None and (config.attribution.moments or MOMENTS in learned):
                 attributor.moments = TermMoments(dict(learned.get(MOMENTS, {})))
             parts.tasks.cursor = state["tasks"]

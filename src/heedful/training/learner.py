@@ -102,6 +102,8 @@ class Learner:
         self.world = settings.world
         self.entropy_coefficient = algorithm.entropy
         """The entropy coefficient of the next update."""
+        self.entropy_cut = False
+        """The entropy bonus is off for good."""
         self.updates = 0
         """Calls of `update` that changed the weights."""
         self.splits_steps: SplitsSteps | None = None
@@ -171,10 +173,15 @@ class Learner:
             tokens=tokens,
             correction=batch.metrics,
         )
-        self.entropy_coefficient = self.algorithm.entropy_control.next(
-            self.algorithm.entropy, self.entropy_coefficient, self.updates, passes[0].mean_entropy or 0.0
-        )
+        if not self.entropy_cut:
+            self.entropy_coefficient = self.algorithm.entropy_control.next(
+                self.algorithm.entropy, self.entropy_coefficient, self.updates, passes[0].mean_entropy or 0.0
+            )
         return metrics
+
+    def cut_entropy(self) -> None:
+        """Switch the entropy bonus off for good, whatever its control says later."""
+        self.entropy_cut, self.entropy_coefficient = True, 0.0
 
     def accumulate_gradient(
         self, samples: Sequence[TrainingSample], *, scale: float = 1.0, token_budget: int | None = None
@@ -201,6 +208,7 @@ class Learner:
             "descent": self.optimizer_step.state_dict(),
             "updates": self.updates,
             "entropy_coefficient": self.entropy_coefficient,
+            **({"entropy_cut": True} if self.entropy_cut else {}),
             "critic": None if self.critic is None else self.critic.state_dict(),
         }
 
@@ -210,6 +218,7 @@ class Learner:
             raise ValueError(f"Expected a learner's state with {'a' if self.critic else 'no'} critic, found the other.")
         self.optimizer_step.load_state_dict(state["descent"])
         self.updates, self.entropy_coefficient = state["updates"], state["entropy_coefficient"]
+        self.entropy_cut = state.get("entropy_cut", False)
         if self.critic is not None:
             self.critic.load_state_dict(state["critic"])
 
