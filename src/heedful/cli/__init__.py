@@ -1,8 +1,8 @@
-"""The command line: `heedful train | eval | play | audit | watch | study | gradients | envs | check-env | report`.
+"""The command line: `heedful train | eval | play | audit | watch | study | fork | gradients | envs | check-env`.
 
-`heedful serve-env` plays an environment for others, `grow` gives a loaded model its warm start, `doctor` shows what is
-installed, and `skill` prints the page for coding agents. Packages add commands through the entry point
-`heedful.commands`.
+`heedful report` writes the page of a run again, `serve-env` plays an environment for others, `grow` gives a loaded
+model its warm start, `doctor` shows what is installed, and `skill` prints the page for coding agents. Packages add
+commands through the entry point `heedful.commands`.
 
 An error that the user can fix ends in a sentence and exit code 2. Help loads no torch.
 
@@ -36,6 +36,7 @@ COMMANDS = {
     "watch": ("watch", "watch a run of any trainer that goes on, and tell of its alarms"),
     "study": ("study", "run a declared study: arms x seeds, tables with intervals, a page"),
     "gradients": ("gradients", "signal and noise of a run's gradient, by reward variance"),
+    "fork": ("fork", "continue a run from before an alarm with one thing changed: the cause, and what would help"),
     "serve-env": ("serve_env", "serve an environment's episodes over HTTP, to be played as `remote`"),
     "envs": ("envs", "list the environments and presets"),
     "check-env": ("check_env", "play anyone's environment and say which rules of the contract it breaks"),
@@ -52,6 +53,7 @@ ADDED = Registry("heedful.commands", {}, "command")
 KEPT = {
     "train": "if the run has a checkpoint, heedful train --resume RUN goes on from it",
     "grow": "what was saved of the warm start is safe, and the same command goes on",
+    "fork": "what its forks have saved is safe, and the same command goes on",
     "study": "what its runs have saved is safe, and the same command goes on",
     "audit": "if a folder is named above, its steps are safe, and the same command with --out FOLDER goes on",
     "watch": "closed steps are safe, and the same command goes on",

@@ -57,6 +57,12 @@ def refuse_edits(
         )
 
 
+def edits_of(before: TrainConfig, now: TrainConfig) -> dict[str, list[Any]]:
+    """The dotted names of the settings that differ, with the value before and now."""
+    old, new = (dict(_flat(to_json(config))) for config in (before, now))
+    return {name: [old.get(name), new.get(name)] for name in _different(old, new)}
+
+
 def refuse_fewer_steps(steps: int, done: int, folder: RunFolder) -> None:
     """Raise ValueError where a run is to end before its last checkpoint: later weights would count as earlier ones."""
     if steps < done:

@@ -14,10 +14,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from heedful.boundary import tell, to_json, trust_flags, trust_needed, trusting
+from heedful.boundary.jsontext import read_json
 from heedful.console import SafeConsole
 from heedful.report.record import stored_sentences
 from heedful.run.config import TrainConfig, from_written, read_config
 from heedful.run.edits import (
+    edits_of,
     refuse_edits,
     refuse_fewer_steps,
     refuse_other_ranks,
@@ -198,6 +200,26 @@ def _forked(run: Run, checkpoint: int | str, out: Path | str | None) -> RunFolde
     return folder
 
 
+def begin_fork(run: Run, step: int, path: Path, config: TrainConfig) -> RunFolder:
+    """A folder that `resume` goes on with from a checkpoint of a run, under other settings, and without its episodes.
+
+    `fork.json` in it is written last. Alarms that were raised before the checkpoint are reported again if they stand.
+
+    Raises ValueError for a checkpoint whose files have changed since they were written.
+    """
+    from heedful.run.checkpoint import Checkpoint
+
+    checkpoint = Checkpoint(run.folder.checkpoint(step), step)
+    checkpoint.check("Restore it: a fork goes on with what the run was.")
+    folder = RunFolder.open(path)
+    run.folder.copy_until(step, folder.path, episodes=False)
+    write_whole(folder.config, json.dumps(to_json(config), indent=2) + "\n")
+    edits = edits_of(config_at(run, step)[0], config)
+    about = {"parent": str(run.path.resolve()), "checkpoint": step, "checksum": checkpoint.digest(), "edits": edits}
+    write_whole(folder.fork, json.dumps(about, indent=1) + "\n")
+    return folder
+
+
 def _new_folder(config: TrainConfig, out: Path | str | None) -> RunFolder:
     if out not in (None, ""):
         return RunFolder.open(out)
@@ -305,6 +327,8 @@ def _train(config: TrainConfig, folder: RunFolder, world: World, told: _Reportin
             parts = assemble(config, bar, start, world)
         config = replace(config, tags=parts.renderer.tags)
         view.tags = config.tags
+        if start and folder.fork.exists() and read_json(folder.fork)["checkpoint"] == start.version:
+            parts.diagnostician.alarms.forget_raised()
         if resumed:  # the folder changes only now that settings and checkpoint have been found to fit
             folder.truncate_after(version - 1)
         if told.typed or config != asked:

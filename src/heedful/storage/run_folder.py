@@ -21,7 +21,7 @@ from heedful.storage.locks import LOCK
 _STEP_FILE = re.compile(r"step_(\d+)(?:_\w+)?\.(?:parquet|npz)")
 _OF_THE_END = (
     *("report.html", "report_steps", "verdict.json", "gradients.html", "attribution.html"),
-    *("tensorboard", "wandb"),
+    *("tensorboard", "wandb", "forks", "fork.json"),
 )
 _PACKAGES = (
     *("heedful", "numpy", "pyarrow", "torch", "transformers", "tokenizers", "safetensors"),
@@ -92,6 +92,16 @@ class RunFolder:
     def environment(self) -> Path:
         """The result of `describe_environment` at the start."""
         return self.path / "environment.json"
+
+    @property
+    def fork(self) -> Path:
+        """Of a run that `heedful fork` began: its parent, the checkpoint and the settings that differ."""
+        return self.path / "fork.json"
+
+    @property
+    def forks(self) -> Path:
+        """The forks of this run, one folder for each start of `heedful fork` with other settings."""
+        return self.path / "forks"
 
     @property
     def metrics(self) -> Path:
@@ -172,15 +182,17 @@ class RunFolder:
         names = (re.fullmatch(pattern, entry.name) for entry in (self.path / folder).glob("*"))
         return sorted(int(name[1]) for name in names if name and _step_name(int(name[1])) == f"step_{name[1]}")
 
-    def copy_until(self, step: int, folder: Path) -> None:
+    def copy_until(self, step: int, folder: Path, episodes: bool = True) -> None:
         """Copy the run to another folder as it was at the checkpoint of `step`, the files of its end left out.
 
-        Lines of `metrics.jsonl` after that step are copied, too: `truncate_after` removes them.
+        Lines of `metrics.jsonl` after that step are copied, too: `truncate_after` removes them. `episodes`: copy the
+        rollouts, cross-scores and early answers, which may be large.
         """
+        left_out = (LOCK, *_OF_THE_END, *(() if episodes else ("rollouts", "scores", "early")))
 
         def later(parent: str, names: list[str]) -> list[str]:
             steps = {name: re.search(r"_(\d{6,})", name) for name in names}
-            others = [name for name in names if name in (LOCK, *_OF_THE_END)]
+            others = [name for name in names if name in left_out]
             if Path(parent).name == "checkpoints":
                 return [*others, *(name for name in names if name != _step_name(step))]
             return [*others, *(name for name, found in steps.items() if found and int(found[1]) > step)]

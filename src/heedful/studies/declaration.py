@@ -12,7 +12,7 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from heedful.boundary import Choice, Count, Natural, NotNegative, from_json, parse, to_json
+from heedful.boundary import Choice, Count, Natural, NotNegative, from_json, import_held, parse, to_json
 from heedful.boundary import settings as declared_settings
 from heedful.boundary.command_line import split
 from heedful.boundary.jsontext import read_json
@@ -22,6 +22,11 @@ from heedful.run.presets import preset
 from heedful.studies.jobs import JOBS, TrainingJob, refuse_name
 
 When = Literal["last", "first", "change", "mean", "highest", "lowest", "first_at_least", "first_at_most", "total_until"]
+
+
+def _own_outcomes() -> Mapping[str, type]:
+    """By name, loaded when a study names them: they read what is declared here."""
+    return {"forks": import_held("heedful.studies.forks:Forks")}
 
 
 @declared_settings
@@ -135,7 +140,7 @@ class Study:
     """Metrics that the page draws over steps, one band per arm."""
     dial: str = ""
     """What the arms' `level` means; the page then draws the measures over it."""
-    outcomes: tuple[Annotated[Any, Choice({})], ...] = ()
+    outcomes: tuple[Annotated[Any, Choice(_own_outcomes)], ...] = ()
     """Further readings of the runs, each a class of its own that follows `heedful.studies.Outcome`."""
     minutes: NotNegative | None = None
     """Minutes of one run on one core, about; none = unknown."""

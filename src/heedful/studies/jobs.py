@@ -8,14 +8,16 @@ from __future__ import annotations
 
 import json
 import re
+import shlex
 import shutil
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Annotated, Any, Protocol, runtime_checkable
 
-from heedful.boundary import Choice, to_json, trust_flags
+from heedful.boundary import Choice, parse, to_json, trust_flags, trust_needed
 from heedful.run.config import TrainConfig
+from heedful.stopping import exit_code
 from heedful.storage import RunFolder, write_whole
 
 FOLDER_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,99}")
@@ -99,7 +101,57 @@ class TrainingJob(OwnJob):
         return f"trains {self.config.env.name} for {self.steps} steps"
 
 
-JOBS: Mapping[str, Any] = {"train": TrainingJob}
+@dataclass(frozen=True, slots=True)
+class ForkJob(OwnJob):
+    """Go on with another run from one of its checkpoints, with settings typed beside it (`heedful fork`).
+
+    `config`: the settings of the checkpoint, with those that all forks share. Its run is the folder four levels above.
+    """
+
+    checkpoint: int = 1
+    checksum: str = ""
+    """SHA-256 of the checkpoint's list of checksums: a checkpoint that was edited meanwhile is refused."""
+    typed: str = ""
+    """The settings of the arm, as typed beside `heedful train --resume RUN --checkpoint N`."""
+
+    @property
+    def about(self) -> str:
+        return (
+            f"goes on from step {self.checkpoint} to {self.steps} {f'with {self.typed}' if self.typed else 'as it was'}"
+        )
+
+    def changed(self, seed: int) -> TrainConfig:
+        """The configuration of this seed's fork. `seeded` is without the arm's settings: they grow no other model."""
+        return parse(TrainConfig, self.seeded(seed), shlex.split(self.typed), "heedful fork", "")
+
+    def done(self, folder: RunFolder) -> bool:
+        return folder.verdict.exists()
+
+    def run(self, folder: RunFolder, seed: int) -> int:
+        from heedful.run.checkpoint import Checkpoint
+        from heedful.run.edits import edits_of
+        from heedful.run.train import Run, begin_fork, config_at, resume
+
+        parent, config = Run.open(folder.path.parents[3]), self.changed(seed)
+        checkpoint = Checkpoint(parent.folder.checkpoint(self.checkpoint), self.checkpoint)
+        if checkpoint.digest() != self.checksum:
+            raise ValueError(
+                f"Expected the checkpoint {checkpoint.path} as it was when its forks began, found that it has changed. "
+                "Restore it, or start heedful fork again: it begins new forks."
+            )
+        if not folder.fork.exists():  # a fork that was killed while it began is begun again
+            shutil.rmtree(folder.path, ignore_errors=True)
+            begin_fork(parent, self.checkpoint, folder.path, config)
+        typed = list(edits_of(config_at(parent, self.checkpoint)[0], config))
+        outcome = resume(folder.path, trust=trust_needed(config), changed=config, typed=typed).outcome
+        assert outcome is not None
+        if outcome.interrupted:
+            return exit_code(outcome.signal)
+        shutil.rmtree(folder.path / "checkpoints")
+        return 0
+
+
+JOBS: Mapping[str, Any] = {"train": TrainingJob, "fork": ForkJob}
 """The jobs a study file can name; another one as `module:Class`."""
 
 

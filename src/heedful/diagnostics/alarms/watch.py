@@ -203,6 +203,10 @@ class Alarms:
             follow_change(design, points, test)
         return test
 
+    def forget_raised(self) -> None:
+        """No alarm counts as raised: one that still stands is reported again. Levels before a change stay known."""
+        self._raised, self._first = {}, {}
+
     def state(self) -> dict[str, Any]:
         """What a later step needs of the earlier ones, as a JSON tree."""
         return {

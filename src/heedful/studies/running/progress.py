@@ -87,10 +87,10 @@ def tail(path: Path) -> list[tuple[int, Mapping[str, Any]]]:
     return [(row["step"], row["metrics"]) for row in whole]
 
 
-def wide_console() -> Console:
+def wide_console(stderr: bool = False) -> Console:
     """The console of a command that prints tables: 160 columns where there is no terminal, in place of 80."""
-    console = SafeConsole()
-    return console if console.is_terminal else SafeConsole(width=160)
+    console = SafeConsole(stderr=stderr)
+    return console if console.is_terminal else SafeConsole(stderr=stderr, width=160)
 
 
 class RunsView:

@@ -1,0 +1,517 @@
+"""Forks of a run before an alarm: arms that each change one thing, paired by seed with the arm that changes nothing.
+
+A removal takes one thing of the run away and so names a cause. A cure adds something and so says what to do. The best
+cure names no cause: a filter can win over the removal of what did the harm.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import shlex
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import count
+from pathlib import Path
+from statistics import fmean
+from typing import Literal
+
+import numpy as np
+
+from heedful.diagnostics.statistics.special import student_quantile
+from heedful.envs.common.tasks import TaskStream
+from heedful.filters import KeepAll, TopP
+from heedful.report.attribution import part_names
+from heedful.report.drawing.chart import Axis, Curve, Frame
+from heedful.report.drawing.numerals import numeral
+from heedful.report.drawing.panel import DrawnPanel, Panel, draw
+from heedful.report.outcome import Outcome
+from heedful.report.record import RunRecord, Series, read_run
+from heedful.run.config import TrainConfig
+from heedful.run.train import Run, config_at
+from heedful.seeds import derive
+from heedful.storage import RunFolder, StoredGradients, read_gradients
+from heedful.studies.declaration import Arm, Study, study_to_json
+from heedful.studies.figures import mean_series
+from heedful.studies.jobs import ForkJob
+from heedful.studies.outcomes import Outcomes, Reading, Rows, Table
+from heedful.studies.paired import mean_over, paired_difference
+from heedful.studies.study_folder import read_declaration
+from heedful.studies.tables import shown, signed
+from heedful.types import Metric
+
+NONE = "none"
+MOST_REMOVALS = 6
+MATTERS = 0.03
+"""Least gain of success that names a cause."""
+MATTERING_PART = 0.01
+"""A component of the reward that is a smaller part of all components is not taken away."""
+MARGIN = 2
+"""Steps between the checkpoint and the first step of the alarm's change, at least."""
+_SINCE = re.compile(r"since step (\d+)")
+_COLUMNS = {
+    "gap": "information/first_turn/gap",
+    "entropy of thoughts": "policy/thought_entropy_per_token",
+    "valid replies": "format/valid_rate",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class ForkArm:
+    """One thing that a fork changes."""
+
+    name: str
+    kind: Literal["none", "removal", "cure"]
+    words: str = ""
+    """What is taken away, or given, as "without the filter"."""
+    flags: str = ""
+    """As typed beside `heedful train --resume RUN --checkpoint N`."""
+    parts: str = ""
+    """Of a removal: how the names begin of the parts of an update that it takes away."""
+
+
+@dataclass(frozen=True, slots=True)
+class ForkRow:
+    """What one arm does to success after the fork's last step, minus the arm that changes nothing, seed by seed."""
+
+    arm: ForkArm
+    success: Metric
+    """Sampled. Student's 95% interval over seeds."""
+    greedy: Metric
+    corrected: tuple[float, float] | None
+    """The interval of `success` at 1 - .05 / number of removals (Bonferroni)."""
+    named: bool
+    """Of a removal: its gain is the largest, at least `MATTERS`, and clear of 0 after the correction."""
+    levels: Mapping[str, Metric]
+    """Mean over seeds of the last reading of the gap, the entropy of thoughts and the share of valid replies."""
+    attributed: float | None
+    """What the parts that it takes away did to success in the newest split update before the alarm."""
+
+
+@dataclass(frozen=True, slots=True)
+class Forked:
+    """All that the forks say."""
+
+    checkpoint: int
+    steps: int
+    seeds: tuple[int, ...]
+    none: Mapping[str, Metric]
+    """Sampled and greedy success of the arm that changes nothing."""
+    removals: tuple[ForkRow, ...]
+    cures: tuple[ForkRow, ...]
+    sentences: tuple[str, ...]
+    command: str
+    """Goes on with the best arm. Empty where none is clear."""
+    tables: Mapping[str, Rows]
+
+
+@dataclass(frozen=True, slots=True)
+class Forks:
+    """The outcome of a study of forks: two tables, sentences and curves."""
+
+    run: str
+    """Its name."""
+    alarm: str
+    step: int
+    """The step of the alarm, or the one that was given."""
+    checkpoint: int
+    steps: int
+    split: str
+    arms: tuple[ForkArm, ...]
+    title: str = "What forks of the run say"
+
+    @property
+    def arms_read(self) -> tuple[str, ...]:
+        return ()
+
+    def among(self, arms: Collection[str]) -> Forks | None:
+        return replace(self, arms=tuple(arm for arm in self.arms if arm.name in arms)) if NONE in arms else None
+
+    def read(self, study: Study, outcomes: Outcomes) -> Reading:
+        parent = outcomes.runs[0].run.folder.path.parents[3]
+        stored = _split_update(RunFolder(parent), self.step)
+        success, greedy = (self._success(outcomes, kind) for kind in ("sampled", "greedy"))
+        rows = [self._row(arm, outcomes, success, greedy, stored) for arm in self.arms if arm.kind != "none"]
+        rows.sort(key=lambda row: -float(row.success.value or 0.0))
+        removals, cures = ([row for row in rows if row.arm.kind == kind] for kind in ("removal", "cure"))
+        removals = [replace(row, named=row.named and not place) for place, row in enumerate(removals)]
+        best = max(rows, key=lambda row: float(row.success.value or 0.0), default=None)
+        words = ["heedful", "train", "--resume", str(parent), "--checkpoint", str(self.checkpoint)]
+        clear = best is not None and best.success.low is not None and best.success.low > 0
+        command = f"{shlex.join(words)} {best.arm.flags}" if best is not None and clear else ""
+        sentences = [*self._of_removals(removals), *self._of_cures(cures), *_agreement(removals, stored)]
+        sentences += [f"Go on with the best arm: {command}"] if command else []
+        none = {
+            kind: mean_over(kind, list(found[NONE].values()))
+            for kind, found in (("sampled", success), ("greedy", greedy))
+        }
+        tables = self._tables(none, len(study.seeds), stored, removals, cures)
+        values = Forked(
+            self.checkpoint,
+            self.steps,
+            study.seeds,
+            none,
+            tuple(removals),
+            tuple(cures),
+            tuple(sentences),
+            command,
+            {table.title: table.rows for table in tables},
+        )
+        return Reading(values, tuple(tables), tuple(sentences), tuple(self._figures(outcomes)))
+
+    def _success(self, outcomes: Outcomes, kind: str) -> dict[str, dict[int, float]]:
+        """Arm -> seed -> success after the last step."""
+        last, found = self.checkpoint + self.steps, dict[str, dict[int, float]]()
+        for arm in self.arms:
+            points = {
+                each.run.seed: each.record.get(f"eval/{self.split}/{kind}/success").numeric
+                for each in outcomes.of_arm(arm.name)
+            }
+            found[arm.name] = {
+                seed: float(of[-1].number or 0.0) for seed, of in points.items() if of and of[-1].step == last
+            }
+        return found
+
+    def _row(
+        self,
+        arm: ForkArm,
+        outcomes: Outcomes,
+        success: Mapping[str, Mapping[int, float]],
+        greedy: Mapping[str, Mapping[int, float]],
+        stored: StoredGradients | None,
+    ) -> ForkRow:
+        difference = paired_difference("success", success[arm.name], success[NONE])
+        values = list(difference.by_seed.values())
+        corrected = corrected_interval(values, sum(each.kind == "removal" for each in self.arms))
+        named = corrected is not None and corrected[0] > 0 and fmean(values) >= MATTERS
+        levels = {}
+        for title, metric in _COLUMNS.items():
+            readings = [each.record.get(metric).numeric for each in outcomes.of_arm(arm.name)]
+            levels[title] = mean_over(title, [float(of[-1].number or 0.0) for of in readings if of])
+        taken = None
+        if stored is not None and arm.parts:
+            found = [
+                stored.metric(f"attribution/success/{part}").value
+                for part in part_names(stored)
+                if part.startswith(arm.parts)
+            ]
+            taken = sum(float(value) for value in found if isinstance(value, int | float))
+        return ForkRow(
+            arm,
+            difference.mean,
+            paired_difference("greedy", greedy[arm.name], greedy[NONE]).mean,
+            corrected,
+            named and arm.kind == "removal",
+            levels,
+            taken,
+        )
+
+    def _of_removals(self, rows: Sequence[ForkRow]) -> list[str]:
+        if not rows or not isinstance(rows[0].success.value, float):
+            return ["Nothing was taken away, so no cause can be named."]
+        first, rest = rows[0], rows[1:]
+        size, low, high = _sized(first.success)
+        if not first.named:
+            return [
+                f"No cause is named: the largest gain of success {self.steps} steps later is {size} [{low}, {high}], "
+                f"{first.arm.words}. Intervals are wider for several arms; more --seeds or --steps make them "
+                "narrower."
+            ]
+        most = max((abs(float(row.success.value or 0.0)) for row in rest), default=0.0)
+        second = rest[0] if rest and most >= MATTERS else None
+        other = f"nothing else that was taken away changes it by more than {most:.2f}"
+        if second is not None:
+            other = f"{second.arm.words} it changes by {signed(second.success)}"
+        said = f"{first.arm.words}, sampled success {self.steps} steps later is {size} higher [{low}, {high}]"
+        return [said[0].upper() + said[1:] + (f"; {other}." if rest else ".")]
+
+    def _of_cures(self, rows: Sequence[ForkRow]) -> list[str]:
+        if not rows or not isinstance(rows[0].success.value, float):
+            return []
+        size, low, high = _sized(rows[0].success)
+        what = f"{rows[0].arm.words} it is {size} higher [{low}, {high}]"
+        if rows[0].success.low is None or rows[0].success.low <= 0:
+            return [f"No cure is clear of 0: {what}."]
+        return [f"Of the cures the best is clear: {what}. It names no cause."]
+
+    def _tables(
+        self,
+        none: Mapping[str, Metric],
+        seeds: int,
+        stored: StoredGradients | None,
+        removals: Sequence[ForkRow],
+        cures: Sequence[ForkRow],
+    ) -> list[Table]:
+        lead = (
+            f"Success after step {self.checkpoint + self.steps} minus that of the unchanged run "
+            f"(sampled {shown(none['sampled'])}, greedy {shown(none['greedy'])}), paired over {seeds} seeds, with "
+            "Student's 95% interval. "
+        )
+        named = f"A cause is named if its gain is the largest, at least {MATTERS}, and clear of 0 at 1 - .05 / arms."
+        heads = ["arm", "sampled", "greedy", *_COLUMNS, "settings"]
+        of_removals = ["corrected", "named", *([f"attribution, step {stored.step}"] if stored is not None else [])]
+        first: Rows = [[*heads[:3], *of_removals, *heads[3:]]]
+        second: Rows = [heads]
+        for row in (*removals, *cures):
+            cells = [row.arm.words, signed(row.success), signed(row.greedy)]
+            rest = [*(shown(replace(row.levels[name], low=None)) for name in _COLUMNS), row.arm.flags]
+            if row.arm.kind == "cure":
+                second.append([*cells, *rest])
+                continue
+            within = "–" if row.corrected is None else " to ".join(map(numeral, row.corrected))
+            told = ["–" if row.attributed is None else numeral(row.attributed)] if stored is not None else []
+            first.append([*cells, within, "yes" if row.named else "no", *told, *rest])
+        titles = "Removals: what is the cause?", "Cures: what would help?"
+        leads = lead + named, lead + "They say what to do, and name no cause."
+        return [
+            Table(title, told, title, rows) for title, told, rows in zip(titles, leads, (first, second), strict=True)
+        ]
+
+    def _figures(self, outcomes: Outcomes) -> list[DrawnPanel]:
+        frame = Frame((self.checkpoint, self.checkpoint + self.steps))
+        records = {arm.name: {each.run.seed: each.record for each in outcomes.of_arm(arm.name)} for arm in self.arms}
+        drawn = []
+        for kind, title in (("removal", "Removals"), ("cure", "Cures")):
+            for metric, what, axis in (
+                (f"eval/{self.split}/sampled/success", "sampled success", Axis.SHARE),
+                (_COLUMNS["gap"], "gap", Axis.FITTED),
+            ):
+                lines = [(NONE, 0), *((arm.name, hue) for hue, arm in enumerate(self._of_kind(kind), start=1))]
+                series = {name: _from(mean_series(metric, [records[name]]), self.checkpoint) for name, _ in lines}
+                begin = series[NONE].points[:1] if axis is Axis.SHARE else ()  # measured in one arm for all
+                curves = [Curve(NONE, series[NONE], 0, reference=True)]
+                for name, hue in lines[1:]:
+                    curves.append(Curve(name, Series(metric, (*begin, *series[name].points)), hue))
+                panel = draw(Panel(f"{title}: {what}", "", tuple(curves), axis, optional=True), frame)
+                drawn += [panel] if panel is not None else []
+        return drawn
+
+    def _of_kind(self, kind: str) -> list[ForkArm]:
+        return [arm for arm in self.arms if arm.kind == kind]
+
+
+def corrected_interval(values: Sequence[float], comparisons: int) -> tuple[float, float] | None:
+    """Student's interval of the mean at the level 1 - .05 / comparisons (Bonferroni). `None` for fewer than two."""
+    if len(values) < 2:
+        return None
+    error = float(np.std(values, ddof=1)) / len(values) ** 0.5
+    half = student_quantile(len(values) - 1, 1 - 0.025 / max(1, comparisons)) * error
+    return fmean(values) - half, fmean(values) + half
+
+
+def alarm_of(run: Run, before: str | None) -> tuple[str, int, int]:
+    """The alarm, its step, and the latest step at which a fork may begin. `before`: its name, or a step.
+
+    By default the first collapse. The first step of the alarm's change is read in its evidence.
+
+    Raises ValueError, a sentence, where the run raised no such alarm.
+    """
+    if before is not None and before.isdecimal():
+        return "", int(before), int(before)
+    raised = Outcome.of(run.path).raised
+    found = [one for one in raised if (one.name == before if before else one.severity == "collapse")]
+    if not found:
+        known = ", ".join(f"{one.name} (step {one.step})" for one in raised) or "none"
+        wanted = f"the alarm {before}" if before else "an alarm of a collapse"
+        raise ValueError(
+            f"Expected {wanted} in {run.path}, found {known}. Name one of these, or a step: --before 12 goes back to "
+            "the newest checkpoint at or before step 12."
+        )
+    first = min([found[0].step, *map(int, _SINCE.findall(found[0].evidence))])
+    return found[0].name, found[0].step, first - MARGIN
+
+
+def checkpoint_before(run: Run, latest: int) -> int:
+    """The newest checkpoint at or before a step. Raises ValueError, a sentence, where there is none."""
+    kept = run.folder.checkpoint_steps()
+    found = [step for step in kept if step <= latest]
+    if not found:
+        has = ", ".join(map(str, kept)) or "none"
+        raise ValueError(
+            f"Expected a checkpoint of {run.path} at or before step {latest}, found {has}. Give a later step to "
+            "--before, or train with --checkpoint-every 5 --keep-checkpoints around, which keeps some older ones."
+        )
+    return found[-1]
+
+
+def removals(config: TrainConfig, components: Sequence[str]) -> list[ForkArm]:
+    """What can be taken away of a run, one thing at a time: at most `MOST_REMOVALS`."""
+    algorithm, found = config.algorithm, list[ForkArm]()
+    if algorithm.has_bonus:
+        flags = "--algorithm.entropy 0 --algorithm.entropy-control constant"
+        found.append(ForkArm("no_bonus", "removal", "without the entropy bonus", flags, "entropy"))
+    if algorithm.kl > 0:
+        found.append(ForkArm("no_kl", "removal", "without the KL penalty", "--algorithm.kl 0", "kl"))
+    if not isinstance(config.filter, KeepAll):
+        kept = " --loss-scale kept" if config.loss_scale == "rho" else ""
+        found.append(ForkArm("no_filter", "removal", "without the filter", f"--filter keep_all{kept}"))
+    rate = ForkArm("half_rate", "removal", "at half the learning rate", f"--optimizer.lr {config.optimizer.lr / 2!r}")
+    rewards = [
+        ForkArm(
+            re.sub(r"[^A-Za-z0-9_.-]", "_", f"no_{name}"),
+            "removal",
+            f"without the reward for {name}",
+            shlex.join(["--without-rewards", ",".join([*config.without_rewards, name])]),
+            f"{name}_",
+        )
+        for name in components
+    ]
+    return [*rewards[: MOST_REMOVALS - len(found) - 1], *found, rate]
+
+
+def cures(config: TrainConfig, own: str = "") -> list[ForkArm]:
+    """What could be given to a run. `own`: settings of the user's."""
+    found = []
+    if not (isinstance(config.filter, TopP) and config.filter.on == "outcome") and config.group_size > 1:
+        flags = "--filter top_p --filter.on outcome"
+        found.append(ForkArm("filter", "cure", "with the filter top_p on the outcome", flags))
+    if config.algorithm.kl < 0.1:
+        found.append(ForkArm("kl", "cure", "with a KL penalty of .1", "--algorithm.kl 0.1"))
+    return [*found, *([ForkArm("own", "cure", f"with {own}", own)] if own else [])]
+
+
+def components_beside_the_task(run: RunRecord, before: int) -> list[str]:
+    """The components of the reward that pay for something else than the outcome, by their means up to a step.
+
+    A component pays for the outcome if its mean is proportional to the success rate at every step. Those that are less
+    than a hundredth of all components together are left out. The largest comes first.
+    """
+    rates = {
+        point.step: float(point.number or 0.0) for point in run.get("success/rate").numeric if point.step <= before
+    }
+    means = {}
+    for metric, series in run.series.items():
+        if metric.startswith("reward/") and metric != "reward/mean":
+            values = {point.step: float(point.number or 0.0) for point in series.numeric}
+            means[metric.rpartition("/")[2]] = [values.get(step, 0.0) for step in rates]
+    sizes = {name: fmean(map(abs, values)) for name, values in means.items() if values}
+    least = MATTERING_PART * sum(sizes.values())
+    rate = np.array(list(rates.values()))
+
+    def of_the_task(values: Sequence[float]) -> bool:
+        factor = float(rate @ np.array(values)) / (float(rate @ rate) or 1.0)
+        return bool(np.allclose(values, factor * rate, rtol=1e-9, atol=1e-12))
+
+    kept = [name for name, size in sizes.items() if size > least and not of_the_task(means[name])]
+    return sorted(kept, key=lambda name: -sizes[name])
+
+
+def fork_study(
+    run: Run,
+    before: str | None,
+    steps: int,
+    seeds: Sequence[int],
+    tasks: int | None = None,
+    samples: int = 2,
+    own: str = "",
+) -> Study:
+    """The study of the forks of a run before an alarm.
+
+    Raises ValueError where there is no such alarm, no checkpoint before it, or `own` changes nothing.
+    """
+    from heedful.run.checkpoint import Checkpoint
+
+    alarm, step, latest = alarm_of(run, before)
+    start = checkpoint_before(run, latest)
+    written, _ = config_at(run, start)
+    base = _shared(run, written, start, steps, tasks, samples)
+    components = components_beside_the_task(read_run(run.path), step)
+    arms = [ForkArm(NONE, "none", "nothing"), *removals(base, components), *cures(base, own)]
+    checksum = Checkpoint(run.folder.checkpoint(start), start).digest()
+
+    def job(arm: ForkArm) -> ForkJob:
+        middle = start if arm.kind == "none" else start + round(steps / 2)
+        times = 3 if arm.kind == "none" else 2
+        evaluation = replace(base.evaluation, start=middle, times=times)
+        return ForkJob(replace(base, evaluation=evaluation), checkpoint=start, checksum=checksum, typed=arm.flags)
+
+    jobs = {arm.name: job(arm) for arm in arms}
+    unchanged = [arm.flags for arm in arms[1:] if jobs[arm.name].changed(0) == jobs[arm.name].seeded(0)]
+    if unchanged:
+        raise ValueError(
+            f"Expected an arm that changes something, found {unchanged[0]!r}, which is as the run was. Give other "
+            "settings, or leave it out."
+        )
+    name = run.path.resolve().name
+    which = f"{alarm} at step {step}" if alarm else f"what came after step {step}"
+    return Study(
+        "fork",
+        f"What would have prevented {which} of {name}?",
+        tuple(Arm(arm.name, jobs[arm.name]) for arm in arms),
+        tuple(seeds),
+        outcomes=(Forks(name, alarm, step, start, steps, base.evaluation.split, tuple(arms)),),
+        notes=(
+            f"Each fork goes on from the checkpoint of step {start} for {steps} steps, with moments, schedule and the "
+            "reference of a KL penalty as they were. Equal seeds play the same tasks with the same noise.",
+            f"It says nothing of what comes after these {steps} steps: a cure may only postpone. A removal changes the "
+            "size of AdamW's other steps, too.",
+            "Going back alone, with other seeds, is the arm none.",
+        ),
+    )
+
+
+def _shared(run: Run, written: TrainConfig, start: int, steps: int, tasks: int | None, samples: int) -> TrainConfig:
+    """The settings of the checkpoint, with what all forks have in common: length, evaluation, and nothing stored."""
+    pool = written.task_seeds
+    if written.tasks is not None:  # a pool is drawn by the seed, and all forks play that of the run
+        stream = TaskStream(written.env, "train", derive(written.seed, "tasks"), written.tasks)
+        pool = tuple(task.seed for task in stream.pool or ())
+    most = written.evaluation.tasks if tasks is None else tasks
+    return replace(
+        written,
+        steps=start + steps,
+        tasks=None,
+        task_seeds=pool,
+        evaluation=replace(
+            written.evaluation, tasks=min(256, most) if tasks is None else tasks, samples=samples, search_tasks=0
+        ),
+        attribution=replace(written.attribution, every=0),
+        gradients=replace(written.gradients, every=0),
+        on_collapse="warn",
+        checkpoint_every=start + steps,
+        keep_checkpoints="last",
+        keep_rollouts="none",
+        trackers=(),
+        tracked_completions=0,
+    )
+
+
+def claim(run: RunFolder, study: Study) -> Path:
+    """The folder of these forks: the one in which they were begun, with whatever seeds, or the next free number."""
+    declared = json.loads(json.dumps(study_to_json(study)))
+    for number in count(1):
+        folder = run.forks / str(number)
+        path = folder / "study.json"
+        if not path.exists() or read_declaration(path)["study"] | {"seeds": declared["seeds"]} == declared:
+            return folder
+    raise AssertionError
+
+
+def _split_update(folder: RunFolder, step: int) -> StoredGradients | None:
+    """The newest update up to a step that was split."""
+    steps = [one for one in folder.attribution_steps() if one <= step]
+    return read_gradients(folder.attribution(steps[-1])) if steps else None
+
+
+def _agreement(rows: Sequence[ForkRow], stored: StoredGradients | None) -> list[str]:
+    """Whether the removal that wins is what took most of success in the split update."""
+    known = [row for row in rows if row.attributed is not None]
+    if stored is None or not known:
+        return []
+    worst = min(known, key=lambda row: row.attributed or 0.0)
+    if not worst.attributed or worst.attributed >= 0:
+        return [f"In the split update of step {stored.step} nothing that was taken away here took success."]
+    what = worst.arm.words.removeprefix("without ")
+    taken = f"In the split update of step {stored.step}, {what} took most of success ({numeral(worst.attributed)})"
+    return [f"{taken}: both name the same." if rows[0].named and worst is rows[0] else f"{taken}."]
+
+
+def _sized(metric: Metric) -> tuple[str, str, str]:
+    """A gain and the ends of its interval with two decimals."""
+    shown = [f"{value:+.2f}" if isinstance(value, int | float) else "–" for value in (metric.low, metric.high)]
+    value = float(metric.value or 0.0)
+    return f"{value:.2f}", shown[0], shown[1]
+
+
+def _from(series: Series, step: int) -> Series:
+    return Series(series.name, tuple(point for point in series.points if point.step >= step))

@@ -1,0 +1,350 @@
+"""Forks of a run: each arm changes one thing, the unchanged arm is the run itself, and the run stays as it was."""
+
+import json
+import shutil
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from rich.console import Console
+
+torch = pytest.importorskip("torch")
+pytest.importorskip("transformers")
+
+from heedful import cli  # noqa: E402
+from heedful.algorithms.table import Grpo  # noqa: E402
+from heedful.filters import KeepAll  # noqa: E402
+from heedful.report.outcome import Outcome  # noqa: E402
+from heedful.report.record import read_run  # noqa: E402
+from heedful.run.config import DiagnosticsConfig, EvaluationConfig, TrainConfig  # noqa: E402
+from heedful.run.train import Run, train  # noqa: E402
+from heedful.storage import RunFolder, read_metrics, write_gradients  # noqa: E402
+from heedful.studies import forks  # noqa: E402
+from heedful.studies.forks import (  # noqa: E402
+    ForkArm,
+    Forks,
+    claim,
+    components_beside_the_task,
+    corrected_interval,
+    cures,
+    fork_study,
+    removals,
+)
+from heedful.studies.jobs import ForkJob  # noqa: E402
+from heedful.studies.running.processes import Child  # noqa: E402
+from heedful.studies.running.runner import Request, run_study  # noqa: E402
+from heedful.types import Metric  # noqa: E402
+from written_runs import WrittenRuns  # noqa: E402
+
+STEPS = 5
+
+
+@pytest.fixture(scope="module")
+def config(echo_run: TrainConfig) -> TrainConfig:
+    return replace(
+        echo_run,
+        algorithm=Grpo(kl=0.02, entropy=0.05),
+        filter=KeepAll(),
+        steps=STEPS,
+        tasks=12,
+        sampling=replace(echo_run.sampling, temperature=2.0),  # some replies have faults, so the format is paid
+        evaluation=EvaluationConfig(tasks=8, samples=2, times=2),
+        diagnostics=DiagnosticsConfig(enabled=False),
+        checkpoint_every=2,
+        keep_checkpoints="all",
+    )
+
+
+@pytest.fixture(scope="module")
+def parent(config: TrainConfig, tmp_path_factory: pytest.TempPathFactory) -> Run:
+    return train(config, out=tmp_path_factory.mktemp("forks") / "run", show=False)
+
+
+@pytest.fixture
+def run(parent: Run, tmp_path: Path) -> Run:
+    return Run.open(shutil.copytree(parent.path, tmp_path / "run"))
+
+
+def bytes_of(path: Path) -> dict[str, bytes]:
+    files = (each for each in path.rglob("*") if each.is_file() and "forks" not in each.relative_to(path).parts)
+    return {str(each.relative_to(path)): each.read_bytes() for each in files}
+
+
+def readings(path: Path, steps: range) -> list[dict[str, Any]]:
+    return [
+        {name: metric for name, metric in line.metrics.items() if not name.startswith(("time/", "eval/"))}
+        for line in read_metrics(path)
+        if line.step in steps
+    ]
+
+
+def test_the_arm_that_changes_nothing_is_the_run_itself_with_its_seed(
+    run: Run, monkeypatch: pytest.MonkeyPatch, shared_cache: Path
+) -> None:
+    before, grown = bytes_of(run.path), set((shared_cache / "seedlings").iterdir())
+    study = fork_study(run, "2", STEPS - 2, (run.config.seed,))
+    folder = RunFolder(run.folder.forks / "1" / "none" / f"s{run.config.seed}")
+    kept = []
+    remove = shutil.rmtree
+
+    def keep(path: Path, **options: Any) -> None:
+        if Path(path) == folder.path / "checkpoints":
+            kept.append(path)
+        else:
+            remove(path, **options)
+
+    monkeypatch.setattr("heedful.studies.jobs.shutil.rmtree", keep)
+    job = study.arm("none").job
+    assert job.run(folder, run.config.seed) == 0
+    assert kept
+    for name in ("model.safetensors", "learner.pt"):
+        assert (folder.checkpoint(STEPS) / name).read_bytes() == (run.folder.checkpoint(STEPS) / name).read_bytes()
+    assert readings(folder.metrics, range(2, STEPS)) == readings(run.folder.metrics, range(2, STEPS))
+    assert bytes_of(run.path) == before
+    assert set((shared_cache / "seedlings").iterdir()) == grown
+    about = json.loads(folder.fork.read_text())
+    assert (about["parent"], about["checkpoint"]) == (str(run.path.resolve()), 2)
+    assert "steps" not in about["edits"]
+    assert about["edits"]["keep_rollouts"] == ["all", "none"]
+    evaluated = [line.step for line in read_metrics(folder.metrics) if "eval/val/sampled/success" in line.metrics]
+    assert evaluated == [0, 2, 4, 5]  # at the run's start, then before, half way and after the fork
+
+
+def test_a_fork_of_the_command_ends_in_two_tables_and_goes_on_after_an_interruption(
+    run: Run, started: list[Child], capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before = bytes_of(run.path)
+    words = ["fork", str(run.path), "--before", "2", "--steps", "2", "--seeds", "7,8", "--tasks", "8"]
+    words += ["--arms", "no_format,filter", "--processes", "1"]
+    assert cli.run([*words, "--json"]) == 0
+    shown = capsys.readouterr()
+    found = json.loads(shown.out)
+    assert "Removals: what is the cause?" in shown.err
+    assert [row["arm"]["name"] for row in found["removals"]] == ["no_format"]
+    assert [row["arm"]["name"] for row in found["cures"]] == ["filter"]
+    assert found["sentences"][0].startswith(("Without the reward for format", "No cause is named"))
+    assert found["removals"][0]["success"]["n"] == 2
+    assert bytes_of(run.path) == before
+    place = run.folder.forks / "1"
+    page = (place / "study.html").read_text(encoding="utf-8")
+    assert "Cures: what would help?" in page
+    assert found["sentences"][0][:40] in page
+    trained = readings(place / "no_format/s7/metrics.jsonl", range(4))
+    assert [metrics["reward/format"].value == 0.0 for metrics in trained] == [False, False, True, True]
+    # Two forks are lost: the same command does these alone.
+    ended = [child.label for child in started]
+    assert sorted(ended) == sorted(f"{arm}/s{seed}" for arm in ("none", "no_format", "filter") for seed in (7, 8))
+    for lost in ("none/s7", "filter/s8"):
+        shutil.rmtree(place / lost)
+    started.clear()
+    assert cli.run([*words, "--json"]) == 0
+    assert sorted(child.label for child in started) == ["filter/s8", "none/s7"]
+    again = json.loads(capsys.readouterr().out)
+    assert again == found
+    assert not (run.folder.forks / "2").exists()
+
+
+def test_a_killed_fork_goes_on_from_its_own_checkpoint(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    study = fork_study(run, "2", 2, (7,), tasks=8)
+    job = study.arm("no_bonus").job
+    whole, killed = (RunFolder(run.folder.forks / str(number) / "no_bonus" / "s7") for number in (1, 2))
+    assert job.run(whole, 7) == 0
+
+    def stopping(*given: Any, **named: Any) -> Any:
+        return real(*given, on_step=lambda step, metrics: False, **named)
+
+    from heedful.run import train as module
+
+    real = module.resume
+    with monkeypatch.context() as patch:
+        patch.setattr(module, "resume", stopping)
+        assert job.run(killed, 7) == 130
+    assert killed.checkpoint(3).exists()
+    assert not job.done(killed)
+    assert job.run(killed, 7) == 0
+    assert readings(killed.metrics, range(5)) == readings(whole.metrics, range(5))
+    coefficients = [metrics["policy/entropy_coefficient"].value for metrics in readings(whole.metrics, range(4))]
+    assert coefficients == [0.05, 0.05, 0.0, 0.0]  # from the first update of the fork on
+
+
+def test_an_edited_parent_is_refused(run: Run) -> None:
+    study = fork_study(run, "2", 2, (7,))
+    weights = run.folder.checkpoint(2) / "model.safetensors"
+    content = weights.read_bytes()
+    weights.write_bytes(content[:-1] + bytes([content[-1] ^ 1]))
+    folder = RunFolder(run.folder.forks / "1" / "none" / "s7")
+    with pytest.raises(ValueError, match="has changed since it was written"):
+        study.arm("none").job.run(folder, 7)
+    weights.write_bytes(content)
+    sums = run.folder.checkpoint(2) / "checksums.json"
+    sums.write_text(sums.read_text() + " ")
+    with pytest.raises(ValueError, match="as it was when its forks began"):
+        study.arm("none").job.run(folder, 7)
+
+
+def test_an_arm_that_changes_nothing_is_refused(run: Run) -> None:
+    with pytest.raises(ValueError, match=r"Expected an arm that changes something, found '--algorithm.kl 0.02'"):
+        fork_study(run, "2", 2, (7,), own="--algorithm.kl 0.02")
+    study = fork_study(run, "2", 2, (7,), own="--algorithm.kl 0.2")
+    assert study.arm("own").job.changed(7).algorithm.kl == 0.2
+    with pytest.raises(ValueError, match=r"Expected --arms among none, no_format, no_bonus"):
+        run_study(Request(study, run.folder.forks / "1", ("no_such",)), Console(quiet=True))
+
+
+def test_what_a_run_has_is_taken_away_and_what_it_lacks_is_given(config: TrainConfig, run: Run) -> None:
+    assert components_beside_the_task(read_run(run.path), STEPS) == ["format"]
+    assert [arm.name for arm in removals(config, ["format"])] == ["no_format", "no_bonus", "no_kl", "half_rate"]
+    assert [arm.name for arm in cures(config)] == ["filter", "kl"]
+    many = [arm.name for arm in removals(config, [f"part {number}" for number in range(9)])]
+    assert many == ["no_part_0", "no_part_1", "no_part_2", "no_bonus", "no_kl", "half_rate"]
+    filtered = replace(config, algorithm=Grpo(kl=0.2), filter=forks.TopP(), loss_scale="rho")
+    flags = {arm.name: arm.flags for arm in removals(filtered, [])}
+    assert flags["no_filter"] == "--filter keep_all --loss-scale kept"
+    assert cures(filtered) == []
+
+
+def test_forks_of_a_pool_of_tasks_play_its_tasks_whatever_their_seed(run: Run) -> None:
+    from heedful.envs.common.tasks import TaskStream
+    from heedful.seeds import derive
+
+    pool = TaskStream(run.config.env, "train", derive(run.config.seed, "tasks"), 12).pool or ()
+    job = fork_study(run, "2", 2, (7,)).arm("none").job
+    assert (job.config.tasks, job.config.task_seeds) == (None, tuple(task.seed for task in pool))
+
+
+def test_the_fork_begins_two_steps_before_the_change_that_raised_the_alarm(
+    run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def raised(words: str) -> None:
+        evidence = {"value": 1.0, "why": words}
+        row = {"step": 4, "time": 0.0, "metrics": {"alarm/noise_collapse": evidence, "alarm/input_blind": evidence}}
+        lines = [line for line in run.folder.metrics.read_text().splitlines() if json.loads(line)["step"] < 4]
+        run.folder.metrics.write_text("\n".join([*lines, json.dumps(row)]) + "\n")
+
+    raised("gap fell from 9 to 3 since step 4; entropy rose from 1 to 2 since step 5")
+    assert forks.alarm_of(run, None) == ("noise_collapse", 4, 2)
+    assert forks.checkpoint_before(run, 2) == 2
+    study = fork_study(run, None, 2, (7,))
+    assert (study.outcomes[0].checkpoint, study.outcomes[0].alarm) == (2, "noise_collapse")
+    raised("gap fell from 9 to 3 since step 3")
+    with pytest.raises(ValueError, match=r"at or before step 1, found 2, 4, 5\. Give a later step to --before"):
+        fork_study(run, "input_blind", 2, (7,))
+    with pytest.raises(ValueError, match=r"Expected the alarm oscillation in .*found .*noise_collapse \(step 4\)"):
+        fork_study(run, "oscillation", 2, (7,))
+
+
+def test_another_length_takes_another_folder_and_further_seeds_join(run: Run) -> None:
+    study = fork_study(run, "2", 2, (7,))
+    assert claim(run.folder, study).name == "1"
+    (run.folder.forks / "1").mkdir(parents=True)
+    from heedful.studies.study_folder import StudyFolder
+
+    StudyFolder(run.folder.forks / "1").claim(study, {}, False)
+    assert claim(run.folder, study).name == "1"
+    assert claim(run.folder, fork_study(run, "2", 2, (7, 9))).name == "1"
+    assert claim(run.folder, fork_study(run, "2", 3, (7,))).name == "2"
+
+
+def test_the_plan_runs_nothing(run: Run, started: list[Child], capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.run(["fork", str(run.path), "--before", "4", "--plan"]) == 0
+    shown = capsys.readouterr().out
+    assert "from the checkpoint of step 4, before step 4" in shown
+    assert "--without-rewards format" in shown
+    assert started == []
+    assert not run.folder.forks.exists()
+    assert cli.run(["fork", str(run.path)]) == 2
+    assert "Expected an alarm of a collapse" in capsys.readouterr().err
+
+
+# What the tables say, on written runs ---------------------------------------------------------------------------------
+
+ARMS = (
+    ForkArm("none", "none", "nothing"),
+    ForkArm("no_prose", "removal", "without the reward for prose", "--without-rewards prose", "prose_"),
+    ForkArm("half_rate", "removal", "at half the learning rate", "--optimizer.lr 1"),
+    ForkArm("filter", "cure", "with the filter", "--filter top_p"),
+)
+
+
+def told(tmp_path: Path, success: Mapping[str, list[float]], attributed: float | None = None) -> Any:
+    """What the outcome reads of forks with this sampled success after the last step, by arm and seed."""
+    from heedful.studies.declaration import Arm, Study
+    from heedful.studies.outcomes import read_outcomes
+
+    parent = tmp_path / "run"
+    written = WrittenRuns(parent / "forks" / "1")
+    for arm in ARMS:
+        for seed, value in enumerate(success[arm.name]):
+            of = {
+                "eval/val/sampled/success": [None, None, 0.5, value],
+                "eval/val/greedy/success": [None, None, 1.0, 0.9],
+            }
+            written.add(arm.name, seed, {**of, "information/first_turn/gap": [40.0, 41.0, 30.0, 20.0]})
+    if attributed is not None:
+        metrics = [
+            Metric("attribution/success/prose_constant", attributed, 6, attributed - 0.01, attributed + 0.01),
+            Metric("attribution/success/solved_varied", 0.02, 6, 0.01, 0.03),
+        ]
+        write_gradients(RunFolder(parent).attribution(1), 1, {"what": "w", "blocks": 6}, metrics, [])
+    outcome = Forks("run", "noise_collapse", 4, 1, 2, "val", ARMS)
+    study = Study("fork", "What?", tuple(Arm(arm.name, ForkJob()) for arm in ARMS), (0, 1, 2, 3), outcomes=(outcome,))
+    found = read_outcomes(study, written.folder.runs(study))
+    return found.readings[0]
+
+
+CAUSED = {
+    "none": [0.30, 0.40, 0.35, 0.33],
+    "no_prose": [0.50, 0.59, 0.56, 0.53],
+    "half_rate": [0.32, 0.41, 0.34, 0.36],
+    "filter": [0.60, 0.71, 0.64, 0.64],
+}
+
+
+def test_the_removal_that_is_first_and_clear_names_the_cause_and_the_best_cure_does_not(tmp_path: Path) -> None:
+    found = told(tmp_path, CAUSED, -0.04)
+    first, second, *rest = found.sentences
+    assert first == (
+        "Without the reward for prose, sampled success 2 steps later is 0.20 higher [+0.19, +0.21]; nothing else that "
+        "was taken away changes it by more than 0.01."
+    )
+    assert second.startswith("Of the cures the best is clear: with the filter it is 0.30 higher [+0.29, +0.32].")
+    assert rest[0].endswith("the reward for prose took most of success (−0.0400): both name the same.")
+    assert rest[1].endswith("--checkpoint 1 --filter top_p")
+    assert [row.named for row in found.values.removals] == [True, False]
+    assert found.values.removals[0].attributed == pytest.approx(-0.04)
+    assert found.tables[0].rows[0][5] == "attribution, step 1"
+    assert len(found.figures) == 4
+
+
+def test_nothing_is_named_where_the_gains_are_not_clear_or_do_not_matter(tmp_path: Path) -> None:
+    noisy = {**CAUSED, "no_prose": [0.9, 0.1, 0.9, 0.1], "filter": CAUSED["none"]}
+    found = told(tmp_path, noisy)
+    assert found.sentences[0].startswith("No cause is named: the largest gain of success 2 steps later is 0.16 [")
+    assert not any(row.named for row in found.values.removals)
+    assert found.values.command == ""
+    small = {**CAUSED, "no_prose": [0.32, 0.42, 0.371, 0.35], "half_rate": CAUSED["none"]}
+    assert not any(row.named for row in told(tmp_path / "small", small).values.removals)
+
+
+def test_the_correction_widens_the_interval_as_bonferroni_says() -> None:
+    low, high = corrected_interval([0.1, 0.2, 0.3], 1) or (0, 0)
+    assert (high - low) / 2 == pytest.approx(4.30265 * 0.1 / 3**0.5, rel=1e-4)  # t of 2 degrees at .975
+    low, high = corrected_interval([0.1, 0.2, 0.3], 5) or (0, 0)
+    assert (high - low) / 2 == pytest.approx(9.92484 * 0.1 / 3**0.5, rel=1e-4)  # at .995
+    assert corrected_interval([0.1], 1) is None
+
+
+def test_a_report_tells_of_forks_first_among_the_causes(tmp_path: Path) -> None:
+    reading = told(tmp_path, CAUSED)
+    folder = RunFolder(tmp_path / "run")
+    evidence = {"value": 1.0, "why": "entropy rose since step 2"}
+    row = {"step": 4, "time": 0.0, "metrics": {"alarm/noise_collapse": evidence}}
+    folder.metrics.write_text(json.dumps(row) + "\n")
+    without = Outcome.of(folder.path).told_causes()
+    results = {"outcomes": [{"checkpoint": 1, "sentences": list(reading.sentences)}]}
+    (folder.forks / "1" / "results.json").write_text(json.dumps(results))
+    first, *others = Outcome.of(folder.path).told_causes()
+    assert first.startswith("Forks from step 1: Without the reward for prose, sampled success")
+    assert others == without
