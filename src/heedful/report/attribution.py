@@ -10,6 +10,7 @@ from pathlib import Path
 
 from markupsafe import Markup
 
+from heedful.boundary.jsontext import read_json
 from heedful.diagnostics.attribution import BEFORE, EXPLAINED, MEASURED, TOTAL, is_clear
 from heedful.report.drawing.chart import BOTTOM, LEFT, RIGHT, Curve, Scale, grid, height, key, opened, tick
 from heedful.report.drawing.numerals import in_full, numeral
@@ -92,6 +93,18 @@ def cause(folder: RunFolder, step: int) -> str:
             given = f"; {_words(best)} gave {numeral(values[best])}" if values[best] > 0 else ""
             return f"{taken}{given} (heedful gradients RUN --attribute)."
     return ""
+
+
+def measured_causes(folder: RunFolder, step: int) -> list[str]:
+    """What was measured of a run's causes up to a step: by its newest forks, then by a split update."""
+    done = [path.parent for path in folder.forks.glob("*/results.json") if path.parent.name.isdecimal()]
+    sentences = list[str]()
+    for newest in sorted(done, key=lambda path: int(path.name))[-1:]:
+        (found,) = read_json(newest / "results.json")["outcomes"]
+        sentences += [
+            f"Forks from step {found['checkpoint']}: {' '.join(found['sentences'][:2])} ({newest / 'study.html'})"
+        ]
+    return [*sentences, *filter(None, [cause(folder, step)])]
 
 
 def _words(part: str) -> str:

@@ -90,11 +90,11 @@ class Outcome:
         return likely({one.name: one.step for one in self.raised}, readings)
 
     def told_causes(self) -> list[str]:
-        """Sentences on the first three of them, and before them on the part of a split update that took most."""
-        from heedful.report.attribution import cause as part_that_took  # with what draws pages
+        """Sentences on the first three of them, and before them on what forks and a split update say."""
+        from heedful.report.attribution import measured_causes  # with what draws pages
 
-        part = part_that_took(self.run.folder, self.raised[-1].step) if self.raised else ""
-        return [part] * bool(part) + [cause.sentence() for cause in self.causes()[:3]]
+        measured = measured_causes(self.run.folder, self.raised[-1].step) if self.raised else []
+        return measured + [cause.sentence() for cause in self.causes()[:3]]
 
     def not_judged(self) -> list[str]:
         """Says that thoughts were read and no alarm on their words can be judged, and why."""

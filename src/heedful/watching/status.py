@@ -120,6 +120,8 @@ class Status(Sink):
 
     def tree(self, outcome: Outcome | None, ended: str) -> dict[str, Any]:
         """The content of `status.json`. `outcome`: of the steps so far, `None` before the first one."""
+        from heedful.report.attribution import measured_causes  # with what draws pages
+
         pending, raised = self._pending, outcome.raised if outcome else ()
         series = outcome.run.series if outcome else {}
         standing = {one.name for one in raised if series[f"alarm/{one.name}"].numeric[-1].number}
@@ -144,6 +146,7 @@ class Status(Sink):
             "stalled": pending.stalled,
             "alarms": [one | {"standing": one["name"] in standing} for one in found["alarms"]],
             "causes": [*waits, *found["causes"]][:CAUSES],
+            "measured": measured_causes(RunFolder(self._log), raised[-1].step) if raised else [],
             "best_validation": best and {"step": best.step, "value": best.number},
             "checkpoint": last_checkpoint(self._log, min(serious)) if serious else None,
             "figures": found["figures"],
@@ -190,7 +193,8 @@ def _markdown(tree: dict[str, Any]) -> Iterator[str]:
         stands = f"since step {one['step']}" if one["standing"] else f"steps {one['step']} to {one['last']}"
         yield f"- **{one['name']}** ({one['severity']}, {stands}): {one['evidence']}."
     yield from () if tree["alarms"] else ("No alarm.",)
-    causes = [f"{place}. {Cause(**cause).sentence()}" for place, cause in enumerate(tree["causes"][:3], start=1)]
+    told = [*tree["measured"], *(Cause(**cause).sentence() for cause in tree["causes"][:3])]
+    causes = [f"{place}. {sentence}" for place, sentence in enumerate(told, start=1)]
     yield from ("", "Likely causes:", "", *causes) if causes else ()
     if best := tree["best_validation"]:
         yield from ("", f"Best validation: {best['value']:.3f} at step {best['step']}.")

@@ -14,6 +14,7 @@ from heedful.diagnostics.actions.rightness import carriers
 from heedful.diagnostics.alarms.causes import likely
 from heedful.diagnostics.catalogue import legend_of, mark_of
 from heedful.diagnostics.names import CPU
+from heedful.report.attribution import measured_causes
 from heedful.run.config import TrainConfig
 from heedful.run.evaluation.held_out import paired_gain, success_metric
 from heedful.storage import RunFolder, StepMetrics, read_metrics, read_rollouts, write_whole
@@ -47,7 +48,7 @@ def conclude(folder: RunFolder, config: TrainConfig) -> Conclusion:
         *_baselines(lines, config),
         _lost(lines),
         *_heeding(lines, regime),
-        *_alarms(lines),
+        *_alarms(lines, folder),
         _filtering(lines, config),
         _cost(lines),
     ]
@@ -65,7 +66,7 @@ def conclude(folder: RunFolder, config: TrainConfig) -> Conclusion:
 
 def _gain(folder: RunFolder, config: TrainConfig, kind: str) -> Metric:
     split = config.evaluation.split
-    before, after = (folder.rollouts(version, f"{split}_{kind}") for version in (0, config.steps))
+    before, after = (folder.rollouts(version, f"{split}_{kind}") for version in _ends(config))
     if config.keep_rollouts == "none":
         return Metric(f"gain/{kind}", None, why="the run kept no rollouts to pair by task (--keep-rollouts none)")
     if not (Path(before).exists() and Path(after).exists()):
@@ -74,6 +75,11 @@ def _gain(folder: RunFolder, config: TrainConfig, kind: str) -> Metric:
         return paired_gain(f"gain/{kind}", *(read_rollouts(path, replies=False).groups for path in (before, after)))
     except ValueError as error:
         return Metric(f"gain/{kind}", None, why=str(error))
+
+
+def _ends(config: TrainConfig) -> tuple[int, int]:
+    """The versions of the first and the last evaluation."""
+    return config.evaluation.start, config.steps
 
 
 def _readings(lines: Sequence[StepMetrics], name: str) -> list[tuple[int, Metric]]:
@@ -131,9 +137,7 @@ def _success(
 ) -> list[str]:
     sentences = []
     for kind, gain in gains.items():
-        before, after = (
-            _evaluated(folder, lines, config.evaluation.split, kind, version) for version in (0, config.steps)
-        )
+        before, after = (_evaluated(folder, lines, config.evaluation.split, kind, version) for version in _ends(config))
         if before.value is None or after.value is None:
             return [f"Success on held-out tasks is unknown: {before.why or after.why}."]
         tasks = f"{gain.n} held-out tasks" if gain.n else "held-out tasks"
@@ -251,7 +255,7 @@ def _heeding(lines: Sequence[StepMetrics], regime: Metric | None) -> list[str]:
     return sentences
 
 
-def _alarms(lines: Sequence[StepMetrics]) -> list[str]:
+def _alarms(lines: Sequence[StepMetrics], folder: RunFolder) -> list[str]:
     """Sentences on the raised alarms and their steps, with evidence for collapses, or on their absence if measured."""
     names = list(dict.fromkeys(name for line in lines for name in line.metrics if name.startswith("alarm/")))
     readings = {name: _readings(lines, name) for name in names}
@@ -271,7 +275,9 @@ def _alarms(lines: Sequence[StepMetrics]) -> list[str]:
         for name in order
     )
     evidence = [f"Evidence of {name}: {raised[name][1]}." for name in order if name.endswith("_collapse")]
-    causes = [f"Likely cause: {cause.sentence()}" for cause in likely({name: raised[name][0] for name in order})[:1]]
+    found = [cause.sentence() for cause in likely({name: raised[name][0] for name in order})]
+    measured = measured_causes(folder, raised[order[-1]][0])
+    causes = [f"Likely cause: {sentence}" for sentence in [*measured, *found][:1]]
     return [f"Alarms raised: {listed}.", *evidence, *causes]
 
 
