@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 
 from heedful.studies.declaration import Study
 from research.catalogue.budgets import budgets
+from research.catalogue.causes import cut, fork_causes, null_terms
 from research.catalogue.collapse import attribution_causes, detector, filter_on_collapse, planted
 from research.catalogue.paper.anatomy import gradients
 from research.catalogue.paper.early_warning import early_warning
@@ -40,6 +41,9 @@ STUDIES: Mapping[str, Callable[[], Study]] = {
     "quartiles": quartiles,
     "quartiles_sokoban": quartiles_sokoban,
     "gradients": gradients,
+    "fork_causes": fork_causes,
+    "null_terms": null_terms,
+    "cut": cut,
     "pretrained": pretrained,
     "visual": visual,
     "budgets": budgets,

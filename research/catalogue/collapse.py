@@ -17,11 +17,11 @@ _LEAN = "--keep-rollouts evaluations --checkpoint-every 10"
 
 _SHARES = (0.0, 0.1, 0.25, 0.5, 0.75, 1.0)
 
-_MIXED = "--seedling.imperfect 0.1 --seedling.steps 300 --seedling.template"
-_BLIND = "--env.unrewarded 0.75 --filter keep_all"
+MIXED = "--seedling.imperfect 0.1 --seedling.steps 300 --seedling.template"
+BLIND = "--env.unrewarded 0.75 --filter keep_all"
 """Three of four training prompts pay nothing, and no filter keeps them out of the loss."""
 
-_FLUENT = f"{_MIXED} 0.25 --env.unrewarded 0.75 --env.fluency 0.1"
+FLUENT = f"{MIXED} 0.25 --env.unrewarded 0.75 --env.fluency 0.1"
 """A quarter of the demonstrated thoughts are templates, and prose that does not read the prompt earns a little."""
 
 _WATCHED = (
@@ -97,15 +97,15 @@ def detector() -> Study:
         "Does any alarm come before success has fallen by 10 points, and does it keep quiet where nothing is wrong?",
         (
             arm("healthy", ""),
-            arm("healthy_mixed", f"{_MIXED} 0.25"),
-            arm("healthy_blind", f"{_MIXED} 0.25 {_BLIND} --optimizer.lr 5e-5"),
-            arm("template", f"{_FLUENT} --filter keep_all --optimizer.lr 5e-5"),
+            arm("healthy_mixed", f"{MIXED} 0.25"),
+            arm("healthy_blind", f"{MIXED} 0.25 {BLIND} --optimizer.lr 5e-5"),
+            arm("template", f"{FLUENT} --filter keep_all --optimizer.lr 5e-5"),
             arm(
                 "noise",
                 "--seedling.imperfect 0.1 --env.unrewarded 0.9 --env.format-penalty 0 --algorithm.entropy 0.1 "
                 "--filter keep_all --optimizer.lr 3e-5",
             ),
-            arm("noise_mixed", f"{_MIXED} 0.5 {_BLIND} --algorithm.entropy 0.1 --optimizer.lr 1.5e-4"),
+            arm("noise_mixed", f"{MIXED} 0.5 {BLIND} --algorithm.entropy 0.1 --optimizer.lr 1.5e-4"),
         ),
         seeds=(0, 1, 2, 3),
         measures=(
@@ -192,7 +192,7 @@ def attribution_causes() -> Study:
 
 def filter_on_collapse() -> Study:
     """The filter against no filter and against as many prompts drawn at random, where collapse is forced."""
-    induced = f"{_FLUENT} {_LEAN} {_EVALUATED} --evaluation.times 4"
+    induced = f"{FLUENT} {_LEAN} {_EVALUATED} --evaluation.times 4"
     filters = ("top_p", "keep_all", "random_subset")
     return Study(
         "filter_on_collapse",

@@ -100,6 +100,12 @@ def natural_repeated() -> Study:
     )
 
 
+def candidate_flags() -> dict[str, str]:
+    """The settings of the candidates, by name, with the higher bonus and without a filter's name."""
+    levels = zip(_CANDIDATES, ((0, 1, 0), (1, 0, 0), (1, 1, 1)), strict=True)
+    return {stem: _flags("chain", 1, *found) for stem, found in levels}
+
+
 def natural_causes() -> Study:
     """A candidate of the hunt with and without a KL penalty, in episodes of three turns and of one."""
     bonus = _flags("chain", 1, 0, 1, 0)

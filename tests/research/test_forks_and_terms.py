@@ -1,0 +1,105 @@
+"""The studies of causes: what they plant, and what they read out of their runs."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from heedful.storage import write_whole
+from heedful.studies.declaration import Arm, Pool, Study
+from heedful.studies.jobs import TrainingJob
+from heedful.studies.outcomes import read_outcomes
+from heedful.types import Task
+from research.catalogue import STUDIES
+from research.causes.chains import NullChain
+from research.causes.outcomes import ForkCauses, Kept, Slopes
+from research.detector.candidates import Hunt
+from written_runs import WrittenRuns
+
+
+def reading_of(written: WrittenRuns, outcome: Any, arms: dict[str, int]) -> Any:
+    """What an outcome reads of these runs. `arms`: with their number of seeds."""
+    study = Study("s", "What?", tuple(Arm(arm, TrainingJob()) for arm in arms), tuple(range(max(arms.values()))))
+    runs = [written.folder.run(arm, seed) for arm, seeds in arms.items() for seed in range(seeds)]
+    return outcome.read(study, read_outcomes(study, runs))
+
+
+def played(env: NullChain, reply: str, members: int = 40) -> list[dict[str, float]]:
+    task = next(one for seed in range(99) if (one := env.task(seed)).split == "train")
+    found = []
+    for member in range(members):
+        episode = env.episode()
+        episode.start(Task(task.id, task.seed, task.split, task.tags, task.environment), member)
+        found.append(dict(episode.step(reply).rewards))
+    return found
+
+
+def test_a_coin_pays_about_half_of_the_members_whatever_they_say_and_length_costs() -> None:
+    env = NullChain(instructions="brief", unrewarded=1.0, coin=1.0, length=0.01)
+    one, other = (played(env, reply) for reply in ("<think>abc</think><answer>1</answer>", "<think></think><answer>9"))
+    assert [paid["coin"] for paid in one] == [paid["coin"] for paid in other]
+    assert 10 <= sum(paid["coin"] for paid in one) <= 30
+    assert one[0]["length"] < other[0]["length"] < 0
+    assert "solved" not in one[0]
+    assert "coin" not in played(NullChain(instructions="brief"), "<think>")[0]
+
+
+def test_a_slope_that_is_clear_and_on_the_other_side_contradicts_its_sign(tmp_path: Path) -> None:
+    written = WrittenRuns(tmp_path / "study")
+    for seed in range(3):
+        up = [10.0 + seed, 11.0 + seed, 12.01 + seed * 1.01]
+        total = {"attribution/gap/total": [1.0, 1.0], "attribution/gap/measured": [1.0, 1.5]}
+        written.add("up", seed, {"g": up, **total})
+        written.add("down", seed, {"g": [-value for value in up]})
+        written.add("still", seed, {"g": [0.0, 1.0, (-1.0) ** seed]})
+    outcome = Slopes("g", (("up", 1), ("down", 1), ("still", 0)))
+    found = reading_of(written, outcome, {"up": 3, "down": 3, "still": 3})
+    assert [each.contradicted for each in found.values] == [False, True, False]
+    assert found.values[0].slope.value == pytest.approx(1.01, abs=0.02)
+    assert found.values[0].attributed == pytest.approx(0.8)
+    assert found.sentences == ("Contradicted: down. Attribution is within 25% of the measured change in 1 of 1 arms.",)
+    assert outcome.among(("up",)) == Slopes("g", (("up", 1),))
+    assert outcome.among(()) is None
+
+
+def test_kept_runs_are_counted_by_way(tmp_path: Path) -> None:
+    written = WrittenRuns(tmp_path / "study")
+    valid = {"format/valid_rate": [1.0] * 4}
+    for seed in range(2):
+        written.add("a_cut", seed, {"mi": [2.0, 2.0, 2.0, 2.0], **valid})
+        written.add("a_warned", seed, {"mi": [2.0, 2.0, 0.5, 0.5] if seed else [2.0, 2.0, 2.0, 2.0], **valid})
+    outcome = Kept(Hunt("h", ("mi",)), (Pool("cut", ("a_cut",)), Pool("warned", ("a_warned",))))
+    found = reading_of(written, outcome, {"a_cut": 2, "a_warned": 2})
+    assert [(way, count.hits, count.of) for way, count in found.values.items()] == [("cut", 2, 2), ("warned", 1, 2)]
+
+
+def test_forks_are_counted_as_right_where_they_name_what_was_planted(tmp_path: Path) -> None:
+    written = WrittenRuns(tmp_path / "study")
+
+    def forked(arm: str, seed: int, *removals: tuple[str, bool, float | None]) -> None:
+        run = written.add(arm, seed, {"fork/gain": [0.1]})
+        rows = [
+            {"arm": {"name": name}, "named": named, "attributed": attributed} for name, named, attributed in removals
+        ]
+        found = {"removals": rows, "alarm": ["noise_collapse"], "advice": ["bonus"]}
+        write_whole(run.folder.path / "forked.json", json.dumps(found))
+
+    forked("prose_forked", 0, ("no_fluency", True, -0.04), ("half_rate", False, None))
+    forked("prose_forked", 1, ("half_rate", False, None), ("no_fluency", False, -0.04))
+    forked("healthy_forked", 0, ("half_rate", False, None), ("no_format", False, 0.01))
+    outcome = ForkCauses((("prose_forked", "no_fluency"), ("healthy_forked", "")))
+    found = reading_of(written, outcome, {"prose_forked": 2, "healthy_forked": 1})
+    assert {name: (count.hits, count.of) for name, count in found.values.items()} == {
+        "named right": (1, 2),
+        "first": (1, 2),
+        "largest negative part of success": (2, 2),
+        "named in a healthy run": (0, 1),
+    }
+
+
+def test_every_planted_cause_has_its_forks_and_its_right_removal() -> None:
+    study = STUDIES["fork_causes"]()
+    (outcome,) = study.outcomes
+    assert [arm.after for arm in study.arms[6:]] == [arm.name for arm in study.arms[:6]]
+    assert outcome.arms_read == tuple(arm.name for arm in study.arms[6:])
