@@ -2,7 +2,8 @@
 
 Without a name the studies are listed. `python -m research correlate FOLDER ...` correlates the readings of finished
 runs with their success. `python -m research rightness` runs the registered tests of the split of rightness, and
-`python -m research causes` those of the split of updates.
+`python -m research causes` those of the split of updates. `python -m research templates` simulates why templates
+grow.
 """
 
 from __future__ import annotations
@@ -90,6 +91,31 @@ def rightness(argv: list[str]) -> int:
 
 
 @dataclass(frozen=True, slots=True)
+class TemplatesWords:
+    """Simulate why templates grow: policies over listed thoughts, whose prompts share weights or do not.
+
+      python -m research templates
+
+    It takes two minutes of CPU time. docs/why_templates.md tells what the figures say.
+    """
+
+    out: Annotated[Path, Shown("DIR")] = Path("runs/templates")
+    """Where templates.json and the pictures are written."""
+    small: bool = False
+    """Tiny sizes, to see that the code works."""
+
+
+def templates(argv: list[str]) -> int:
+    """`python -m research templates`: the simulation of shared weights."""
+    line = CommandLine(TemplatesWords, argv, "python -m research templates")
+    line.end()
+    from research.causes.tabular import write_templates
+
+    tell(f"written to {write_templates(line.words.out, line.words.small)}")
+    return 0
+
+
+@dataclass(frozen=True, slots=True)
 class CausesWords:
     """Run the registered study of the split of updates on Sokoban without a filter, or go on with it.
 
@@ -127,6 +153,8 @@ def run(argv: list[str]) -> int:
     """Do what the arguments say. Returns the exit code."""
     if argv[:1] == ["correlate"]:
         return run_command(lambda: correlate(argv[1:]))
+    if argv[:1] == ["templates"]:
+        return run_command(lambda: templates(argv[1:]))
     if argv[:1] == ["rightness"]:
         return run_command(lambda: rightness(argv[1:]))
     if argv[:1] == ["causes"]:

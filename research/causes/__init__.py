@@ -1,1 +1,1 @@
-"""Registered studies of what moves readings and success in an update: rules first, then the runs that judge them."""
+"""What moves readings and success: registered studies of updates and forks, a theorem, and a simulation."""

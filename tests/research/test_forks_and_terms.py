@@ -1,18 +1,28 @@
 """The studies of causes: what they plant, and what they read out of their runs."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
-from heedful.storage import write_whole
+pytest.importorskip("torch")
+
+from heedful.boundary import to_json
+from heedful.run.config import TrainConfig
+from heedful.run.loop import Outcome
+from heedful.storage import RunFolder, read_metrics, write_whole
+from heedful.storage.trackers import JsonlTracker
 from heedful.studies.declaration import Arm, Pool, Study
 from heedful.studies.jobs import TrainingJob
 from heedful.studies.outcomes import read_outcomes
-from heedful.types import Task
+from heedful.types import Metric, Task
 from research.catalogue import STUDIES
+from research.causes import jobs
 from research.causes.chains import NullChain
+from research.causes.jobs import ForkedJob, PulledJob
 from research.causes.outcomes import ForkCauses, Kept, Slopes
 from research.detector.candidates import Hunt
 from written_runs import WrittenRuns
@@ -103,3 +113,59 @@ def test_every_planted_cause_has_its_forks_and_its_right_removal() -> None:
     (outcome,) = study.outcomes
     assert [arm.after for arm in study.arms[6:]] == [arm.name for arm in study.arms[:6]]
     assert outcome.arms_read == tuple(arm.name for arm in study.arms[6:])
+
+
+def parent_run(path: Path, alarm: str = "") -> RunFolder:
+    """A run with a checkpoint of step 2, written by hand."""
+    folder = RunFolder(path)
+    (folder.checkpoint(2)).mkdir(parents=True)
+    config = replace(TrainConfig(env=NullChain(instructions="brief", fluency=0.1)), steps=4)
+    folder.config.write_text(json.dumps(to_json(config)))
+    tracker = JsonlTracker(folder.metrics)
+    tracker.write(3, [Metric("alarm/noise_collapse", float(bool(alarm)), why="entropy rose since step 3")])
+    tracker.close()
+    return folder
+
+
+@pytest.mark.parametrize(("alarm", "before"), [("noise_collapse", None), ("", "2")])
+def test_a_run_is_forked_before_its_alarm_or_else_before_step_ten(
+    alarm: str, before: str | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    parent_run(tmp_path / "study" / "prose" / "s0", alarm)
+    asked: list[Any] = []
+    found = {"checkpoint": 2, "removals": [{"success": {"value": 0.25}}]}
+
+    def run_study(request: Any, console: Any) -> int:
+        write_whole(request.out / "results.json", json.dumps({"outcomes": [found]}))
+        return 0
+
+    monkeypatch.setattr(jobs, "fork_study", lambda run, *given, **named: asked.append((given, named)))
+    monkeypatch.setattr(jobs, "claim", lambda folder, study: folder.forks / "1")
+    monkeypatch.setattr(jobs, "run_study", run_study)
+    folder, job = RunFolder(tmp_path / "study" / "prose_forked" / "s0"), ForkedJob(after="prose")
+    assert not job.done(folder)
+    assert job.run(folder, 0) == 0
+    assert job.done(folder)
+    assert asked == [((before, 6, job.seeds), {"tasks": 256})]
+    stored = json.loads((folder.path / "forked.json").read_text())
+    assert (stored["alarm"], stored["checkpoint"]) == ([alarm] * bool(alarm), 2)
+    (line,) = read_metrics(folder.metrics)
+    assert line.metrics["fork/gain"].value == 0.25
+
+
+def test_a_pulled_run_goes_on_under_a_kl_penalty_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    parent_run(tmp_path / "study" / "prose" / "s0")
+    begun: list[Any] = []
+    monkeypatch.setattr(jobs, "config_at", lambda run, step: (run.config, step))
+    monkeypatch.setattr(jobs, "begin_fork", lambda run, step, path, config: begun.append((step, config)))
+
+    def resume(path: Path, **named: Any) -> Any:
+        begun.append(named["typed"])
+        return SimpleNamespace(outcome=Outcome(22, interrupted=False))
+
+    monkeypatch.setattr(jobs, "resume", resume)
+    job = PulledJob(TrainConfig(steps=20), after="prose")
+    assert job.run(RunFolder(tmp_path / "study" / "kl" / "s0"), 0) == 0
+    (step, config), typed = begun
+    assert (step, config.steps, config.algorithm.kl, config.without_rewards) == (2, 22, 0.1, ("fluency",))
+    assert set(typed) >= {"steps", "algorithm.kl", "without_rewards"}
