@@ -55,6 +55,7 @@ def test_tokens_reach_the_page_as_inert_text_with_a_legend_in_nats(run: RunFolde
     (frames,) = re.findall(r'id="pack-0-frames">(.*?)</script>', page)
     assert unpacked(frames)["frames"][0]["words"][0][0]["tokens"] == [["go ", 25], ["up", -150]]
     assert "what each token tells of its own prompt" in page
+    assert "No thoughts were exchanged, or actions are free text." in page
 
 
 def test_scopes_and_judges_stand_side_by_side(run: RunFolder) -> None:

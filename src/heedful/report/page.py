@@ -90,12 +90,13 @@ def embedded(
     `newest`: of so many last steps alone. `names`: of the runs, where their own would not tell them apart.
     """
     found: list[Episodes] = [episodes_of(run, newest) for run in runs]
-    packs, parts = dict[str, str](), dict[str, str]()
+    packs, parts, swaps = dict[str, str](), dict[str, str](), False
     for number, (run, episodes) in enumerate(zip(runs, found, strict=True)):
         parts |= {f"{number}-{step}": part for step, part in episodes.parts.items()}
         maps = retrieval_frames(run.folder)
         if maps.frames:
             parts[f"{number}-frames"] = packed({"frames": maps.frames, "pictures": maps.pictures})
+        swaps = swaps or any(frame["swaps"] for frame in maps.frames)
         name = names[number] if names else run.name
         episodes.index |= {"name": name, "frames": len(maps.frames), "scale": maps.scale}
     folder = page.with_name(f"{page.stem}_steps")
@@ -114,6 +115,7 @@ def embedded(
         "beside": folder.name if large else "",
         "has_rollouts": any(episodes.parts for episodes in found),
         "has_maps": any(episodes.index["frames"] for episodes in found),
+        "has_swaps": swaps,
     }
 
 

@@ -345,6 +345,6 @@ async function startLooking() {
 async function start() {
   runs = await pack("runs");
   if (panes) await startLooking();
-  if (kind) await startMaps();
+  if (together) await startMaps();
 }
 if (holder("runs")) start();

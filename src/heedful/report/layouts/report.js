@@ -259,7 +259,7 @@ function showSwaps(pane) {
   const { swaps } = pane.frame, at = pane.swap;
   if (!swaps) {
     pane.swapGrid.replaceChildren(element("p", { class: "absent" },
-      "No thoughts were exchanged at this step, or actions are free text."));
+      "No thoughts were exchanged at this step."));
     pane.swapTexts.replaceChildren();
     return;
   }
@@ -339,7 +339,7 @@ async function mapPane(run, step) {
 
 function arrangeMaps() {
   document.getElementById("maps").replaceChildren(...maps.map((pane) => pane.map));
-  document.getElementById("swaps").replaceChildren(...maps.map((pane) => pane.swaps));
+  if (kind) document.getElementById("swaps").replaceChildren(...maps.map((pane) => pane.swaps));
   document.querySelectorAll("[aria-label='Close this map']").forEach((one) => { one.hidden = maps.length < 2; });
   document.getElementById("map-beside").hidden = maps.length >= MOST_PANES;
   together.parentElement.hidden = maps.length < 2;
@@ -355,7 +355,7 @@ async function startMaps() {
     maps.push(await mapPane(maps.at(-1).run, 0));
     arrangeMaps();
   });
-  kind.addEventListener("change", () => maps.forEach(showSwaps));
+  if (kind) kind.addEventListener("change", () => maps.forEach(showSwaps));
   document.addEventListener("reached", ({ detail }) => {
     if (together.checked || maps.length === 1) maps.forEach((pane) => pane.to(detail));
   });
