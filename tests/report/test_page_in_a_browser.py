@@ -359,6 +359,18 @@ def test_an_alarm_of_one_run_opens_its_step_in_all(page: Browser, run: RunFolder
     assert page.read("document.activeElement.getAttribute('aria-label')") == "lake 's, step 40"
 
 
+def test_a_run_without_rollouts_opens_no_pane_of_another_run(browser: Browser, run: RunFolder, tmp_path: Path) -> None:
+    bare = tmp_path / "bare" / "heedful"
+    write_whole(bare / "metrics.jsonl", run.metrics.read_text())
+    write_whole(bare / "config.json", json.dumps({"trainer": "trl"}))
+    browser.open(write_comparison([bare, run.path], tmp_path / "both.html"))
+    assert "bare/heedful" in browser.read("document.getElementById('runs').innerText")
+    browser.click("#runs .warns a")
+    browser.until("document.querySelector('.pane .groups')")
+    assert browser.read("document.querySelectorAll('.pane').length") == 1
+    assert browser.errors == []
+
+
 def test_a_page_of_200_steps_opens_and_answers_a_click_in_two_seconds(browser: Browser, tmp_path: Path) -> None:
     run = make_run(tmp_path / "long")
     lines = [json.loads(line) for line in run.metrics.read_text().splitlines()]

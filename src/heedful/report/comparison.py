@@ -92,7 +92,8 @@ def write_comparison(runs: Sequence[Path | str], out: Path | str) -> Path:
                 for hue, (name, run) in enumerate(zip(_names(records), records, strict=True), start=1)
             ],
             "first": FIRST,
-            "panels": [panel for panel in panels if panel is not None],
+            "panels": [panel for panel in panels if panel is not None and not panel.absent],
+            "audited": all(run.audited for run in records),
             "finals": [
                 (title, unit_of(metric), [_final(_series(run, metric)) for run in records])
                 for title, metric, _ in figures
@@ -109,7 +110,8 @@ def write_comparison(runs: Sequence[Path | str], out: Path | str) -> Path:
 def _names(records: Sequence[RunRecord]) -> list[str]:
     """Folder names, with as much of the path before them as tells them apart."""
     paths = [run.folder.path.resolve() for run in records]
-    for parts in range(1, 6):
+    # The folder of a record inside another trainer is always called heedful.
+    for parts in range(2 if any("trainer" in run.config for run in records) else 1, 6):
         names = ["/".join(path.parts[-parts:]) for path in paths]
         if len(set(names)) == len(names):
             return names

@@ -15,14 +15,14 @@ const PLACE = ["run", "step", "group", "member", "turn", "task"];
 function placeOf(part) {
   const named = [...new URLSearchParams(part)].filter(([key]) => PLACE.includes(key));
   const at = { run: 0, ...Object.fromEntries(named.map(([key, value]) => [key, Number(value)])) };
-  at.run = at.run in runs && stepsOf(at.run).length ? at.run : stored()[0];
+  if (!(at.run in runs && stepsOf(at.run).length)) return null; // a run without rollouts
   at.step = nearestStep(at.run, at.step || 0);
   return at;
 }
 
 function opened() {
   const parts = location.hash.slice(1).split("|").filter((part) => part.includes("="));
-  return parts.slice(0, MOST_PANES).map(placeOf);
+  return parts.map(placeOf).filter((at) => at !== null).slice(0, MOST_PANES);
 }
 
 function addressOf(places) {
