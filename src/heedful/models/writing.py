@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol, cast
+from typing import TYPE_CHECKING, Any, Protocol, cast
 
 from safetensors import SafetensorError
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
@@ -39,9 +39,18 @@ class Saveable(Protocol):
 
 
 def write_weights(folder: Path, model: Saveable | PreTrainedModel) -> None:
-    """Write the model alone into `folder`. Raises OSError, with its number, when the disk does not take it."""
+    """Write the model alone into `folder`. Raises OSError, with its number, when the disk does not take it.
+
+    The caller chooses the rank that writes, since each machine of a run has a cache of its own. transformers writes on
+    rank 0 alone as soon as torch.distributed is initialised.
+    """
+    written: Any = model if isinstance(model, PreTrainedModel) else model.model
     with quiet(folder), errors_of_the_disk(folder):
-        model.save_pretrained(folder)
+        written.should_save_on_this_rank = bool  # of `is_main_process`, which is true
+        try:
+            model.save_pretrained(folder)
+        finally:
+            del written.should_save_on_this_rank
     # safetensors lets nobody but the owner read its files. A run may be shared, and then the rest of it can be read.
     for weights in folder.rglob("*.safetensors"):
         shutil.copymode(folder / "config.json", weights)

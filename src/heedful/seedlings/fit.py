@@ -14,7 +14,7 @@ from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import torch
 from safetensors import SafetensorError, safe_open
@@ -60,15 +60,6 @@ def half_is_fast(device: torch.device) -> bool:
         found = torch.cpu.get_capabilities()
         return any(found.get(name) for name in ("avx512_bf16", "amx_bf16", "bf16"))
     return device.type == "cuda" and torch.cuda.is_bf16_supported()
-
-
-def save_on_any_rank(model: PreTrainedModel) -> None:
-    """Have `model.save_pretrained` write on every rank: each machine of a run has a cache of its own.
-
-    transformers writes on rank 0 alone as soon as torch.distributed is initialised.
-    """
-    written: Any = model
-    written.should_save_on_this_rank = lambda is_main_process: is_main_process
 
 
 class Fit:

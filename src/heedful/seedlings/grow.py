@@ -27,7 +27,7 @@ from heedful.protocols import Demonstrates, Environment
 from heedful.rollout.context import FULL_HISTORY, Context
 from heedful.seedlings.demonstrations import batches, corpus, first_images, teacher
 from heedful.seedlings.eyes import give_sight, seeing, side_of
-from heedful.seedlings.fit import Copy, Fit, Progress, Schedule, learn, save_on_any_rank, unfinished
+from heedful.seedlings.fit import Copy, Fit, Progress, Schedule, learn, unfinished
 from heedful.seedlings.recipe import Seedling
 from heedful.seedlings.tokenizer import add_pictures, grow_tokenizer
 from heedful.seeds import derive
@@ -95,7 +95,6 @@ def load_seedling(
                 copy = None
             if not path.exists():
                 grown = grow(recipe, env, tags, progress, context, copy)
-                save_on_any_rank(grown[0])
                 keep(path, lambda folder: write_pretrained(folder, *grown))
     remedy = f"Delete the folder {path} to grow the seedling again."
     model, tokenizer = read_model(path, torch.float32, remedy), read_tokenizer(path, remedy)

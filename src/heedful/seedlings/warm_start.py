@@ -28,7 +28,7 @@ from heedful.models.writing import WholeWeights, write_pretrained
 from heedful.protocols import Environment
 from heedful.rollout.context import FULL_HISTORY, Context
 from heedful.seedlings.demonstrations import batches, teacher
-from heedful.seedlings.fit import Copy, Fit, Progress, Schedule, half_is_fast, learn, save_on_any_rank, unfinished
+from heedful.seedlings.fit import Copy, Fit, Progress, Schedule, half_is_fast, learn, unfinished
 from heedful.seedlings.grow import shown_to_a_learner, versions
 from heedful.seedlings.recipe import WarmStart, key_of
 from heedful.seeds import derive
@@ -113,7 +113,6 @@ def _learn(recipe: WarmStart, beginner: Beginner, path: Path, copy: Copy, progre
     window = longest_context_of(model.config)
     rows = batches(solver, recipe.episodes, recipe.seed, renderer, beginner.context)
     learn(fit, (_within(samples, window, beginner) for samples in rows), recipe.steps, progress, copy)
-    save_on_any_rank(model)
     learned = WholeWeights(model, adapters.merged()) if adapters else model
     keep(path, lambda folder: write_pretrained(folder, learned, tokenizer))
 
