@@ -217,7 +217,7 @@ class HeedfulCallback(Bridge):
 
     def _attempt(self, action: Callable[[], None]) -> None:
         """Act on rank 0, from the begin of a run to its end. The first error ends the watch."""
-        for work in (action, self._give_up) if self._active else ():
+        for work in (action, lambda: self._tell_end(self._error)) if self._active else ():
             try:
                 work()
                 return
@@ -227,9 +227,6 @@ class HeedfulCallback(Bridge):
                     self._active = False
                     self._error = f"heedful no longer watches this run, which goes on: {type(error).__name__}: {error}"
                     warnings.warn(self._error, RuntimeWarning, stacklevel=4)
-
-    def _give_up(self) -> None:
-        self._tell_end(self._error)
 
     def _stop(self, alarm: str) -> str:
         self.collapsed = True

@@ -187,7 +187,7 @@ def begin(
         return
     folder, device = Path(trainer.args.output_dir), str(trainer.accelerator.device)
     known = Record.of_checkpoint(resumed, checkpoint, folder) if resumed else None
-    scorer = observer.diagnostician.scorer
+    scorer: Any = observer.diagnostician.scorer
     own = scorer.scorer if isinstance(scorer, DealtScorer) else scorer
     # One process alone cannot read shards, so there the way of reading is not known yet.
     ways = None if own is None or spread_as(trainer.model_wrapped) else Ways.of(bare_model(trainer), own, samples=False)

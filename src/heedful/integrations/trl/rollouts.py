@@ -127,7 +127,12 @@ class EnvironmentRollouts:
         ]
         live = [player for player in players if player.ending is None]
         while live:
-            self._refuse_late(live)
+            if not self._pictured and any(message.images for one in live for message in one.conversation.messages):
+                raise ValueError(
+                    f"Expected pictures in first observations, or in none, found some in later turns of "
+                    f"{self.env.name} alone: TRL learns from pictures only where the prompts of the dataset name them. "
+                    "Show one in the first observation of a task, too, or use an observation in text."
+                )
             replies = policy.respond([player.conversation for player in live])
             for player, reply in zip(live, replies, strict=True):
                 player.advance(reply)
@@ -139,15 +144,6 @@ class EnvironmentRollouts:
     def _pictured(self) -> bool:
         """Whether first observations show pictures."""
         return any(pictures for _, pictures in self._tasks)
-
-    def _refuse_late(self, live: Sequence[Player]) -> None:
-        """Raise ValueError for pictures in a later turn of an environment whose first observations have none."""
-        if not self._pictured and any(message.images for one in live for message in one.conversation.messages):
-            raise ValueError(
-                f"Expected pictures in first observations, or in none, found some in later turns of {self.env.name} "
-                "alone: TRL learns from pictures only where the prompts of the dataset name them. Show one in the "
-                "first observation of a task, too, or use an observation in text."
-            )
 
     def _refuse_unseen(self, trainer: Any) -> None:
         """Raise ValueError for pictures that the learner, or the sampler, would not see."""

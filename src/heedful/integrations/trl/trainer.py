@@ -75,7 +75,13 @@ class HeedfulGRPOTrainer(GRPOTrainer):
         super().__init__(*args, **kwargs)
         compatibility.check(compatibility.PRIVATE, trainer=self)
         self._filter = self._chosen_filter()
-        self._refuse_refill()
+        for impossible, why in (
+            (isinstance(self._filter, KeepAll), "a filter that drops groups, such as DropConstant(on='reward')"),
+            (not hasattr(self.train_dataset, "__len__"), "a training dataset of known length"),
+            (sees(self), "prompts without pictures"),
+        ):
+            if impossible and self.heedful.sampling_batches > 1:
+                raise ValueError(f"A refill (sampling_batches {self.heedful.sampling_batches}) needs {why}.")
         self._generated: tuple[Any, Any, Any] = ([], [], None)
         self._images: Sequence[Sequence[Any] | None] = []
         self._pixels: dict[str, Any] = {}
@@ -117,15 +123,6 @@ class HeedfulGRPOTrainer(GRPOTrainer):
                 stacklevel=3,
             )
         return chosen
-
-    def _refuse_refill(self) -> None:
-        for impossible, why in (
-            (isinstance(self._filter, KeepAll), "a filter that drops groups, such as DropConstant(on='reward')"),
-            (not hasattr(self.train_dataset, "__len__"), "a training dataset of known length"),
-            (sees(self), "prompts without pictures"),
-        ):
-            if impossible and self.heedful.sampling_batches > 1:
-                raise ValueError(f"A refill (sampling_batches {self.heedful.sampling_batches}) needs {why}.")
 
     def train(self, resume_from_checkpoint: str | bool | None = None, *args: Any, **kwargs: Any) -> Any:
         """TRL's `train`. The measurements resume from the same checkpoint."""
@@ -172,14 +169,17 @@ class HeedfulGRPOTrainer(GRPOTrainer):
         """TRL's batch without the dropped groups, after the observation."""
         asked = [repr(example) for example in inputs]  # TRL adds to them what a rollout_func returns
         batch: dict[str, Any] = super()._generate_and_score_completions(inputs)
+        rows = self.accelerator.num_processes * len(inputs)
         if self._pixels:
-            rows = torch.cat([batch["prompt_ids"], batch["completion_ids"]], dim=1)
-            batch |= {**self._pixels, **kinds_of(self, rows)}
+            ids = torch.cat([batch["prompt_ids"], batch["completion_ids"]], dim=1)
+            batch |= {**self._pixels, **kinds_of(self, ids)}
             self._pixels = {}
         if not self.model.training:
-            self._extend_logs(self.accelerator.num_processes * len(inputs), None)
+            self._extend_logs(rows, None)
             return batch
-        rewards_BF = self._raw_rewards(self.accelerator.num_processes * len(inputs))
+        # The raw rewards, as TRL logs them before any normalisation.
+        columns = [list(self._logs["rewards"][name])[-rows:] for name in self.reward_func_names]
+        rewards_BF = torch.tensor(columns, device=self.accelerator.device).T
         first = _Draw(batch, gather_object(self._local_completions(inputs, rewards_BF)), rewards_BF)
         if self._refilling:
             self._drawn = first
@@ -355,11 +355,6 @@ class HeedfulGRPOTrainer(GRPOTrainer):
         batch[removal.ROW_FACTOR] = torch.tensor(row_factor)
         batch[removal.LOSS_FACTOR] = torch.tensor(scale)
         return batch
-
-    def _raw_rewards(self, rows: int) -> Tensor:
-        """The raw rewards of the last rows of all processes, as TRL logs them before any normalisation."""
-        columns = [list(self._logs["rewards"][name])[-rows:] for name in self.reward_func_names]
-        return torch.tensor(columns, device=self.accelerator.device).T
 
     def _local_completions(self, inputs: Sequence[dict[str, Any]], rewards_BF: Tensor) -> list[Completion]:
         start = self.accelerator.process_index * len(inputs)
