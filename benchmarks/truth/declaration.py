@@ -254,7 +254,7 @@ NO_INTERVAL: dict[str, str] = {
         )
         + " "
         + _of("alarm", "thought_bypassed input_blind oscillation starvation reward_blind success_drop")
-        + " alarm/picture_ignored alarm/action_uninformed alarm/shaping_dominates"
+        + " alarm/picture_ignored alarm/action_uninformed alarm/shaping_dominates alarm/unpaid_tasks"
     ),
     "an alarm of an audit: its false alarms are in docs/results/watch.md": " ".join(
         f"alarm/{rule.name}" for rule in logged_rules(AlarmConfig())[len(standard_rules(AlarmConfig())) :]
@@ -269,6 +269,8 @@ NO_INTERVAL: dict[str, str] = {
         + _of("filter", "kept_ratio kept_groups mass_kept kept_without_signal dropped/<reason> empty draws")
         + " "
         + _of("filter", "collected_groups starved_tasks longest_skip readmitted")
+        + " "
+        + _of("treat", "unpaid skipped helped turns")
     ),
     "a fact about the pool's own episodes; a study gives its interval over seeds, which have pools of their own": (
         _of("ranking", "reward_variance mean constant half_spearman group_spearman room same_part")

@@ -32,3 +32,14 @@ def test_groups_that_are_solved_and_differ_in_attempts_are_no_alarm(solved: floa
     steps = replay([(step, readings) for step in range(8)])
     last = {each.name: each.value for each in steps[-1].metrics}
     assert last["alarm/shaping_dominates"] == float(raised)
+
+
+def test_an_unpaid_task_is_an_alarm_at_once_that_names_it() -> None:
+    name, metric = "alarm/unpaid_tasks", "treat/unpaid"
+    counts = [Metric(metric, 0.0, 9), Metric(metric, 2.0, 9, why="chain-a, chain-b"), Metric(metric, 0.0, 9)]
+    steps = replay([(step, {metric: each}) for step, each in enumerate(counts)])
+    assert [{each.name: each.value for each in step.metrics}.get(name) for step in steps] == [0.0, 1.0, 0.0]
+    (raised,) = (alarm for step in steps for alarm in step.raised)
+    assert "chain-a, chain-b" in raised.sentence()
+    assert "do not train on these tasks" in raised.sentence()
+    assert name not in [each.name for step in replay([(0, {})]) for each in step.metrics]

@@ -67,20 +67,25 @@ class TaskHistory:
 
     @property
     def now(self) -> str:
-        """What the task is, by all its visits: `solved`, `unpaid`, `failed` or `mixed`, which is worth training on.
-
-        unpaid: a visit was, and no episode ever succeeded. solved, failed: with a chance of at least a half the next
-        group will succeed, or fail, in every member. The belief weighs the k-th last visit by .8^(k - 1).
-        """
-        if any(visit.cause == "unpaid" for visit in self.visits) and not any(visit.successes for visit in self.visits):
-            return "unpaid"
-        known = [visit for visit in self.visits if visit.episodes]
-        if not known:
+        """What the task is, by all its visits (`kind_of`). unpaid: a visit was, and no episode ever succeeded."""
+        unpaid = any(visit.cause == "unpaid" for visit in self.visits)
+        known = [(visit.episodes, visit.successes) for visit in self.visits if visit.episodes]
+        if not known and not unpaid:
             return self.visits[-1].cause
-        belief = Belief.of([(visit.episodes, visit.successes) for visit in known], REMEMBERS)
-        members = known[-1].episodes
-        solved, failed = belief.all_right(members) >= 0.5, belief.all_wrong(members) >= 0.5
-        return "solved" if solved else "failed" if failed else "mixed"
+        return kind_of(known, unpaid and not any(visit.successes for visit in self.visits))
+
+
+def kind_of(visits: Sequence[tuple[int, int]], unpaid: bool) -> str:
+    """`solved`, `unpaid`, `failed` or `mixed`, which is worth training on and the kind of a task without visits.
+
+    `visits`: (episodes whose success is known, successes), oldest first. solved, failed: with a chance of at least a
+    half the next group will succeed, or fail, in every member. The belief weighs the k-th last visit by .8^(k - 1).
+    """
+    if unpaid or not visits:
+        return "unpaid" if unpaid else "mixed"
+    belief, members = Belief.of(visits, REMEMBERS), visits[-1][0]
+    solved, failed = belief.all_right(members) >= 0.5, belief.all_wrong(members) >= 0.5
+    return "solved" if solved else "failed" if failed else "mixed"
 
 
 @dataclass(frozen=True, slots=True)

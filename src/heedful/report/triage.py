@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from statistics import mean, median
+from statistics import fmean, mean, median
 from typing import Any
 
 from heedful.diagnostics.alarms.logged_rules import logged_rules
@@ -86,7 +86,7 @@ def triage_of(run: RunRecord) -> dict[str, Any]:
             sizes.setdefault(group.task.id, []).append(len(group.trajectories))
     unpaid = run.get("signal/unpaid")
     notes = [UNTOLD] if (triaged and not progress) or (unpaid.points and not unpaid.numeric) else []
-    notes += [*_budget_notes(run, sizes), *_pool_notes(histories(triaged))]
+    notes += [*_budget_notes(run, sizes), *_treated(run), *_pool_notes(histories(triaged))]
     if not triaged:
         why = "No group has two known outcomes." if run.folder.rollout_steps() else run.without_rollouts
         notes.append(f"Task by task nothing is known. {why}")
@@ -95,6 +95,21 @@ def triage_of(run: RunRecord) -> dict[str, Any]:
         shares.append(shares_of("(no tag)", untagged))
     tags = [(row.label, f"{row.groups:,}", [f"{row.shares[cause]:.0%}" for cause in CAUSES]) for row in shares]
     return {"causes": _causes(run), "notes": notes, "tags": tags}
+
+
+def _treated(run: RunRecord) -> list[str]:
+    """What was done about tasks that teach nothing (`--treat`)."""
+    skipped, helped, turns = (run.get(f"treat/{name}").numeric for name in ("skipped", "helped", "turns"))
+    if not skipped:
+        return []
+    means = [fmean(point.number or 0.0 for point in points) if points else 0.0 for points in (skipped, helped, turns)]
+    dealt = ", dealt to other tasks by chance" if run.config.get("treat_dealt") else ""
+    unpaid = run.get("treat/unpaid").points[-1].metric.why
+    return [
+        f"Treated{dealt}: in a step {means[0]:.1f} solved tasks were left out, and {means[1]:.1f} groups began with "
+        f"{means[2]:.1f} turns of the solver (means over steps)."
+        + (f" Unpaid tasks: {unpaid}. Mend their reward." if unpaid else "")
+    ]
 
 
 def _pool_notes(tasks: Sequence[TaskHistory]) -> list[str]:

@@ -33,6 +33,7 @@ from heedful.rollout.plans import Dealt, Fixed, Refill, Sized
 from heedful.rollout.workers import DEFAULT_TIMEOUT
 from heedful.run.evaluation.held_out import BASELINE_TASKS
 from heedful.run.selection import Coverage
+from heedful.run.treatments import Action
 from heedful.seedlings.recipe import Seedling, WarmStart
 from heedful.storage import RunFolder
 from heedful.training.ranks.parallel import PARALLEL, DataParallel, Parallel
@@ -153,6 +154,12 @@ class TrainConfig:
     """Which tasks of the pool a step plays, chosen before sampling by the outcomes of earlier visits."""
     plan: Annotated[Plan, Choice(PLANS, Plan)] = field(default_factory=Fixed)
     """How a step divides its episodes over tasks. refill is also typed --algorithm.sampling-batches N."""
+    treat: tuple[Action, ...] = ()
+    """Treat tasks of the pool that teach nothing, by the cause: skip, exclude, help. skip = leave out tasks that always
+    succeed. exclude = leave out tasks whose reward is broken, and name them. help = tasks that always fail begin with
+    turns of the environment's solver, fewer and fewer of them. An eighth of a step's tasks is never treated."""
+    treat_dealt: bool = False
+    """Control: give each treatment to another task, drawn once by chance."""
     context: Context = field(default_factory=Context)
     collect: Annotated[Collector, Choice(COLLECTORS, Collector)] = field(default_factory=LockStep)
     """How episodes are played at the same time: lock_step, or async for slow environments."""
@@ -261,6 +268,20 @@ class TrainConfig:
                 f"{type(algorithm.advantage).__name__} as it is set; choose the algorithm dr_grpo or rloo, or "
                 "plan.weigh episode",
             )
+        yield (
+            bool(self.treat) and self.pool is None,
+            "treat treats tasks by their earlier visits, but every step draws fresh tasks; give a pool with --tasks N, "
+            "small enough that a task is visited several times, or leave out --treat",
+        )
+        yield (
+            self.treat_dealt and not self.treat,
+            "treat_dealt deals the treatments to other tasks, and there are none; give --treat skip,exclude,help",
+        )
+        yield (
+            not isinstance(self.choose, InOrder) and bool({"skip", "help"} & set(self.treat)),
+            f"the chooser {type(self.choose).__name__} passes over tasks that always succeed or fail, so there is "
+            "nothing left to skip or to help; leave out --choose, or give --treat exclude alone",
+        )
         yield (
             self.warm_start.steps > 0 and self.model == "seedling",
             "warm_start.steps is for a loaded model; a seedling learns from demonstrations by --seedling.steps",

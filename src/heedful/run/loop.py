@@ -50,6 +50,7 @@ from heedful.run.evaluation.held_out import Baselines, evaluation_seed, measure_
 from heedful.run.forecast import estimate, sentence_after
 from heedful.run.fresh import fresh_tasks, play_fresh
 from heedful.run.parts import Parts
+from heedful.run.treatments import Treated
 from heedful.run.update import update_policy
 from heedful.scorers.dealt import DealtScorer
 from heedful.seeds import derive, stream
@@ -136,10 +137,12 @@ def train_steps(
                 with run.saving_if_servers_fail(step):
                     metrics = run.hand_over_and_evaluate(step, clock, baselines)
                     with clock.stage("collect"):
-                        collection = run.collect(step)
+                        treated = parts.treatments.at(step)
+                        collection = run.collect(step, treated)
                 groups = collection.groups
                 verdicts = parts.selection.choose(step, collection, stream(config.seed, "filter", step))
-                metrics += [*collection.metrics(), *parts.selection.metrics(verdicts)]
+                treatments = parts.treatments.metrics(treated, groups)
+                metrics += [*collection.metrics(), *parts.selection.metrics(verdicts), *treatments]
                 if step == 0:
                     watch.first_rollout(groups[0].trajectories[0])
                     if told := _about(config.filter.on, groups):
@@ -153,7 +156,7 @@ def train_steps(
                 metrics += run.attribution(step, groups, clock)
                 late = StepAlarms(step, (), ())
                 if world.is_rank_0:
-                    late = parts.diagnostician.watch_update(step, updated)
+                    late = parts.diagnostician.watch_update(step, [*updated, *treatments])
                 metrics += [*updated, *late.metrics, *diagnosis.metrics]
                 with clock.stage("store"):
                     run.store(step, groups, verdicts, diagnosis)
@@ -303,16 +306,18 @@ class _Run:
         own = seed if shared else derive(seed, "process", self.world.rank)
         return self.source.policy(self.parts.renderer, sampling, own)
 
-    def collect(self, step: int) -> Collection:
+    def collect(self, step: int, treated: Treated) -> Collection:
         """The groups of a step, with shaped rewards, in as many rounds as the plan asks for."""
         config, env, algorithm, pool = self.config, self.env, self.config.algorithm, self.parts.tasks.pool
-        past, seen = self.parts.selection.past, set[str]()
+        past, seen = self.parts.selection.past, set(treated.left_out)
         offer = Offer(self.parts.tasks, past, step, seen, stream(config.seed, "choose", step))
 
         def draw(count: int) -> Sequence[Task]:
-            tasks = config.choose.choose(count, offer)
+            probes = [task for task in treated.probes if task.id not in seen]
+            seen.update(task.id for task in probes)
+            tasks = [*probes, *config.choose.choose(count - len(probes), offer)]
             seen.update(task.id for task in tasks)
-            return tasks
+            return self.parts.treatments.begun(tasks, treated)
 
         def play(number: int, asks: Sequence[Ask]) -> list[Group]:
             policy = self.policy(config.sampling, derive(config.seed, "rollout", step, *([number] if number else [])))
@@ -333,7 +338,7 @@ class _Run:
             draw,
             stream(config.seed, "plan", step),
             past,
-            len(pool) if pool else None,
+            len(pool) - len(treated.left_out) if pool else None,
         )
         return collect_in_rounds(config.rounds, now, play)
 

@@ -17,6 +17,7 @@ from transformers import PreTrainedModel, PreTrainedTokenizerBase
 from heedful.boundary import to_json
 from heedful.diagnostics.cross_scores.thoughts import ThoughtTags
 from heedful.envs.common.contract import rightness_of, turns_of
+from heedful.envs.common.helped import Helped
 from heedful.envs.common.tagged import in_tags
 from heedful.envs.common.tasks import TaskStream
 from heedful.measuring.diagnostician import Diagnostician
@@ -32,6 +33,7 @@ from heedful.protocols import Environment, UsesCritic
 from heedful.run.checkpoint import Checkpoint
 from heedful.run.config import TrainConfig, from_written
 from heedful.run.selection import Selection, TaskMemory
+from heedful.run.treatments import Treatments
 from heedful.scorers.dealt import DealtScorer
 from heedful.scorers.hf import HFScorer
 from heedful.scorers.judge import Judge, judge_name
@@ -68,6 +70,7 @@ class Parts:
     learner: Learner
     diagnostician: Diagnostician
     selection: Selection
+    treatments: Treatments
     gradient_meter: GradientMeter | None
     """`None` where gradients are not measured."""
     attributor: Attributor | None
@@ -135,6 +138,12 @@ def assemble(
 
     `began`: the configuration with which the run began. By default that of the checkpoint, or `config`.
     """
+    tasks, memory = TaskStream(config.env, "train", derive(config.seed, "tasks"), config.pool), TaskMemory()
+    helped = Helped(config.env)
+    drawn = config.groups * (config.sized.candidates if config.sized else 1)
+    treatments = Treatments(  # before a model is grown: it may refuse the environment
+        config.treat, config.treat_dealt, helped, tasks.pool or (), memory, drawn, config.seed
+    )
     began = began or (start and start.began()) or config
     torch.set_num_threads(began.threads)  # on which a seedling depends
     world = world or World(device=pick_device(config.device))
@@ -211,17 +220,19 @@ def assemble(
             foreign=config.attribution.foreign,
             seed=derive(config.seed, "attribution"),
         )
+    env = in_tags(helped if "help" in config.treat else config.env, renderer.tags)
     parts = Parts(
-        env=in_tags(config.env, renderer.tags),
+        env=env,
         model=model,
         tokenizer=tokenizer,
         renderer=renderer,
-        tasks=TaskStream(config.env, "train", derive(config.seed, "tasks"), config.pool),
+        tasks=tasks,
         learner=learner,
-        diagnostician=_diagnostician(config, model, renderer, world),
+        diagnostician=_diagnostician(config, model, renderer, world, env),
         selection=Selection(
-            config.filter, config.coverage, None if config.pool is None else TaskMemory(), config.unit_of_groups
+            config.filter, config.coverage, None if config.pool is None else memory, config.unit_of_groups
         ),
+        treatments=treatments,
         gradient_meter=gradient_meter,
         attributor=attributor,
         adapters=adapters,
@@ -246,7 +257,9 @@ def assemble(
     return parts
 
 
-def _diagnostician(config: TrainConfig, model: PreTrainedModel, renderer: Renderer, world: World) -> Diagnostician:
+def _diagnostician(
+    config: TrainConfig, model: PreTrainedModel, renderer: Renderer, world: World, env: Environment
+) -> Diagnostician:
     """The diagnostician, which scores with the policy's own model. Rank 0 alone loads the judges."""
     asked, judge = config.diagnostics, None
     if asked.enabled and world.is_rank_0 and asked.judge is not None:
@@ -258,8 +271,7 @@ def _diagnostician(config: TrainConfig, model: PreTrainedModel, renderer: Render
     # Of several ranks each scores its share. Rank 0 alone has the pictures of all.
     deals = world.size > 1 and vision_of(model) is None
     scorer = DealtScorer(own, world, lambda: _reading(model)) if deals else own
-    right = rightness_of(in_tags(config.env, renderer.tags))
-    return Diagnostician(asked, scorer, config.seed, tags, renderer.piece, judge, right=right)
+    return Diagnostician(asked, scorer, config.seed, tags, renderer.piece, judge, right=rightness_of(env))
 
 
 def _reading(model: PreTrainedModel) -> AbstractContextManager[None]:

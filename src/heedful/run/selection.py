@@ -9,6 +9,7 @@ from dataclasses import asdict, astuple, dataclass, field, replace
 from typing import Any
 
 from heedful.boundary import Count, Share, settings
+from heedful.diagnostics.signal import cause_of
 from heedful.diagnostics.statistics.group_statistics import is_constant, sample_variance, scored, values_on
 from heedful.filters import Remembering, Visit
 from heedful.protocols import Filter
@@ -97,6 +98,12 @@ class TaskRecord:
     """Visits since the last trained one, or since the first, without being trained on."""
     earlier: tuple[Visit, ...] = ()
     """The filter's values in the last visits, oldest first."""
+    outcomes: tuple[tuple[int, int], ...] = ()
+    """Episodes whose success is known, and successes, in the last visits with any, oldest first."""
+    seen: int = -1
+    """The step of the last visit."""
+    unpaid: int = 0
+    """Visits that showed a broken reward (`signal.cause_of`)."""
 
     def after(self, step: int, group: Group, values: Sequence[float], trained: bool) -> TaskRecord:
         """The record after one more visit. `values`: the scored values that the filter used."""
@@ -109,6 +116,9 @@ class TaskRecord:
             step if trained else self.last_trained,
             0 if trained else self.skips + 1,
             (*self.earlier, Visit.of(values))[-REMEMBERED:] if values else self.earlier,
+            (*self.outcomes, (len(known), sum(known)))[-REMEMBERED:] if known else self.outcomes,
+            step,
+            self.unpaid + (len(values) > 1 and cause_of(group, values) == "unpaid"),
         )
 
 
@@ -147,14 +157,21 @@ class TaskMemory:
         if state is None:
             raise ValueError("a memory of the pool's tasks was expected, and the run has drawn fresh tasks so far")
         self.records = {
-            task: TaskRecord(**{**tree, "earlier": tuple(Visit(*visit) for visit in tree["earlier"])})
+            task: TaskRecord(
+                **{
+                    **tree,
+                    "earlier": tuple(Visit(*visit) for visit in tree["earlier"]),
+                    "outcomes": tuple(map(tuple, tree.get("outcomes", ()))),  # 0.1.0 kept none
+                }
+            )
             for task, tree in state.items()
         }
 
     def table(self) -> list[dict[str, Any]]:
-        """One row per task seen, by name, without the filter's values: for files and people."""
+        """One row per task seen, by name, without what a later step alone needs: for files and people."""
         rows = [{"task": task, **asdict(record)} for task, record in sorted(self.records.items())]
-        return [{name: value for name, value in row.items() if name != "earlier"} for row in rows]
+        inner = ("earlier", "outcomes", "seen", "unpaid")
+        return [{name: value for name, value in row.items() if name not in inner} for row in rows]
 
 
 @dataclass(slots=True)

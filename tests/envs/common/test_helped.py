@@ -111,15 +111,16 @@ def test_the_solver_finds_every_unpaid_task_and_no_other() -> None:
 
 
 def test_an_environment_that_cannot_help_is_refused_with_a_sentence() -> None:
-    for env, why in (
+    refused: tuple[tuple[Any, str], ...] = (
         (Bandit(), "whose solver needs one turn and does not tell its steps"),
         (Chain(), "whose solver needs one turn"),
         (FrozenLake(slip=0.2, actions_per_turn=1), "chance would lead the members of a group to different begins"),
-    ):
+    )
+    for env, why in refused:
         with pytest.raises(ValueError, match=why):
             Helped(env).check(tasks_of(env, 4))
-    for env in (*MANY, *ONE):
-        Helped(env).check(tasks_of(env))
+    for able in (*MANY, *ONE):
+        Helped(able).check(tasks_of(able))
 
 
 def test_after_help_the_right_action_is_that_of_the_next_turn() -> None:

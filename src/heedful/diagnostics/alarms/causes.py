@@ -165,6 +165,7 @@ TABLE: Mapping[str, tuple[Row, ...]] = {
     ),
     "length_rise": (_BONUS_SHOWN, Row("long", look="some of the longest replies")),
     "reward_blind": (Row("reward_blind", look="what episodes earned that got all the way"),),
+    "unpaid_tasks": (Row("reward_blind", look="what the solver's episode of such a task earns"),),
     "shaping_dominates": (Row("shaping", look="the parts of the reward beside success"),),
     "starvation": (
         Row("parser", ("format_collapse",), _UNREADABLE, look="the share of replies with a closed, valid format"),

@@ -194,6 +194,12 @@ def standard_rules(config: AlarmConfig) -> tuple[Rule, ...]:
             ((Share("signal/unpaid", config.blind, config.threshold, 2 * config.baseline),),),
         ),
         Rule(
+            "unpaid_tasks",
+            ((Beyond("treat/unpaid", 0, True, 1, with_reason=True),),),
+            of_update=True,
+            optional=True,
+        ),
+        Rule(
             "shaping_dominates",
             ((Beyond(ONE_OUTCOME, config.shaping, True, config.shaping_steps),),),
             unless=(Beyond("signal/solved", config.shaping_solved, True, config.shaping_steps),),

@@ -54,6 +54,7 @@ TABLES: dict[str, tuple[Entry, ...]] = {
     "trainer": training.TRAINER,
     "signal": episodes.SIGNAL,
     "filter": episodes.FILTER,
+    "treat": episodes.TREAT,
     "ranking": episodes.RANKING,
     "entropy": episodes.ENTROPY,
     "update": training.UPDATE,

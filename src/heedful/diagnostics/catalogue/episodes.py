@@ -179,6 +179,17 @@ FILTER = under(
         "The [guard](training.md#tasks-of-a-pool) takes them back.", missing="no task pool"),
 )
 
+TREAT = under(
+    "treat/",
+    Entry("unpaid", "count", "Tasks of the pool whose reward is broken.",
+        "The environment's solver gets all the way and is not paid. Without a solver: two members of a group did, and "
+        "no episode of the task ever succeeded."),
+    Entry("skipped", "count", "Tasks that the step left out as solved."),
+    Entry("helped", "count", "Groups that began with turns of the solver."),
+    Entry("turns", "", "Turns of the solver, or steps, before the agent's first: mean over these groups.",
+        missing="no task was helped"),
+)
+
 RANKING = under(
     "ranking/",
     Entry("reward_variance", "", "Variance of the filtered value of a task over all its episodes, mean over tasks.",

@@ -119,6 +119,9 @@ ALARMS = under(
         "solved."),
     Entry("reward_blind", "", "Members get all the way to the goal, and the reward does not pay them.",
         "`signal/unpaid`, pooled over ten steps, is 5 standard errors above .1."),
+    Entry("unpaid_tasks", "", "Tasks of the pool have a broken reward.",
+        "The alarm names them. `treat/unpaid` is above 0. Written only with "
+        "[treatments](training.md#treatments-by-cause)."),
     Entry("shaping_dominates", "",
         "Much of the update comes from groups whose episodes have one outcome, and that differ in other parts of the "
         "reward alone.",

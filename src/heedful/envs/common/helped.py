@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, fields, is_dataclass, replace
 from typing import Any
 
 from heedful.envs.common.contract import demonstrated
-from heedful.protocols import Episode, TellsSteps
+from heedful.protocols import Demonstrates, Episode, TellsSteps
 from heedful.seeds import stream
 from heedful.types import Ending, Observation, Step, Task
 
@@ -91,22 +91,19 @@ class Helped:
 
     def check(self, tasks: Sequence[Task]) -> None:
         """Raises ValueError, a sentence, where the environment cannot help with any of these tasks."""
-        name, wanted = self.env.name, "an environment that can help (--treat help)"
-        if self._noisy:
+        why = ""
+        if not isinstance(self.env, Demonstrates):
+            why = "which has no solver (`demonstrate`)"
+        elif self._noisy:
+            why = "in which chance would lead the members of a group to different begins"
+        elif not (helped := [self.given(task, 1) for task in tasks if self.way(task).length > 1]):
+            why = "whose solver needs one turn and does not tell its steps (`solver_steps`)"
+        elif not self.episode().start(helped[0], 0).text:
+            why = "whose observations have no `opening`, so no conversation can begin in the middle of an episode"
+        if why:
             raise ValueError(
-                f"Expected {wanted}, found {name}, in which chance would lead the members of a group to different "
-                "begins. Leave help out, or take the noise out of the environment."
-            )
-        helped = next((self.given(task, 1) for task in tasks if self.way(task).length > 1), None)
-        if helped is None:
-            raise ValueError(
-                f"Expected {wanted}, found {name}, whose solver needs one turn and does not tell its steps "
-                "(`solver_steps`). Leave help out, or raise the turns."
-            )
-        if not self.episode().start(helped, 0).text:
-            raise ValueError(
-                f"Expected {wanted}, found {name}, whose observations have no `opening` with which a conversation "
-                "can begin in the middle of an episode. Leave help out."
+                f"Expected an environment that can help (--treat help), found {self.env.name}, {why}. Leave help out, "
+                "or change the knobs of the environment."
             )
 
     def episode(self) -> Episode:

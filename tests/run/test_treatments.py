@@ -1,0 +1,202 @@
+"""Treatments by cause, each by hand: what is left out, what is helped and how far, and the control."""
+
+from __future__ import annotations
+
+import json
+import random
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+
+from heedful.envs.common.helped import HELPED, Helped
+from heedful.envs.common.tasks import TaskStream
+from heedful.envs.toys.chain import UNREWARDED, Chain
+from heedful.envs.toys.echo import Echo
+from heedful.run.selection import TaskMemory, TaskRecord
+from heedful.run.treatments import Action, Treated, Treatments
+from heedful.types import PROBE, Ending, Group, Task, Trajectory, Verdict
+
+ALL: tuple[Action, ...] = ("skip", "exclude", "help")
+LONG = Helped(Chain(turns=8, least=1, most=2))
+PLANTED = Helped(Chain(turns=3, least=1, most=2, unrewarded=0.25))
+
+
+def pool_of(env: Helped, count: int) -> list[Task]:
+    return TaskStream(env, "train", 0).next(count)
+
+
+def treating(env: Helped, pool: Sequence[Task], actions: Sequence[Action] = ALL, **others: Any) -> Treatments:
+    settings = {"dealt": False, "memory": TaskMemory(), "groups": 4, "seed": 0, **others}
+    return Treatments(actions, env=env, pool=pool, **settings)
+
+
+def visit(
+    treatments: Treatments, step: int, task: Task, successes: int, episodes: int = 8, progress: float = 0
+) -> None:
+    group = Group(
+        task,
+        tuple(
+            Trajectory(task, member, (), Ending.FAILED, float(member < successes), progress)
+            for member in range(episodes)
+        ),
+    )
+    values = [[float(member < successes) for member in range(episodes)]]
+    treatments.memory.observe(step, [group], values, [Verdict(1.0, "kept", None)])
+
+
+@pytest.mark.parametrize(
+    ("length", "visits", "turns"),
+    [
+        (8, [], 7),
+        (8, [(7, 0)], 7),
+        (8, [(7, 0), (7, 0)], 7),
+        (8, [(7, 5)], 3),
+        (8, [(7, 4)], 7),
+        (8, [(7, 5), (3, 0)], 3),
+        (8, [(7, 5), (3, 0), (3, 0)], 5),
+        (8, [(7, 5), (3, 0), (3, 0), (5, 1)], 5),
+        (8, [(7, 5), (3, 0), (3, 0), (5, 8)], 2),
+        (8, [(7, 5), (3, 5), (1, 0)], 1),
+        (8, [(7, 5), (3, 5), (1, 0), (0, 0), (1, 0)], 4),
+        (8, [(7, 5), (3, 5), (1, 5)], 0),
+        (8, [(7, 5), (3, 5), (1, 5), (0, 0)], 4),
+        (8, [(7, 5), (3, 5), (1, 5), (0, 1)], 0),
+        (3, [(2, 0), (2, 0)], 2),
+        (3, [(2, 5)], 1),
+        (3, [(2, 5), (1, 8)], 0),
+    ],
+)
+def test_help_is_taken_back_by_halves_and_given_again_after_two_failures(
+    length: int, visits: list[tuple[int, int]], turns: int
+) -> None:
+    env = LONG if length == 8 else PLANTED
+    treatments = treating(env, pool_of(env, 6))
+    task = next(task for task in treatments.pool if UNREWARDED not in task.tags)
+    for step in range(2):
+        visit(treatments, step, task, 0)
+    assert treatments.cause(task) == "failed"
+    for step, (given, successes) in enumerate(visits, 2):
+        visit(treatments, step, env.given(task, given), successes)
+    assert treatments.turns(task) == turns
+    again = TaskMemory()
+    again.load_state(json.loads(json.dumps(treatments.memory.state())))
+    assert treating(env, treatments.pool, memory=again).at(9) == treatments.at(9)
+
+
+def test_solved_tasks_are_left_out_but_for_the_floor_and_where_too_few_are_left() -> None:
+    env = Helped(Echo())
+    pool = pool_of(env, 20)
+    treatments = treating(env, pool, ["skip"])
+    solved = {task.id for task in pool[:12]}
+    for step in range(6):
+        for task in pool[:12]:
+            visit(treatments, step, task, 8)
+        for task in pool[12:]:
+            visit(treatments, step, task, 3)
+    looked_at = set()
+    for step in range(6, 206):
+        treated = treatments.at(step)
+        (probe,) = treated.probes
+        assert PROBE in probe.tags
+        assert treated.left_out == solved - {probe.id}
+        looked_at.add(probe.id)
+    assert looked_at == {task.id for task in pool}
+    few = treating(env, pool, ["skip"], memory=treatments.memory, groups=10)
+    assert len(few.at(9).left_out) == 10
+    assert few.at(9) == few.at(9)
+    assert few.at(9) != few.at(10)
+
+
+def test_tasks_that_do_not_pay_the_solver_are_excluded_before_the_first_visit_and_named() -> None:
+    pool = pool_of(PLANTED, 30)
+    unpaid = {task.id for task in pool if UNREWARDED in task.tags}
+    treated = treating(PLANTED, pool).at(0)
+    assert treated.left_out == unpaid
+    named = next(metric for metric in treated.metrics if metric.name == "treat/unpaid")
+    assert (named.value, named.n) == (len(unpaid), 30)
+    assert all(name in unpaid for name in named.why.split(" and ")[0].split(", "))
+    assert not {probe.id for probe in treated.probes} & unpaid
+    with pytest.raises(ValueError, match=r"at least the 28 tasks of a step that pay success, found \d+ in the pool"):
+        treating(PLANTED, pool, groups=28).at(0)
+
+
+def test_without_a_solver_two_members_that_got_all_the_way_show_an_unpaid_task() -> None:
+    class Blind:
+        """An environment without a solver."""
+
+        name, turns = "blind", 1
+
+        def task(self, seed: int) -> Task:
+            return Task(f"blind-{seed}", seed, "train")
+
+        def episode(self) -> Any:
+            raise NotImplementedError
+
+    env = Helped(Blind())
+    pool = pool_of(env, 12)
+    treatments = treating(env, pool, ["exclude"])
+    assert treatments.at(0) == Treated(metrics=treatments.at(0).metrics)
+    visit(treatments, 0, pool[3], 0, progress=1.0)
+    visit(treatments, 0, pool[4], 0, progress=0.9)
+    visit(treatments, 0, pool[5], 8, progress=1.0)
+    assert treatments.at(1).left_out == {pool[3].id}
+    visit(treatments, 1, pool[3], 1, progress=1.0)
+    assert treatments.at(2).left_out == frozenset()
+    with pytest.raises(ValueError, match=r"blind, which has no solver \(`demonstrate`\)"):
+        treating(env, pool, ["help"])
+
+
+def test_failed_tasks_begin_with_help_and_probes_do_not() -> None:
+    pool = pool_of(LONG, 12)
+    treatments = treating(LONG, pool)
+    for task in pool:
+        visit(treatments, 0, task, 0)
+    treated = treatments.at(1)
+    (probe,) = treated.probes
+    others = [task for task in pool if task.id != probe.id][:3]
+    begun = treatments.begun([probe, *others], treated)
+    assert [task.id for task in begun] == [probe.id, *(f"{task.id}+h7" for task in others)]
+    assert [HELPED in task.tags for task in begun] == [False, True, True, True]
+    groups = [Group(task, ()) for task in begun]
+    values = {metric.name: metric.value for metric in treatments.metrics(treated, groups)}
+    assert values == {"treat/unpaid": 0.0, "treat/skipped": 0.0, "treat/helped": 3.0, "treat/turns": 7.0}
+
+
+def test_the_control_gives_as_many_treatments_to_other_tasks() -> None:
+    pool = pool_of(PLANTED, 60)
+    memory, rng = TaskMemory(), random.Random(0)
+    true, dealt = (treating(PLANTED, pool, memory=memory, dealt=each) for each in (False, True))
+    for step in range(5):
+        for place, task in enumerate(pool):
+            visit(true, step, task, (0, 8, rng.randint(1, 7))[place % 3] if UNREWARDED not in task.tags else 0)
+    causes = [true.cause(task) for task in pool]
+    assert len(set(causes)) == 4
+    for step in range(5, 8):
+        here, there = true.at(step), dealt.at(step)
+        assert here.metrics[0].value == causes.count("unpaid")
+        assert abs(len(here.left_out) - len(there.left_out)) <= 1  # the floor may look at a task that is skipped
+        assert len(here.turns) == len(there.turns) == causes.count("failed")
+        assert set(here.turns) == {task.id for task, cause in zip(pool, causes, strict=True) if cause == "failed"}
+        shared = len(set(here.turns) & set(there.turns))
+        assert shared < len(here.turns)
+    assert set(dealt.at(5).turns) == set(dealt.at(6).turns)
+
+
+def test_without_treatments_nothing_is_left_out_or_written() -> None:
+    pool = pool_of(PLANTED, 8)
+    treatments = treating(PLANTED, pool, ())
+    visit(treatments, 0, pool[0], 0)
+    treated = treatments.at(1)
+    assert treated == Treated()
+    assert treatments.begun(pool, treated) == pool
+    assert treatments.metrics(treated, []) == []
+
+
+def test_the_memory_knows_the_step_and_the_outcomes_of_each_visit() -> None:
+    treatments = treating(PLANTED, pool := pool_of(PLANTED, 2))
+    visit(treatments, 3, pool[0], 2)
+    visit(treatments, 7, pool[0], 0, episodes=4, progress=1.0)
+    record = treatments.memory.of(pool[0].id)
+    assert (record.outcomes, record.seen, record.unpaid) == (((8, 2), (4, 0)), 7, 1)
+    assert treatments.memory.of(pool[1].id) == TaskRecord()
