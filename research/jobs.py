@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 
-from heedful.envs.common.tasks import check_same_start
+from heedful.envs.common.tasks import TaskStream, check_same_start
+from heedful.envs.toys.chain import UNREWARDED
 from heedful.rollout.choosers import Yoked
 from heedful.run.config import TrainConfig
 from heedful.run.gradients import GradientsSettings
-from heedful.seeds import stream
+from heedful.seeds import derive, stream
 from heedful.storage import RunFolder
 from heedful.studies.jobs import OwnJob, TrainingJob, run_read
 from heedful.types import Task
@@ -110,6 +111,32 @@ class PartJob(TrainingJob):
             check_same_start(Task(task.id, task.seed, "train"), self.config.env.task(task.seed))
         config = replace(self.config, task_seeds=tuple(task.seed for task in chosen))
         return TrainingJob(config, self.own_seedling).command(folder, seed)
+
+
+@dataclass(frozen=True, slots=True)
+class PlantedKindsJob(TrainingJob):
+    """Training on the tasks of a pool of Chain that are planted to teach: the oracle of treatments by cause.
+
+    The pool is that of the other arms of the same seed. Left out are tasks that pay nothing, and long ones.
+    """
+
+    longest: int = 16
+    """Most operations of a task, in all turns."""
+
+    @property
+    def about(self) -> str:
+        paid = f"those of {self.config.tasks} tasks that are paid and have at most {self.longest} operations"
+        return f"trains {self.config.env.name} for {self.steps} steps on {paid}"
+
+    def command(self, folder: RunFolder, seed: int) -> list[str]:
+        env = self.config.env
+        pool = TaskStream(env, "train", derive(seed, "tasks"), self.config.tasks).pool or ()
+        taught = [task for task in pool if UNREWARDED not in task.tags and self._length(task) <= self.longest]
+        config = replace(self.config, tasks=None, task_seeds=tuple(task.seed for task in taught))
+        return TrainingJob(config, self.own_seedling).command(folder, seed)
+
+    def _length(self, task: Task) -> int:
+        return sum(len(link.operations) for link in self.config.env.links(task.seed))
 
 
 @dataclass(frozen=True, slots=True)

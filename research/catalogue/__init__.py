@@ -20,6 +20,7 @@ from research.catalogue.paper.slips import noise
 from research.catalogue.paper.table_of_algorithms import algorithms
 from research.catalogue.pictures import visual
 from research.catalogue.pretrained_models import pretrained
+from research.catalogue.treatments import budgets_causes
 
 STUDIES: Mapping[str, Callable[[], Study]] = {
     "planted": planted,
@@ -47,5 +48,6 @@ STUDIES: Mapping[str, Callable[[], Study]] = {
     "pretrained": pretrained,
     "visual": visual,
     "budgets": budgets,
+    "budgets_causes": budgets_causes,
 }
 """What `python -m research NAME` runs."""

@@ -110,7 +110,7 @@ def budgets() -> Study:
             "B (lake, chain): predicted no difference, since there is no room to choose.",
             "C (undivided): predicted that by_task is no better than equal. Stopping by outcomes (until) is not built.",
             "E (countdown): no prediction. Its room to choose is not known.",
-            "D, treatments by cause, is not declared: they are not built.",
+            "D, treatments by cause, is the study budgets_causes.",
             "A yoked run follows the schedule of the thompson run of its own seed, on other tasks of the same pool.",
         ),
     )

@@ -3,19 +3,23 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from heedful.envs.common.tasks import TaskStream
+from heedful.envs.toys.chain import UNREWARDED
 from heedful.report.record import RunRecord, read_run
 from heedful.rollout.choosers import InOrder, Thompson, Yoked
+from heedful.seeds import derive
 from heedful.storage import RunFolder
 from heedful.studies.declaration import Arm, Pair, Study, narrowed, settings, study_from_json, study_to_json
 from heedful.studies.jobs import TrainingJob
 from heedful.studies.study_folder import StudyFolder
 from research.budgets import SuccessByTokens, curve, mean_until, read_areas
 from research.catalogue import STUDIES
-from research.jobs import YokedJob
+from research.jobs import PlantedKindsJob, YokedJob
 
 SUCCESS = "eval/val/sampled/success"
 
@@ -82,3 +86,32 @@ def test_the_arms_of_a_bed_differ_in_the_choice_and_the_plan_alone() -> None:
             if name.startswith(f"{bed}_"):
                 same = {"choose": InOrder(), "plan": base.plan, "keep_rollouts": base.keep_rollouts}
                 assert type(config)(**{**{n: getattr(config, n) for n in config.__slots__}, **same}) == base, name
+
+
+def test_the_arms_of_causes_differ_in_their_treatments_alone() -> None:
+    study = STUDIES["budgets_causes"]()
+    found = {arm.name: arm.job.config for arm in study.arms}
+    plain = found["filter_only"]
+    assert (plain.env.turns, plain.env.unrewarded, plain.tasks, plain.treat) == (3, 0.25, 128, ())
+    for name, config in found.items():
+        assert replace(config, treat=(), treat_dealt=False) == plain
+        assert config.treat_dealt is (name == "dealt")
+    assert found["dealt"].treat == found["treatments"].treat == ("skip", "exclude", "help")
+    assert (found["skip_only"].treat, found["help_only"].treat) == (("skip",), ("help",))
+
+
+def test_the_oracle_of_causes_trains_on_paid_and_short_tasks_of_the_pool_of_its_seed(tmp_path: Path) -> None:
+    study = STUDIES["budgets_causes"]()
+    job = study.arm("oracle").job
+    assert isinstance(job, PlantedKindsJob)
+    folder = StudyFolder(tmp_path).run("oracle", 71).folder
+    folder.path.parent.mkdir(parents=True)
+    path = Path(job.command(folder, 71)[3])
+    seeds = json.loads(path.read_text())["task_seeds"]
+    env, pool = job.config.env, TaskStream(job.config.env, "train", derive(71, "tasks"), 128).pool
+    assert pool is not None
+    known = {task.seed: task for task in pool}
+    assert 30 < len(seeds) < 96
+    for seed, task in known.items():
+        length = sum(len(link.operations) for link in env.links(seed))
+        assert (seed in seeds) is (UNREWARDED not in task.tags and length <= 16)

@@ -42,7 +42,8 @@ FINISHED = {
     "cut": "080924db55f8",
     "pretrained": "42c639121699",
     "visual": "43bd59568464",
-    "budgets": "43a96b478970",
+    "budgets": "746eccce9312",
+    "budgets_causes": "d294933a8c91",
 }
 """Study -> the beginning of the hash of its declaration, without its jobs."""
 
