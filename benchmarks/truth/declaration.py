@@ -66,7 +66,7 @@ _EVALUATED = {f"right{part}": f"right{part} worth{part}" for part in PARTS} | {"
 """Name of a metric of a step -> what evaluations read by the same formula."""
 
 ESTIMATORS = (
-    _episode("success/rate"),
+    _row("`success/rate`", "success/rate success/chosen", "success/rate", _BY_DESIGN),
     _episode("success/any_of_group"),
     _episode("format/valid_rate format/closed_rate"),
     _episode("grounding/oscillation_rate"),
@@ -268,7 +268,7 @@ NO_INTERVAL: dict[str, str] = {
         + " "
         + _of("filter", "kept_ratio kept_groups mass_kept kept_without_signal dropped/<reason> empty draws")
         + " "
-        + _of("filter", "collected_groups starved_tasks longest_skip readmitted")
+        + _of("filter", "collected_groups starved_tasks longest_skip readmitted least_members most_members")
         + " "
         + _of("treat", "unpaid skipped helped turns")
     ),
