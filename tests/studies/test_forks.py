@@ -309,7 +309,7 @@ def test_the_removal_that_is_first_and_clear_names_the_cause_and_the_best_cure_d
         "Without the reward for prose, sampled success 2 steps later is 0.20 higher [+0.19, +0.21]; nothing else that "
         "was taken away changes it by more than 0.01."
     )
-    assert second.startswith("Of the cures the best is clear: with the filter it is 0.30 higher [+0.29, +0.32].")
+    assert second.startswith("Of the cures the best is clear: with the filter success changes by +0.30 [+0.29, +0.32].")
     assert rest[0].endswith("the reward for prose took most of success (−0.0400): both name the same.")
     assert rest[1].endswith("--checkpoint 1 --filter top_p")
     assert [row.named for row in found.values.removals] == [True, False]
@@ -321,7 +321,7 @@ def test_the_removal_that_is_first_and_clear_names_the_cause_and_the_best_cure_d
 def test_nothing_is_named_where_the_gains_are_not_clear_or_do_not_matter(tmp_path: Path) -> None:
     noisy = {**CAUSED, "no_prose": [0.9, 0.1, 0.9, 0.1], "filter": CAUSED["none"]}
     found = told(tmp_path, noisy)
-    assert found.sentences[0].startswith("No cause is named: the largest gain of success 2 steps later is 0.16 [")
+    assert found.sentences[0].startswith("No cause is named: the largest gain of success 2 steps later is +0.16 [")
     assert not any(row.named for row in found.values.removals)
     assert found.values.command == ""
     small = {**CAUSED, "no_prose": [0.32, 0.42, 0.371, 0.35], "half_rate": CAUSED["none"]}

@@ -93,6 +93,8 @@ def main(argv: list[str]) -> int:
         return code
     (found,) = read_json(results)["outcomes"]
     for title, (header, *rows) in found["tables"].items():
+        if not rows:
+            continue
         console.print(title, style="bold")
         shown = plain_table(*header, left=header[-1])
         for row in rows:

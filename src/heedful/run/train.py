@@ -213,6 +213,7 @@ def begin_fork(run: Run, step: int, path: Path, config: TrainConfig) -> RunFolde
     checkpoint.check("Restore it: a fork goes on with what the run was.")
     folder = RunFolder.open(path)
     run.folder.copy_until(step, folder.path, episodes=False)
+    folder.truncate_after(step - 1)
     write_whole(folder.config, json.dumps(to_json(config), indent=2) + "\n")
     edits = edits_of(config_at(run, step)[0], config)
     about = {"parent": str(run.path.resolve()), "checkpoint": step, "checksum": checkpoint.digest(), "edits": edits}

@@ -210,29 +210,28 @@ class Forks:
         if not rows or not isinstance(rows[0].success.value, float):
             return ["Nothing was taken away, so no cause can be named."]
         first, rest = rows[0], rows[1:]
-        size, low, high = _sized(first.success)
+        gain = first.success.value
         if not first.named:
             return [
-                f"No cause is named: the largest gain of success {self.steps} steps later is {size} [{low}, {high}], "
-                f"{first.arm.words}. Intervals are wider for several arms; more --seeds or --steps make them "
-                "narrower."
+                f"No cause is named: the largest gain of success {self.steps} steps later is {gain:+.2f} "
+                f"{_within(first.success)}, {first.arm.words}. More --seeds or --steps make intervals narrower."
             ]
         most = max((abs(float(row.success.value or 0.0)) for row in rest), default=0.0)
-        second = rest[0] if rest and most >= MATTERS else None
         other = f"nothing else that was taken away changes it by more than {most:.2f}"
-        if second is not None:
-            other = f"{second.arm.words} it changes by {signed(second.success)}"
-        said = f"{first.arm.words}, sampled success {self.steps} steps later is {size} higher [{low}, {high}]"
+        if rest and most >= MATTERS:
+            second = rest[0].success
+            other = f"{rest[0].arm.words} it changes by {float(second.value or 0.0):+.2f} {_within(second)}"
+        higher = f"{gain:.2f} higher {_within(first.success)}"
+        said = f"{first.arm.words}, sampled success {self.steps} steps later is {higher}"
         return [said[0].upper() + said[1:] + (f"; {other}." if rest else ".")]
 
     def _of_cures(self, rows: Sequence[ForkRow]) -> list[str]:
         if not rows or not isinstance(rows[0].success.value, float):
             return []
-        size, low, high = _sized(rows[0].success)
-        what = f"{rows[0].arm.words} it is {size} higher [{low}, {high}]"
+        change = f"{rows[0].arm.words} success changes by {rows[0].success.value:+.2f} {_within(rows[0].success)}"
         if rows[0].success.low is None or rows[0].success.low <= 0:
-            return [f"No cure is clear of 0: {what}."]
-        return [f"Of the cures the best is clear: {what}. It names no cause."]
+            return [f"No cure is clear of 0: {change}."]
+        return [f"Of the cures the best is clear: {change}. It names no cause."]
 
     def _tables(
         self,
@@ -506,11 +505,11 @@ def _agreement(rows: Sequence[ForkRow], stored: StoredGradients | None) -> list[
     return [f"{taken}: both name the same." if rows[0].named and worst is rows[0] else f"{taken}."]
 
 
-def _sized(metric: Metric) -> tuple[str, str, str]:
-    """A gain and the ends of its interval with two decimals."""
-    shown = [f"{value:+.2f}" if isinstance(value, int | float) else "–" for value in (metric.low, metric.high)]
-    value = float(metric.value or 0.0)
-    return f"{value:.2f}", shown[0], shown[1]
+def _within(metric: Metric) -> str:
+    """The interval of a gain with two decimals, or why there is none."""
+    if metric.low is None or metric.high is None:
+        return f"({metric.why})"
+    return f"[{metric.low:+.2f}, {metric.high:+.2f}]"
 
 
 def _from(series: Series, step: int) -> Series:
