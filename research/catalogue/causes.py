@@ -9,7 +9,7 @@ from heedful.studies.jobs import TrainingJob
 from research.catalogue.collapse import BLIND, FLUENT, MIXED
 from research.catalogue.paper.hunt import candidate_flags
 from research.catalogue.paper.lean_runs import CURVES, GREEDY, INFORMATION, SUCCESS, WATCHED
-from research.causes.chains import NullChain
+from research.causes.chains import COMPONENTS, NullChain
 from research.causes.jobs import ForkedJob, PulledJob
 from research.causes.outcomes import ForkCauses, Kept, Slopes
 from research.detector.candidates import Hunt
@@ -66,11 +66,13 @@ def null_terms() -> Study:
         "--checkpoint-every 20 --keep-rollouts none",
     )
 
-    def arm(name: str, coin: float = 0.0, length: float = 0.0, fluency: float = 0.0, **algorithm: float) -> Arm:
-        knobs = {"coin": coin, "length": length, "fluency": fluency}
-        env = NullChain(instructions="brief", unrewarded=1.0, format_penalty=0.0, **knobs)
+    # One environment, and so one seedling: each arm leaves out the components that it does not try.
+    env = NullChain(instructions="brief", unrewarded=1.0, format_penalty=0.0, coin=1.0, length=0.01, fluency=0.1)
+
+    def arm(name: str, *paid: str, **algorithm: float) -> Arm:
+        left_out = tuple(component for component in COMPONENTS if component not in paid)
         changed = replace(base.algorithm, **algorithm)  # type: ignore[arg-type]
-        return Arm(name, TrainingJob(replace(base, env=env, algorithm=changed)))
+        return Arm(name, TrainingJob(replace(base, env=env, algorithm=changed, without_rewards=left_out)))
 
     signs = {"none": 0, "coin": 0, "prose": -1, "length": -1, "bonus": -1, "kl": 1, "clip": 0}
     return Study(
@@ -78,12 +80,12 @@ def null_terms() -> Study:
         "Which term of the loss moves the information of thoughts, where no task is paid?",
         (
             arm("none"),
-            arm("coin", coin=1.0),
-            arm("prose", fluency=0.1),
-            arm("length", length=0.01),
+            arm("coin", "coin"),
+            arm("prose", "fluency"),
+            arm("length", "length"),
             arm("bonus", entropy=0.1),
-            Arm("kl", PulledJob(replace(base, env=NullChain(instructions="brief")), after="prose")),
-            arm("clip", coin=1.0, epochs=4),
+            Arm("kl", PulledJob(replace(base, env=env), after="prose")),
+            arm("clip", "coin", epochs=4),
         ),
         seeds=(6201, 6202, 6203, 6204, 6205),
         pairs=tuple(Pair(name, "none") for name in signs if name not in ("none", "kl")),

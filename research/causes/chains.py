@@ -11,6 +11,9 @@ from heedful.envs.common.base import Played
 from heedful.envs.toys.chain import Chain, ChainEpisode
 from heedful.types import Task
 
+COMPONENTS = ("coin", "fluency", "length")
+"""The components of the reward that say nothing of the task."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NullChain(Chain):

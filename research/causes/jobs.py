@@ -19,6 +19,7 @@ from heedful.studies.running.progress import wide_console
 from heedful.studies.running.runner import Request, run_study
 from heedful.studies.study_folder import StudyFolder
 from heedful.types import Metric
+from research.causes.chains import COMPONENTS
 
 WITHOUT_ALARM = 10
 """Step before which a run is forked that raised no alarm of a collapse."""
@@ -91,7 +92,7 @@ class PulledJob(OwnJob):
         step = max(parent.folder.checkpoint_steps())
         before = config_at(parent, step)[0]
         config = replace(
-            before, steps=step + self.steps, without_rewards=("fluency",), algorithm=Grpo(average="token", kl=self.kl)
+            before, steps=step + self.steps, without_rewards=COMPONENTS, algorithm=Grpo(average="token", kl=self.kl)
         )
         if not folder.fork.exists():
             begin_fork(parent, step, folder.path, config)

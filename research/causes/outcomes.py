@@ -61,7 +61,7 @@ class Slopes:
         known = sum(each.attributed is not None for each in found)
         said = f"Contradicted: {', '.join(against)}." if against else "No registered sign is contradicted."
         sentence = f"{said} Attribution is within 25% of the measured change in {len(near)} of {known} arms."
-        return Reading(tuple(found), (Table(self.title, "", self.title, rows),), (sentence,))
+        return Reading({each.arm: each for each in found}, (Table(self.title, "", self.title, rows),), (sentence,))
 
     def _slope(self, arm: str, predicted: int, outcomes: Outcomes) -> Slope:
         records = [each.record for each in outcomes.of_arm(arm)]

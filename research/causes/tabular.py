@@ -175,7 +175,7 @@ def write_templates(folder: Path, small: bool = False) -> Path:
         for hue, (sharing, label) in enumerate(SHARINGS.items(), start=1):
             places = []
             for size in sizes:
-                values = simulate(replace(Setting(sharing, steps=steps, seeds=seeds), **{changed: size}))
+                values = simulate(replace(Setting(sharing, steps=steps, seeds=seeds), **{changed: size}))  # type: ignore[arg-type]
                 mean = mean_over("templates", values["templates"])
                 found.setdefault(name, {})[f"{sharing}, {size}"] = to_json(mean)
                 places.append(Place(float(size), float(mean.value or 0.0), mean.low, mean.high, f"{size} {x_title}"))

@@ -18,10 +18,11 @@ from heedful.storage.trackers import JsonlTracker
 from heedful.studies.declaration import Arm, Pool, Study
 from heedful.studies.jobs import TrainingJob
 from heedful.studies.outcomes import read_outcomes
+from heedful.studies.page import _plain
 from heedful.types import Metric, Task
 from research.catalogue import STUDIES
 from research.causes import jobs
-from research.causes.chains import NullChain
+from research.causes.chains import COMPONENTS, NullChain
 from research.causes.jobs import ForkedJob, PulledJob
 from research.causes.outcomes import ForkCauses, Kept, Slopes
 from research.detector.candidates import Hunt
@@ -32,7 +33,9 @@ def reading_of(written: WrittenRuns, outcome: Any, arms: dict[str, int]) -> Any:
     """What an outcome reads of these runs. `arms`: with their number of seeds."""
     study = Study("s", "What?", tuple(Arm(arm, TrainingJob()) for arm in arms), tuple(range(max(arms.values()))))
     runs = [written.folder.run(arm, seed) for arm, seeds in arms.items() for seed in range(seeds)]
-    return outcome.read(study, read_outcomes(study, runs))
+    reading = outcome.read(study, read_outcomes(study, runs))
+    assert _plain(reading.values).keys()  # as results.json has it
+    return reading
 
 
 def played(env: NullChain, reply: str, members: int = 40) -> list[dict[str, float]]:
@@ -65,9 +68,9 @@ def test_a_slope_that_is_clear_and_on_the_other_side_contradicts_its_sign(tmp_pa
         written.add("still", seed, {"g": [0.0, 1.0, (-1.0) ** seed]})
     outcome = Slopes("g", (("up", 1), ("down", 1), ("still", 0)))
     found = reading_of(written, outcome, {"up": 3, "down": 3, "still": 3})
-    assert [each.contradicted for each in found.values] == [False, True, False]
-    assert found.values[0].slope.value == pytest.approx(1.01, abs=0.02)
-    assert found.values[0].attributed == pytest.approx(0.8)
+    assert [each.contradicted for each in found.values.values()] == [False, True, False]
+    assert found.values["up"].slope.value == pytest.approx(1.01, abs=0.02)
+    assert found.values["up"].attributed == pytest.approx(0.8)
     assert found.sentences == ("Contradicted: down. Attribution is within 25% of the measured change in 1 of 1 arms.",)
     assert outcome.among(("up",)) == Slopes("g", (("up", 1),))
     assert outcome.among(()) is None
@@ -167,5 +170,5 @@ def test_a_pulled_run_goes_on_under_a_kl_penalty_alone(tmp_path: Path, monkeypat
     job = PulledJob(TrainConfig(steps=20), after="prose")
     assert job.run(RunFolder(tmp_path / "study" / "kl" / "s0"), 0) == 0
     (step, config), typed = begun
-    assert (step, config.steps, config.algorithm.kl, config.without_rewards) == (2, 22, 0.1, ("fluency",))
+    assert (step, config.steps, config.algorithm.kl, config.without_rewards) == (2, 22, 0.1, COMPONENTS)
     assert set(typed) >= {"steps", "algorithm.kl", "without_rewards"}
