@@ -237,6 +237,20 @@ def test_a_resumed_run_raises_what_the_uninterrupted_one_does():
         assert rest == whole[cut:]
 
 
+def test_a_fork_reports_an_alarm_again_that_still_stands_and_knows_the_level_before():
+    alarms = Alarms(rules=(Rule("fall", ((Change("m", Design("down", 0.2, True, 4.0, 3, 1, 0.0)),),)),))
+    values = [1.0, 1.01, 0.99, 1.0, 0.2, 0.2, 0.2]
+    raised = [
+        alarms.observe(step, [Metric("m", value, 100, value - 0.02, value + 0.02)]).raised
+        for step, value in enumerate(values)
+    ]
+    assert sum(map(len, raised)) == 1
+    alarms.forget_raised()
+    again = alarms.observe(7, [Metric("m", 0.2, 100, 0.18, 0.22)]).raised
+    assert [(alarm.name, alarm.step) for alarm in again] == [("fall", 7)]
+    assert "from 1 (steps 0 to" in again[0].evidence
+
+
 def test_a_run_can_be_replayed_with_other_thresholds_and_other_rules():
     run = series(np.random.default_rng(0), 40, moving(success=0.15))
     assert "success_drop" in first_raised(replay(run))
