@@ -1,14 +1,14 @@
 """Seconds of one measurement: one process, and two ranks that share the pairs of thoughts and prompts, in turns.
 
     OMP_NUM_THREADS=1 torchrun --nproc-per-node 2 -m benchmarks.dealt_scoring
-    OMP_NUM_THREADS=1 torchrun --nproc-per-node 2 -m benchmarks.dealt_scoring --model smollm2 --prompts 4 --thoughts 16
+    OMP_NUM_THREADS=1 torchrun --nproc-per-node 2 -m benchmarks.dealt_scoring --model smollm2 --prompts 6 --thoughts 32
 
 Without `--model` a random Llama of 4 million parameters. Prompts of 60 to 120 tokens, thoughts of 20 to 40, one thread
 for each process. Rank 0 asks one process, then the ranks with a whole model each, then the ranks with shards (FSDP2),
-again and again. The first round is left out. A line has seconds, the CPU seconds of rank 0 (those of gloo's threads
-too), and the largest difference of a score. For shards it has the passes of rank 0, and the share of its time in
-FSDP2's gathers and their waits. The last lines have the median ratio to the one process of the same round, the smallest
-and the largest.
+again and again, each round with texts of its own. A small first round is left out. A line has seconds, the CPU seconds
+of rank 0 (those of gloo's threads too), and the largest difference of a score. For shards it has the passes of rank 0,
+and the share of its time in FSDP2's gathers and their waits. The last lines have the median ratio to the one process of
+the same round, the smallest and the largest.
 """
 
 from __future__ import annotations
@@ -88,7 +88,9 @@ def main(name: str | None, prompts: int, thoughts: int, calls: int) -> None:
     def texts(count: int, least: int, most: int) -> list[tuple[int, ...]]:
         return [tuple(rng.randrange(2048) for _ in range(rng.randint(least, most))) for _ in range(count)]
 
-    given = texts(prompts, 60, 120), texts(thoughts, 20, 40), [row % prompts for row in range(thoughts)], 1.0
+    def asked(prompts: int, thoughts: int) -> tuple[Any, ...]:
+        return texts(prompts, 60, 120), texts(thoughts, 20, 40), [row % prompts for row in range(thoughts)], 1.0
+
     split = copy.deepcopy(whole)
     mesh = init_device_mesh("cpu", (dist.get_world_size(),))
     for layer in split.get_decoder().layers:
@@ -102,6 +104,7 @@ def main(name: str | None, prompts: int, thoughts: int, calls: int) -> None:
     alone = HFScorer(whole)
     ratios: dict[str, list[list[float]]] = {way: [] for way in ranks}
     for number in range(1 + calls):
+        given = asked(prompts, thoughts) if number else asked(2, 2)
         with timed() as one:
             expected = alone.cross_score(*given).scores_MN if dist.get_rank() == 0 else np.zeros(0)
         dist.barrier()
