@@ -13,8 +13,7 @@ _BED = (
     "--evaluation.tasks 256 --evaluation.samples 2 --diagnostics.every 16 --diagnostics.full-every 48 "
     "--diagnostics.words 0 --diagnostics.swapped-rows 0 --diagnostics.any-turn 0"
 )
-"""Twelve visits to each task. A quarter of the tasks is unpaid, a third of the others fails 16 of 16 times.
-A guess of all three turns is right once in 343 times."""
+"""Twelve visits to each task. A quarter of the tasks is unpaid. A guess of all three turns is right 1 time in 343."""
 
 _ARMS = {
     "filter_only": "",
@@ -66,7 +65,10 @@ def budgets_causes() -> Study:
             "If dealt does as well as treatments, which tasks are treated does not count, and the page says that.",
             "Predicted: treatments beat dealt and filter_only. dealt is below filter_only, since it excludes tasks "
             "that pay. skip_only differs little, since no task is solved at the start. help_only gains less than "
-            "treatments.",
+            "treatments, and little.",
+            "Known before, from two steps of seed 9, which is not judged: at the start .30 of held-out episodes "
+            "succeed, and one to three of 16 groups fail in all members. So help has few tasks to act on, and most "
+            "of a gain would come from exclusion.",
             "The oracle trains on the tasks of the same pool that are planted to teach: paid, with at most 16 "
             "operations in three turns. It knows this before the first step. It gives no help, so treatments may "
             "beat it.",
