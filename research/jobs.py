@@ -178,13 +178,14 @@ class YokedJob(TrainingJob):
     """
 
     @property
-    def after(self) -> str:
-        return str(self.config.choose.run)
+    def after(self) -> str | None:
+        return self.config.choose.run if isinstance(self.config.choose, Yoked) else None
 
     @property
     def about(self) -> str:
         return f"trains {self.config.env.name} for {self.steps} steps by the schedule of {self.after}, on other tasks"
 
     def command(self, folder: RunFolder, seed: int) -> list[str]:
+        assert self.after is not None, "its configuration names the arm"
         config = replace(self.config, choose=Yoked(str(run_read(self.after, folder).path)))
         return TrainingJob(config, self.own_seedling).command(folder, seed)
