@@ -120,19 +120,21 @@ class PlantedKindsJob(TrainingJob):
     The pool is that of the other arms of the same seed. Left out are tasks that pay nothing, and long ones.
     """
 
+    pool: int = 128
+    """Tasks of that pool."""
     longest: int = 16
     """Most operations of a task, in all turns."""
 
     @property
     def about(self) -> str:
-        paid = f"those of {self.config.tasks} tasks that are paid and have at most {self.longest} operations"
+        paid = f"those of {self.pool} tasks that are paid and have at most {self.longest} operations"
         return f"trains {self.config.env.name} for {self.steps} steps on {paid}"
 
     def command(self, folder: RunFolder, seed: int) -> list[str]:
         env = self.config.env
-        pool = TaskStream(env, "train", derive(seed, "tasks"), self.config.tasks).pool or ()
+        pool = TaskStream(env, "train", derive(seed, "tasks"), self.pool).pool or ()
         taught = [task for task in pool if UNREWARDED not in task.tags and self._length(task) <= self.longest]
-        config = replace(self.config, tasks=None, task_seeds=tuple(task.seed for task in taught))
+        config = replace(self.config, task_seeds=tuple(task.seed for task in taught))
         return TrainingJob(config, self.own_seedling).command(folder, seed)
 
     def _length(self, task: Task) -> int:

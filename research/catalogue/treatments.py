@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from heedful.studies.declaration import Arm, Measure, Pair, Study, settings, train
 from research.budgets import SuccessByTokens
 from research.catalogue.paper.lean_runs import GREEDY, SUCCESS
@@ -27,7 +29,7 @@ _ARMS = {
 def budgets_causes() -> Study:
     """Study D: treatments by cause on three-turn Chain with planted kinds."""
     arms = [Arm(name, train("chain", f"{_BED} {flags}")) for name, flags in _ARMS.items()]
-    arms.append(Arm("oracle", PlantedKindsJob(settings("chain", _BED))))
+    arms.append(Arm("oracle", PlantedKindsJob(replace(settings("chain", _BED), tasks=None))))
     pairs = (
         Pair("treatments", "dealt"),
         Pair("treatments", "filter_only"),
