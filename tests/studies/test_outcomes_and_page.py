@@ -162,6 +162,13 @@ def test_a_run_with_other_settings_than_its_arm_declares_is_named(written: Writt
     )
 
 
+def test_tags_that_a_run_took_from_its_model_are_no_other_settings(written: WrittenRuns) -> None:
+    written_study(written)
+    runs = written.folder.runs(study())
+    runs[0].folder.config.write_text(json.dumps({"seed": 0, "tags": {"open": "<analysis>", "of_model": False}}))
+    assert read_outcomes(study(), runs).foreign == ()
+
+
 def test_a_pool_is_the_mean_over_its_arms_seed_by_seed_and_task_by_task(written: WrittenRuns) -> None:
     pooled = study(pools=(Pool("both", ("new", "old")),), pairs=(Pair("both", "old"), Pair("new", "both")))
     written_study(written)

@@ -184,8 +184,9 @@ def _foreign(study: Study, each: FinishedRun) -> str:
     if not isinstance(job, TrainingJob):
         return ""
     declared = flatten(to_json(job.seeded(each.run.seed)))
+    of_model = ("tags.",) if declared["tags.of_model"] == "true" else ()  # a run writes the tags of its model
     for name, value in declared.items():
-        free = name in (*FREE, "task_seeds", "choose.run") or name.startswith("diagnostics.alarms")
+        free = name in (*FREE, "task_seeds", "choose.run") or name.startswith(("diagnostics.alarms", *of_model))
         if not free and found.get(name, value) != value:
             return f"{each.run.label} ({name} is {found[name]:.80}, declared {value:.80})"
     return ""

@@ -95,7 +95,7 @@ class Helped:
         if not isinstance(self.env, Demonstrates):
             why = "which has no solver (`demonstrate`)"
         elif self._noisy:
-            why = "in which chance would lead the members of a group to different begins"
+            why = "in which chance would begin the members of a group in different places"
         elif not (helped := [self.given(task, 1) for task in tasks if self.way(task).length > 1]):
             why = "whose solver needs one turn and does not tell its steps (`solver_steps`)"
         elif not self.episode().start(helped[0], 0).text:
