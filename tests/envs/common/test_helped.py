@@ -114,7 +114,7 @@ def test_an_environment_that_cannot_help_is_refused_with_a_sentence() -> None:
     refused: tuple[tuple[Any, str], ...] = (
         (Bandit(), "whose solver needs one turn and does not tell its steps"),
         (Chain(), "whose solver needs one turn"),
-        (FrozenLake(slip=0.2, actions_per_turn=1), "chance would lead the members of a group to different begins"),
+        (FrozenLake(slip=0.2, actions_per_turn=1), "chance would begin the members of a group in different places"),
     )
     for env, why in refused:
         with pytest.raises(ValueError, match=why):
