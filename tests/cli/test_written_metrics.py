@@ -43,7 +43,7 @@ IN_NOISE = (
     f"frozen_lake --env.slip 0.5 {SMALL} --seedling.steps 8 --groups 4 --group-size 4 --steps 3 "
     "--diagnostics.full-every 2 "
     "--evaluation.times 1 --evaluation.tasks 4 --evaluation.search-tasks 4 --filter keep_all "
-    "--sampling.tokens-per-turn 8 --tasks 8 --choose thompson --plan sized --plan.candidates 2 --plan.least 3"
+    "--sampling.tokens-per-turn 8 --tasks 5 --choose thompson --plan sized --plan.least 2"
 )
 WITH_A_CRITIC = (
     f"{ECHO} --steps 1 --evaluation.times 0 --algorithm ppo --critic.clip 0.2 --filter keep_all --diagnostics.share 1"

@@ -101,6 +101,10 @@ def test_a_settled_task_is_skipped_more_often_the_longer_it_is_settled(past: tup
     assert share(SkipSettled(floor=0.0), [visits(*past), []])[0] == pytest.approx(0.5 ** (settled + 1), abs=0.04)
 
 
+def test_whole_numbers_are_thresholds_as_well() -> None:
+    assert share(SkipSettled(floor=0.0, easy=1, hard=0), [visits(4), []])[0] == pytest.approx(0.5, abs=0.04)
+
+
 def test_skipped_tasks_are_played_where_no_others_are_left() -> None:
     assert share(SkipSettled(floor=0.0), [visits(8), visits(0)], count=2) == [1.0, 1.0]
 
@@ -137,7 +141,10 @@ def test_the_yoked_control_repeats_the_schedule_on_other_tasks(tmp_path: Path) -
 def test_a_schedule_that_is_missing_or_too_large_is_named(tmp_path: Path) -> None:
     a, b, c = (Task(name, 0, "train") for name in "abc")
     run = written(tmp_path / "run", [[a, b], [c, a]])
-    with pytest.raises(ValueError, match="stored rollouts of step 2"):
-        Yoked(run).choose(2, replace(offer(stream(3)), step=2))
-    with pytest.raises(ValueError, match="at most 2 tasks"):
-        Yoked(run).choose(2, replace(offer(stream(2)), step=1))
+    Yoked(run).check(2, 3)
+    with pytest.raises(ValueError, match="of 3 steps of a run with at most 3 tasks, found none of step 2"):
+        Yoked(run).check(3, 3)
+    with pytest.raises(ValueError, match="at most 2 tasks, found 3 tasks"):
+        Yoked(run).check(2, 2)
+    with pytest.raises(ValueError, match="found none of step 0"):
+        Yoked(str(tmp_path)).check(1, 3)

@@ -15,9 +15,12 @@ pytest.importorskip("transformers")
 from test_loop import NO_EVALUATION, UNMEASURED, Trained, assert_the_same_run, same, trained, without_time  # noqa: E402
 
 from heedful.algorithms.table import Rloo  # noqa: E402
+from heedful.diagnostics.signal import verdict_metrics  # noqa: E402
+from heedful.diagnostics.statistics.group_statistics import values_on  # noqa: E402
 from heedful.rollout import Asynchronous  # noqa: E402
 from heedful.rollout.choosers import SkipSettled, Thompson, Yoked  # noqa: E402
 from heedful.rollout.plans import Dealt, Fixed, Refill, Sized  # noqa: E402
+from heedful.rollout.rounds import at_one_size  # noqa: E402
 from heedful.run import checkpoint  # noqa: E402
 from heedful.run.config import TrainConfig  # noqa: E402
 from heedful.run.selection import weigh_by_task  # noqa: E402
@@ -83,6 +86,27 @@ def test_the_verdicts_of_unequal_groups_carry_the_weight_of_a_task(sized: Traine
         assert verdicts == weigh_by_task(plain, groups, 4, 0)
 
 
+def test_what_the_filter_did_is_told_of_whole_groups(sized: Trained) -> None:
+    cut = 0
+    for step in range(6):
+        groups, verdicts = stored(sized, step)
+        for metric in verdict_metrics(values_on(groups, "outcome"), verdicts):
+            if metric.name in ("filter/mass_kept", "filter/kept_without_signal"):
+                assert sized.watch.values[metric.name][step] == metric.value
+        first = values_on(at_one_size(groups), "outcome")
+        cut += sum(verdict.kept and len(set(values)) == 1 for verdict, values in zip(verdicts, first, strict=True))
+    assert cut, "a kept group whose first members agree"
+
+
+@pytest.mark.parametrize("choice", [{"choose": Thompson()}, {"treat": ("skip",)}, {"treat": ("exclude", "help")}])
+def test_a_plan_that_passes_over_tasks_is_refused_beside_probes(echo_run: TrainConfig, choice: dict[str, Any]) -> None:
+    plan = Sized(least=2, most=8, candidates=2)
+    assert replace(echo_run, tasks=8, plan=plan, treat=("exclude",)).plan == plan
+    for refused in (plan, Dealt(plan)):
+        with pytest.raises(ValueError, match="so probes of --choose and of --treat would get no episode"):
+            replace(echo_run, tasks=8, plan=refused, **choice)
+
+
 @pytest.mark.parametrize(
     "changes",
     [CHOSEN, {**CHOSEN, "choose": SkipSettled(), "plan": Refill(3)}, {**SIZED, "plan": Dealt(SIZED["plan"])}],
@@ -133,6 +157,9 @@ def test_the_yoked_control_visits_tasks_as_often_as_the_run_that_it_follows(
     ]
     assert counts[0] == counts[1]
     assert control.watch.values["success/chosen"]
+    with pytest.raises(ValueError, match=r"of 7 steps .* found none of step 6"):
+        trained(replace(config, steps=7), tmp_path / "longer")
+    assert not (tmp_path / "longer" / "metrics.jsonl").read_text(), "it is refused before the first step"
 
 
 def test_the_same_run_twice_is_the_same_run(echo_run: TrainConfig, sized: Trained, tmp_path: Path) -> None:

@@ -29,17 +29,22 @@ UNPAID = 2
 _NO_SPREAD = "no group has two scored members"
 
 
-def rollout_metrics(groups: Sequence[Group], verdicts: Sequence[Verdict], on: str) -> list[Metric]:
+def rollout_metrics(
+    groups: Sequence[Group], verdicts: Sequence[Verdict], on: str, alike: Sequence[Group] | None = None
+) -> list[Metric]:
     """Everything that can be read off a step's groups and verdicts without a model.
 
-    `on` is the filter's: the values whose spread `signal/*` and `filter/mass_kept` describe.
+    `on` is the filter's: the values whose spread `signal/*` and `filter/mass_kept` describe. `alike`: where groups are
+    unequal, these groups with as many members each. All but `filter/*` is read from them, since the filter saw whole
+    groups.
     """
-    values_PG = values_on(groups, on)
+    alike = groups if alike is None else alike
+    values_PG = values_on(alike, on)
     return [
         *spread_metrics(values_PG),
-        *cause_metrics(groups, values_PG),
-        *verdict_metrics(values_PG, verdicts),
-        *episode_metrics(groups),
+        *cause_metrics(alike, values_PG),
+        *verdict_metrics(values_on(groups, on), verdicts),
+        *episode_metrics(alike),
     ]
 
 

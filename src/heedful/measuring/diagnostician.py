@@ -100,19 +100,21 @@ class Diagnostician:
         on: str,
         read: int | None = None,
         unreadable: str = "",
+        alike: Sequence[Group] | None = None,
     ) -> Diagnosis:
         """All metrics of this step's groups, information and retrieval only when they are due, and the alarms.
 
         Steps have to come in order: alarms compare a step with those before it. `read`: the number of groups, from the
         first on, whose thoughts are read. Steps that collected more groups then rest on equally many prompts.
-        `unreadable`: why thoughts of this step cannot be scored, if they cannot.
+        `unreadable`: why thoughts of this step cannot be scored, if they cannot. `alike`: see `rollout_metrics`.
         """
-        metrics = unavailable(rollout_metrics(groups, verdicts, on), self.unknown)
+        alike = groups if alike is None else alike
+        metrics = unavailable(rollout_metrics(groups, verdicts, on, alike), self.unknown)
         due = self.config.enabled and (self._full_is_due(step) or step % self.config.every == 0)
         diagnosis = Diagnosis([])
         if due:
             tokens = tokens_by_environment(groups, verdicts)
-            diagnosis = self._thoughts(step, groups[:read], tokens, self.unreadable or unreadable)
+            diagnosis = self._thoughts(step, alike[:read], tokens, self.unreadable or unreadable)
         metrics += diagnosis.metrics
         seen = self.alarms.observe(step, metrics, of_update=False)
         return replace(diagnosis, metrics=[*metrics, *seen.metrics], raised=seen.raised)

@@ -129,8 +129,8 @@ class SkipSettled:
     def choose(self, count: int, offer: Offer) -> Sequence[Task]:
         def key(visits: Sequence[Visit]) -> float:
             means = [visit.total / visit.count for visit in reversed(visits)]
-            settled = [takewhile(self.easy.__le__, means), takewhile(self.hard.__ge__, means)]
-            in_a_row = max(sum(1 for _ in each) for each in settled)
+            easy, hard = [mean >= self.easy for mean in means], [mean <= self.hard for mean in means]
+            in_a_row = max(len(list(takewhile(bool, settled))) for settled in (easy, hard))
             return float(not in_a_row or offer.rng.random() < max(self.chance**in_a_row, LEAST_CHANCE))
 
         return by_key(count, offer, self.floor, key)
@@ -176,15 +176,22 @@ class Yoked:
     run: Text
     """Folder of the other run."""
 
-    def choose(self, count: int, offer: Offer) -> Sequence[Task]:
-        places, pool = _schedule(self.run).get(offer.step), offer.tasks.pool or ()
-        if places is None or max(place for place, _ in places) >= len(pool):
+    def check(self, steps: int, pool: int) -> None:
+        """Raises ValueError, a sentence, where the other run does not say what `steps` steps play of `pool` tasks."""
+        schedule = _schedule(self.run)
+        missing = [step for step in range(steps) if step not in schedule]
+        met = 1 + max((place for places in schedule.values() for place, _ in places), default=-1)
+        if missing or met > pool:
+            found = f"none of step {missing[0]}" if missing else f"{met} tasks"
             raise ValueError(
-                f"Expected in {self.run!r} the stored rollouts of step {offer.step} of a run with at most "
-                f"{len(pool)} tasks (--choose.run), found none, or more tasks. Name a run that stored its training "
-                "(--keep-rollouts all)."
+                f"Expected in {self.run!r} (--choose.run) the stored rollouts of {steps} steps of a run with at most "
+                f"{pool} tasks, found {found}. Name a run that stored its training (--keep-rollouts all) and is as "
+                "long, or train fewer steps."
             )
-        yoked = [as_probe(pool[place]) if probe else pool[place] for place, probe in places]
+
+    def choose(self, count: int, offer: Offer) -> Sequence[Task]:
+        pool = offer.tasks.pool or ()
+        yoked = [as_probe(pool[place]) if probe else pool[place] for place, probe in _schedule(self.run)[offer.step]]
         yoked = [task for task in yoked if task.id not in offer.drawn][:count]
         taken = {task.id for task in yoked}
         return [*yoked, *offer.rng.sample([task for task in offer.left if task.id not in taken], count - len(yoked))]

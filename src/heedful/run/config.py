@@ -263,6 +263,12 @@ class TrainConfig:
                 f"group_size, their mean, must be within, found {self.group_size}",
             )
             yield (
+                sized.candidates > 1
+                and (not isinstance(self.choose, InOrder) or bool({"skip", "help"} & set(self.treat))),
+                "plan.candidates above 1 chooses among the drawn tasks, so probes of --choose and of --treat would get "
+                "no episode; set plan.candidates to 1, or leave out --choose, and skip and help of --treat",
+            )
+            yield (
                 sized.weigh == "task" and self.unit_of_groups is None,
                 "plan.weigh task keeps the mean over tasks as the objective, which no weight does under "
                 f"{type(algorithm.advantage).__name__} as it is set; choose the algorithm dr_grpo or rloo, or "

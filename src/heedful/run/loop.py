@@ -40,7 +40,7 @@ from heedful.rollout import (
     shape_overlong,
     without_rewards,
 )
-from heedful.rollout.choosers import Offer
+from heedful.rollout.choosers import Offer, Yoked
 from heedful.rollout.player import replayed_values
 from heedful.rollout.rounds import at_one_size
 from heedful.run import checkpoint
@@ -123,6 +123,8 @@ def train_steps(
     writes and saves, and needs `trackers` and something to `watch`.
     """
     world, first = parts.learner.world, parts.version
+    if isinstance(config.choose, Yoked):  # a short schedule would end the run where it ends
+        config.choose.check(config.steps, len(parts.tasks.pool or ()))
     with (
         isolated(parts.env, config.env_workers, config.env_timeout) as env,
         config.policy.open(rank=world.rank, note=watch.note) as source,
@@ -348,8 +350,8 @@ class _Run:
         with self._scoring():
             if not self.world.is_rank_0:
                 return Diagnosis([])
-            alike = at_one_size(groups)
-            found = self.parts.diagnostician.measure(step, alike, verdicts, config.filter.on, read=config.groups)
+            alike, on = at_one_size(groups), config.filter.on
+            found = self.parts.diagnostician.measure(step, groups, verdicts, on, read=config.groups, alike=alike)
         if not (asked.enabled and asked.replays and step % asked.full_every == 0 and getattr(env, "noisy", False)):
             return found
         # The share of the variance of rewards that is luck, with a full measurement in a noisy environment.
