@@ -129,6 +129,8 @@ def test_flags_mean_the_json_they_look_like() -> None:
         (["--out", "none"], Run(out=None)),
         (["--note", "-1 is no flag"], Run(note="-1 is no flag")),
         (["--note=--steps"], Run(note="--steps")),
+        (["--note", "--steps 5 --greedy"], Run(note="--steps 5 --greedy")),
+        (["--note=two words"], Run(note="two words")),
         (["--note="], Run(note="")),
         (["--env.slip", "-0.5"], Run(env=Lake(slip=-0.5))),
         (["--seeds"], Run(seeds=())),

@@ -117,14 +117,14 @@ def split(
     """The flags with the values that follow them, and the bare words.
 
     `most` says how many values a flag takes at most; a flag that is not in it takes every word up to the next flag.
-    `by_user`: the user typed them, and no file holds them.
+    `by_user`: the user typed them, and no file holds them. A quoted word such as `"--algorithm.kl 0.1"` is a value.
     """
     givens: list[Given] = []
     bare = []
     for argument in argv:
         if argument == "-h":
             givens.append(Given("--help", (), by_user))
-        elif argument.startswith("--"):
+        elif argument.startswith("--") and " " not in argument.partition("=")[0]:
             flag, equals, value = argument.partition("=")
             givens.append(Given(flag, (value,) if equals else (), by_user))
         elif givens and len(givens[-1].values) < most.get(givens[-1].path, len(argv)):
