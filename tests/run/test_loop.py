@@ -21,6 +21,7 @@ torch = pytest.importorskip("torch")
 pytest.importorskip("transformers")
 
 from heedful import cli  # noqa: E402
+from heedful.algorithms.entropy_control import ConstantEntropy, EntropyTarget  # noqa: E402
 from heedful.algorithms.table import Cispo, DrGrpo, Grpo  # noqa: E402
 from heedful.boundary import to_json  # noqa: E402
 from heedful.diagnostics.actions.rightness import PARTS, WORTH_NAMES  # noqa: E402
@@ -439,7 +440,9 @@ def test_rewards_that_are_left_out_count_as_nothing_and_outcomes_stay(echo_run: 
     quick = replace(echo_run, steps=2, evaluation=NO_EVALUATION, diagnostics=UNMEASURED, filter=KeepAll())
     config = replace(quick, sampling=replace(echo_run.sampling, temperature=3.0))
     paid = trained(config, tmp_path / "paid").watch.values
-    left = trained(replace(config, without_rewards=("format",)), tmp_path / "left").watch.values
+    run = trained(replace(config, without_rewards=("format", "flunecy")), tmp_path / "left")
+    left = run.watch.values
+    assert any(note.startswith("without_rewards flunecy: no reply of this step has") for note in run.watch.notes)
     assert paid["reward/format"][0] < 0
     assert left["reward/format"] == [0.0, 0.0]
     assert left["success/rate"][0] == paid["success/rate"][0]
@@ -454,6 +457,11 @@ def test_an_entropy_bonus_typed_beside_a_resume_holds_from_the_first_update_on(
     changed = replace(begun.config, steps=4, algorithm=Grpo(entropy=0.01))
     run = resume(tmp_path / "run", changed=changed, typed=["steps", "algorithm.entropy"], show=False)
     assert [metric.value for _, metric in run.series("policy/entropy_coefficient")] == [0.05, 0.05, 0.01, 0.01]
+    for steps, control in ((6, EntropyTarget(nats=9.0, rate=0.01)), (7, ConstantEntropy())):  # another control alone
+        changed = replace(changed, steps=steps, algorithm=replace(changed.algorithm, entropy_control=control))
+        run = resume(tmp_path / "run", changed=changed, typed=["steps", "algorithm.entropy_control"], show=False)
+    *_, risen, last = [metric.value for _, metric in run.series("policy/entropy_coefficient")]
+    assert risen > 0.01 == last
 
 
 def test_evaluations_are_spread_from_their_start_on() -> None:

@@ -92,9 +92,13 @@ def test_a_collapse_cuts_the_entropy_bonus_for_good_also_in_a_resumed_run(
     assert min(warned) > 0
     told = [note for note in whole.watch.notes if note.startswith("The entropy bonus is off")]
     assert told == ["The entropy bonus is off from step 3 on, because of some_collapse."]
-    rest = trained(cutting, tmp_path / "rest", checkpoint.checkpoints(whole.folder.path / "checkpoints")[-2])
+    saved = checkpoint.checkpoints(whole.folder.path / "checkpoints")[-2]
+    rest = trained(cutting, tmp_path / "rest", saved)
     assert rest.watch.values["policy/entropy_coefficient"] == [0.0]
     assert without_time(rest.folder.path) == without_time(whole.folder.path)[4:]
+    given = replace(cutting, algorithm=replace(bonus, entropy=0.02), steps=6)  # a coefficient that is typed is given
+    coefficients = trained(given, tmp_path / "given", saved).watch.values["policy/entropy_coefficient"]
+    assert 0.02 == coefficients[0] < coefficients[1]
 
 
 def test_to_cut_a_bonus_that_is_not_there_is_refused(echo_run: TrainConfig) -> None:

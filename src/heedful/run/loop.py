@@ -145,6 +145,8 @@ def train_steps(
                 verdicts = parts.selection.choose(step, collection, stream(config.seed, "filter", step))
                 treatments = parts.treatments.metrics(treated, groups)
                 metrics += [*collection.metrics(), *parts.selection.metrics(verdicts), *treatments]
+                if step == first and (told := _unpaid(config.without_rewards, groups)):
+                    watch.note(told)
                 if step == 0:
                     watch.first_rollout(groups[0].trajectories[0])
                     if told := _about(config.filter.on, groups):
@@ -430,6 +432,19 @@ class _Run:
         if self.config.keep_checkpoints != "all":
             around = self.config.checkpoint_every if self.config.keep_checkpoints == "around" else 0
             checkpoint.prune(folder, keep_last=2, best=parts.best, around=around)
+
+
+def _unpaid(left_out: Sequence[str], groups: Sequence[Group]) -> str:
+    """Says which rewards to leave out no reply had, as a misspelt one never has. Empty where there is none."""
+    turns = [turn for group in groups for trajectory in group.trajectories for turn in trajectory.turns]
+    paid = dict.fromkeys(name for turn in turns for name in turn.rewards)
+    missing = [name for name in left_out if name not in paid]
+    return (
+        f"without_rewards {', '.join(missing)}: no reply of this step has such a reward. Replies have "
+        f"{', '.join(paid) or 'none'}."
+        if missing
+        else ""
+    )
 
 
 def _about(on: str, groups: Sequence[Group]) -> str:

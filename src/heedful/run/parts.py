@@ -244,8 +244,11 @@ def assemble(
             learned = start.learner_state()
             learner.load_state_dict(learned)
             written = start.settings()
-            if written is not None and from_written(written).algorithm.entropy != config.algorithm.entropy:
-                learner.entropy_coefficient = config.algorithm.entropy  # typed beside the resume: it holds from here on
+            now = config.algorithm
+            was = now if written is None else from_written(written).algorithm
+            if (was.entropy, was.entropy_control) != (now.entropy, now.entropy_control):
+                # Typed beside the resume: it holds from here on, also where a collapse had cut the bonus.
+                learner.entropy_coefficient, learner.entropy_cut = now.entropy, False
             if attributor is not None and (config.attribution.moments or MOMENTS in learned):
                 attributor.moments = TermMoments(dict(learned.get(MOMENTS, {})))
             parts.tasks.cursor = state["tasks"]
