@@ -2,7 +2,7 @@
 
 import json
 import shutil
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -15,6 +15,7 @@ pytest.importorskip("transformers")
 
 from heedful import cli  # noqa: E402
 from heedful.algorithms.table import Grpo  # noqa: E402
+from heedful.boundary import parse  # noqa: E402
 from heedful.filters import KeepAll  # noqa: E402
 from heedful.report.outcome import Outcome  # noqa: E402
 from heedful.report.record import read_run  # noqa: E402
@@ -32,7 +33,7 @@ from heedful.studies.forks import (  # noqa: E402
     fork_study,
     removals,
 )
-from heedful.studies.jobs import ForkJob  # noqa: E402
+from heedful.studies.jobs import ForkJob, parent_of  # noqa: E402
 from heedful.studies.running.processes import Child  # noqa: E402
 from heedful.studies.running.runner import Request, run_study  # noqa: E402
 from heedful.types import Metric  # noqa: E402
@@ -143,6 +144,11 @@ def test_a_fork_of_the_command_ends_in_two_tables_and_goes_on_after_an_interrupt
     assert sorted(child.label for child in started) == ["filter/s8", "none/s7"]
     again = json.loads(capsys.readouterr().out)
     assert again == found
+    # A further seed joins them, and forks of it are all that begins.
+    started.clear()
+    assert cli.run([*(word.replace("7,8", "9") for word in words), "--json"]) == 0
+    assert sorted(child.label for child in started) == ["filter/s9", "no_format/s9", "none/s9"]
+    assert json.loads(capsys.readouterr().out)["seeds"] == [7, 8, 9]
     assert not (run.folder.forks / "2").exists()
 
 
@@ -187,6 +193,9 @@ def test_an_edited_parent_is_refused(run: Run) -> None:
 def test_an_arm_that_changes_nothing_is_refused(run: Run) -> None:
     with pytest.raises(ValueError, match=r"Expected an arm that changes something, found '--algorithm.kl 0.02'"):
         fork_study(run, "2", 2, (7,), own="--algorithm.kl 0.02")
+    for own in ("--seed 3", "--steps 9", "--evaluation.tasks 4", "--seedling.steps 3"):  # not paired, or too late
+        with pytest.raises(ValueError, match=r"Expected a cure in which forks may differ, found '--"):
+            fork_study(run, "2", 2, (7,), own=own)
     study = fork_study(run, "2", 2, (7,), own="--algorithm.kl 0.2")
     assert study.arm("own").job.changed(7).algorithm.kl == 0.2
     with pytest.raises(ValueError, match=r"Expected --arms among none, no_format, no_bonus"):
@@ -203,6 +212,17 @@ def test_what_a_run_has_is_taken_away_and_what_it_lacks_is_given(config: TrainCo
     flags = {arm.name: arm.flags for arm in removals(filtered, [])}
     assert flags["no_filter"] == "--filter keep_all --loss-scale kept"
     assert cures(filtered) == []
+    cutting = replace(config, on_collapse="cut")
+    (flags_cut,) = (arm.flags for arm in removals(cutting, []) if arm.name == "no_bonus")
+    assert parse(TrainConfig, cutting, flags_cut.split(), "heedful train", "").algorithm.entropy == 0
+
+
+def test_a_run_that_cuts_its_bonus_at_a_collapse_does_so_in_its_forks(run: Run) -> None:
+    tree = json.loads((run.folder.checkpoint(2) / "settings.json").read_text())
+    (run.folder.checkpoint(2) / "settings.json").write_text(json.dumps(tree | {"on_collapse": "cut"}))
+    assert fork_study(run, "2", 2, (7,)).arm("none").job.config.on_collapse == "cut"
+    (run.folder.checkpoint(2) / "settings.json").write_text(json.dumps(tree | {"on_collapse": "stop"}))
+    assert fork_study(run, "2", 2, (7,)).arm("none").job.config.on_collapse == "warn"
 
 
 def test_forks_of_a_pool_of_tasks_play_its_tasks_whatever_their_seed(run: Run) -> None:
@@ -248,7 +268,18 @@ def test_another_length_takes_another_folder_and_further_seeds_join(run: Run) ->
 
 
 def test_the_plan_runs_nothing(run: Run, started: list[Child], capsys: pytest.CaptureFixture[str]) -> None:
-    assert cli.run(["fork", str(run.path), "--before", "4", "--plan"]) == 0
+    line = ["fork", str(run.path), "--before", "4", "--plan"]
+    assert cli.run([*line, "--arms", "no_such"]) == 2
+    assert "Expected --arms among none, no_format" in capsys.readouterr().err
+    assert cli.run([*line, "--cure", "--algorithm.kl 'x"]) == 2
+    assert 'found "--algorithm.kl \'x": No closing quotation' in capsys.readouterr().err
+    assert cli.run([*line, "--cure", "--no-such 1"]) == 2
+    assert "See `heedful train --help`" in capsys.readouterr().err
+    assert cli.run([*line, "--arms", "ow*", "--cure", "--algorithm.kl 0.01"]) == 0  # as the page writes it
+    shown = capsys.readouterr().out
+    assert "--algorithm.kl 0.01" in shown
+    assert "no_format" not in shown
+    assert cli.run(line) == 0
     shown = capsys.readouterr().out
     assert "from the checkpoint of step 4, before step 4" in shown
     assert "--without-rewards format" in shown
@@ -268,9 +299,14 @@ ARMS = (
 )
 
 
-def told(tmp_path: Path, success: Mapping[str, list[float]], attributed: float | None = None) -> Any:
+def told(
+    tmp_path: Path,
+    success: Mapping[str, list[float]],
+    attributed: float | None = None,
+    arms: Collection[str] = ("none", "no_prose", "half_rate", "filter"),
+) -> Any:
     """What the outcome reads of forks with this sampled success after the last step, by arm and seed."""
-    from heedful.studies.declaration import Arm, Study
+    from heedful.studies.declaration import Arm, Study, narrowed
     from heedful.studies.outcomes import read_outcomes
 
     parent = tmp_path / "run"
@@ -288,8 +324,9 @@ def told(tmp_path: Path, success: Mapping[str, list[float]], attributed: float |
             Metric("attribution/success/solved_varied", 0.02, 6, 0.01, 0.03),
         ]
         write_gradients(RunFolder(parent).attribution(1), 1, {"what": "w", "blocks": 6}, metrics, [])
-    outcome = Forks("run", "noise_collapse", 4, 1, 2, "val", ARMS)
+    outcome = Forks("run", "noise_collapse", 4, 1, 2, "val", ARMS, 2)
     study = Study("fork", "What?", tuple(Arm(arm.name, ForkJob()) for arm in ARMS), (0, 1, 2, 3), outcomes=(outcome,))
+    study = narrowed(study, tuple(arms))
     found = read_outcomes(study, written.folder.runs(study))
     return found.readings[0]
 
@@ -334,6 +371,26 @@ def test_the_correction_widens_the_interval_as_bonferroni_says() -> None:
     low, high = corrected_interval([0.1, 0.2, 0.3], 5) or (0, 0)
     assert (high - low) / 2 == pytest.approx(9.92484 * 0.1 / 3**0.5, rel=1e-4)  # at .995
     assert corrected_interval([0.1], 1) is None
+    assert corrected_interval([0.1, 0.1], 1) is None  # equal gains, as of few episodes, are no certainty
+
+
+def test_equal_gains_name_no_cause_and_the_report_of_a_folder_is_read_from_within_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    equal = {**CAUSED, "no_prose": [value + 0.25 for value in CAUSED["none"]], "filter": CAUSED["none"]}
+    found = told(tmp_path, equal)
+    assert found.sentences[0].startswith("No cause is named: the largest gain of success 2 steps later is +0.25 (all")
+    fork = RunFolder(Path("none/s0"))
+    monkeypatch.chdir(tmp_path / "run" / "forks" / "1")
+    assert parent_of(fork) == tmp_path.resolve() / "run"
+
+
+def test_an_arm_that_was_not_asked_for_counts_in_the_correction_too(tmp_path: Path) -> None:
+    def within(arms: Collection[str]) -> Any:
+        found = told(tmp_path / str(len(arms)), CAUSED, arms=arms)
+        return next(row.corrected for row in found.values.removals if row.arm.name == "no_prose")
+
+    assert within(("none", "no_prose")) == within([arm.name for arm in ARMS])
 
 
 def test_a_report_tells_of_forks_first_among_the_causes(tmp_path: Path) -> None:
@@ -343,6 +400,8 @@ def test_a_report_tells_of_forks_first_among_the_causes(tmp_path: Path) -> None:
     row = {"step": 4, "time": 0.0, "metrics": {"alarm/noise_collapse": evidence}}
     folder.metrics.write_text(json.dumps(row) + "\n")
     without = Outcome.of(folder.path).told_causes()
+    (folder.forks / "1" / "results.json").write_text(json.dumps({"outcomes": []}))  # no unchanged fork was over
+    assert Outcome.of(folder.path).told_causes() == without
     results = {"outcomes": [{"checkpoint": 1, "sentences": list(reading.sentences)}]}
     (folder.forks / "1" / "results.json").write_text(json.dumps(results))
     first, *others = Outcome.of(folder.path).told_causes()

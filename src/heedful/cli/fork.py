@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
@@ -41,9 +42,9 @@ class ForkWords:
     seeds: Annotated[tuple[int, ...], Shown("101,102")] = SEEDS
     """Seeds of tasks and sampling. Two show which arm is first. To name a cause takes about six."""
     arms: Annotated[tuple[str, ...], Shown("A,B")] = ()
-    """Run only these arms, and none. --plan lists them."""
+    """Run only these arms, or patterns such as "no_*", and none. --plan lists them."""
     cure: Annotated[str, Shown('"FLAGS"')] = ""
-    """One more cure: settings as after heedful train, in quotes."""
+    """One more cure: settings as after heedful train, in quotes. Of a single word: --cure=--algorithm.kl=0.01."""
     tasks: Annotated[Count | None, Shown("N")] = None
     """Held-out tasks of each evaluation. Default: those of the run, and 256 at most."""
     samples: Annotated[Count, Shown("N")] = 2
@@ -58,6 +59,10 @@ class ForkWords:
     def __post_init__(self) -> None:
         if len(set(self.seeds)) < len(self.seeds):
             raise ValueError(f"seeds must be distinct, found {', '.join(map(str, self.seeds))}")
+        try:
+            shlex.split(self.cure)
+        except ValueError as error:
+            raise ValueError(f"cure must be flags as a shell splits them, found {self.cure!r}: {error}") from error
 
 
 def main(argv: list[str]) -> int:
@@ -67,27 +72,28 @@ def main(argv: list[str]) -> int:
     from heedful.boundary.jsontext import read_json
     from heedful.console import plain_table
     from heedful.run.train import Run
-    from heedful.studies.forks import NONE, claim, fork_study
+    from heedful.studies.declaration import narrowed
+    from heedful.studies.forks import NONE, claim, finished, fork_study
     from heedful.studies.running.progress import wide_console
     from heedful.studies.running.runner import Request, run_study
     from heedful.studies.study_folder import StudyFolder
 
     run = Run.open(words.run)
     study = fork_study(run, words.before, words.steps, words.seeds, words.tasks, words.samples, words.cure)
-    (forks,) = study.outcomes
+    asked = (NONE, *words.arms) if words.arms else ()
+    (forks,) = narrowed(study, asked).outcomes
     console = wide_console(stderr=words.json)
     where = f"{forks.alarm} at step {forks.step}" if forks.alarm else f"step {forks.step}"
     console.print(f"forks of {words.run} from the checkpoint of step {forks.checkpoint}, before {where}")
-    chosen = [arm for arm in forks.arms if not words.arms or arm.name in (NONE, *words.arms)]
     listed = plain_table("arm", "kind", "flags", left="flags")
-    for arm in chosen:
+    for arm in forks.arms:
         listed.add_row(arm.name, arm.kind, arm.flags)
     console.print(listed)
     if words.plan:
         return 0
     folder = claim(run.folder, study)
-    asked = (NONE, *words.arms) if words.arms else ()
-    code = run_study(Request(study, folder, asked, words.seeds, processes=words.processes), console)
+    seeds = (*words.seeds, *finished(study, folder, asked, words.seeds))
+    code = run_study(Request(study, folder, asked, seeds, processes=words.processes), console)
     results = StudyFolder(folder).results
     if code or not results.exists():
         return code

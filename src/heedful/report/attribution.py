@@ -100,9 +100,9 @@ def measured_causes(folder: RunFolder, step: int) -> list[str]:
     done = [path.parent for path in folder.forks.glob("*/results.json") if path.parent.name.isdecimal()]
     sentences = list[str]()
     for newest in sorted(done, key=lambda path: int(path.name))[-1:]:
-        (found,) = read_json(newest / "results.json")["outcomes"]
         sentences += [
             f"Forks from step {found['checkpoint']}: {' '.join(found['sentences'][:2])} ({newest / 'study.html'})"
+            for found in read_json(newest / "results.json")["outcomes"]  # none where no unchanged fork is over
         ]
     return [*sentences, *filter(None, [cause(folder, step)])]
 

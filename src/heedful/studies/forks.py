@@ -18,6 +18,7 @@ from typing import Literal
 
 import numpy as np
 
+from heedful.diagnostics.statistics.group_statistics import is_constant
 from heedful.diagnostics.statistics.special import student_quantile
 from heedful.envs.common.tasks import TaskStream
 from heedful.filters import KeepAll, TopP
@@ -28,15 +29,16 @@ from heedful.report.drawing.panel import DrawnPanel, Panel, draw
 from heedful.report.outcome import Outcome
 from heedful.report.record import RunRecord, Series, read_run
 from heedful.run.config import TrainConfig
+from heedful.run.edits import LEARNED, edits_of
 from heedful.run.train import Run, config_at
 from heedful.seeds import derive
 from heedful.storage import RunFolder, StoredGradients, read_gradients
-from heedful.studies.declaration import Arm, Study, study_to_json
+from heedful.studies.declaration import Arm, Study, narrowed, study_to_json
 from heedful.studies.figures import mean_series
-from heedful.studies.jobs import ForkJob
+from heedful.studies.jobs import ForkJob, parent_of
 from heedful.studies.outcomes import Outcomes, Reading, Rows, Table
 from heedful.studies.paired import mean_over, paired_difference
-from heedful.studies.study_folder import read_declaration
+from heedful.studies.study_folder import StudyFolder, read_declaration
 from heedful.studies.tables import shown, signed
 from heedful.types import Metric
 
@@ -48,6 +50,8 @@ MATTERING_PART = 0.01
 """A component of the reward that is a smaller part of all components is not taken away."""
 MARGIN = 2
 """Steps between the checkpoint and the first step of the alarm's change, at least."""
+SHARED = frozenset({"steps", "seed", "tasks", "task_seeds", "evaluation", "model", *LEARNED})
+"""Settings in which arms cannot differ: a difference would not be the treatment's, or they act at the start alone."""
 _SINCE = re.compile(r"since step (\d+)")
 _COLUMNS = {
     "gap": "information/first_turn/gap",
@@ -118,6 +122,8 @@ class Forks:
     steps: int
     split: str
     arms: tuple[ForkArm, ...]
+    removals: int
+    """Of the run, whether they are among `arms` or not: the comparisons of the correction."""
     title: str = "What forks of the run say"
 
     @property
@@ -128,7 +134,7 @@ class Forks:
         return replace(self, arms=tuple(arm for arm in self.arms if arm.name in arms)) if NONE in arms else None
 
     def read(self, study: Study, outcomes: Outcomes) -> Reading:
-        parent = outcomes.runs[0].run.folder.path.parents[3]
+        parent = parent_of(outcomes.runs[0].run.folder)
         stored = _split_update(RunFolder(parent), self.step)
         success, greedy = (self._success(outcomes, kind) for kind in ("sampled", "greedy"))
         rows = [self._row(arm, outcomes, success, greedy, stored) for arm in self.arms if arm.kind != "none"]
@@ -145,11 +151,11 @@ class Forks:
             kind: mean_over(kind, list(found[NONE].values()))
             for kind, found in (("sampled", success), ("greedy", greedy))
         }
-        tables = self._tables(none, len(study.seeds), stored, removals, cures)
+        tables = self._tables(none, stored, removals, cures)
         values = Forked(
             self.checkpoint,
             self.steps,
-            study.seeds,
+            tuple(sorted(success[NONE])),
             none,
             tuple(removals),
             tuple(cures),
@@ -182,7 +188,7 @@ class Forks:
     ) -> ForkRow:
         difference = paired_difference("success", success[arm.name], success[NONE])
         values = list(difference.by_seed.values())
-        corrected = corrected_interval(values, sum(each.kind == "removal" for each in self.arms))
+        corrected = corrected_interval(values, self.removals)
         named = corrected is not None and corrected[0] > 0 and fmean(values) >= MATTERS
         levels = {}
         for title, metric in _COLUMNS.items():
@@ -236,17 +242,19 @@ class Forks:
     def _tables(
         self,
         none: Mapping[str, Metric],
-        seeds: int,
         stored: StoredGradients | None,
         removals: Sequence[ForkRow],
         cures: Sequence[ForkRow],
     ) -> list[Table]:
         lead = (
             f"Success after step {self.checkpoint + self.steps} minus that of the unchanged run "
-            f"(sampled {shown(none['sampled'])}, greedy {shown(none['greedy'])}), paired over {seeds} seeds, with "
-            "Student's 95% interval. "
+            f"(sampled {shown(none['sampled'])}, greedy {shown(none['greedy'])}), "
+            f"paired over {none['sampled'].n} seeds, with Student's 95% interval. "
         )
-        named = f"A cause is named if its gain is the largest, at least {MATTERS}, and clear of 0 at 1 - .05 / arms."
+        named = (
+            f"A cause is named if its gain is the largest, at least {MATTERS}, and clear of 0 at "
+            f"1 - .05 / {self.removals}, the number of removals that the run has."
+        )
         heads = ["arm", "sampled", "greedy", *_COLUMNS, "settings"]
         of_removals = ["corrected", "named", *([f"attribution, step {stored.step}"] if stored is not None else [])]
         first: Rows = [[*heads[:3], *of_removals, *heads[3:]]]
@@ -290,8 +298,11 @@ class Forks:
 
 
 def corrected_interval(values: Sequence[float], comparisons: int) -> tuple[float, float] | None:
-    """Student's interval of the mean at the level 1 - .05 / comparisons (Bonferroni). `None` for fewer than two."""
-    if len(values) < 2:
+    """Student's interval of the mean at the level 1 - .05 / comparisons (Bonferroni).
+
+    `None` for fewer than two values, and for values that all agree: a width of zero is not certainty.
+    """
+    if len(values) < 2 or is_constant(values):
         return None
     error = float(np.std(values, ddof=1)) / len(values) ** 0.5
     half = student_quantile(len(values) - 1, 1 - 0.025 / max(1, comparisons)) * error
@@ -338,6 +349,7 @@ def removals(config: TrainConfig, components: Sequence[str]) -> list[ForkArm]:
     algorithm, found = config.algorithm, list[ForkArm]()
     if algorithm.has_bonus:
         flags = "--algorithm.entropy 0 --algorithm.entropy-control constant"
+        flags += " --on-collapse warn" * (config.on_collapse == "cut")
         found.append(ForkArm("no_bonus", "removal", "without the entropy bonus", flags, "entropy"))
     if algorithm.kl > 0:
         found.append(ForkArm("no_kl", "removal", "without the KL penalty", "--algorithm.kl 0", "kl"))
@@ -425,6 +437,13 @@ def fork_study(
         return ForkJob(replace(base, evaluation=evaluation), checkpoint=start, checksum=checksum, typed=arm.flags)
 
     jobs = {arm.name: job(arm) for arm in arms}
+    edits = edits_of(jobs["own"].seeded(0), jobs["own"].changed(0)) if own else {}
+    if shared := {name.partition(".")[0] for name in edits} & SHARED:
+        raise ValueError(
+            f"Expected a cure in which forks may differ, found {own!r}, which sets {', '.join(sorted(shared))}. Forks "
+            "have that in common, or it acts before the first step alone. Leave it out: --steps, --seeds, --tasks and "
+            "--samples of heedful fork are for all arms."
+        )
     unchanged = [arm.flags for arm in arms[1:] if jobs[arm.name].changed(0) == jobs[arm.name].seeded(0)]
     if unchanged:
         raise ValueError(
@@ -438,7 +457,18 @@ def fork_study(
         f"What would have prevented {which} of {name}?",
         tuple(Arm(arm.name, jobs[arm.name]) for arm in arms),
         tuple(seeds),
-        outcomes=(Forks(name, alarm, step, start, steps, base.evaluation.split, tuple(arms)),),
+        outcomes=(
+            Forks(
+                name,
+                alarm,
+                step,
+                start,
+                steps,
+                base.evaluation.split,
+                tuple(arms),
+                sum(arm.kind == "removal" for arm in arms),
+            ),
+        ),
         notes=(
             f"Each fork goes on from the checkpoint of step {start} for {steps} steps, with moments, schedule and the "
             "reference of a KL penalty as they were. Equal seeds play the same tasks with the same noise.",
@@ -466,7 +496,7 @@ def _shared(run: Run, written: TrainConfig, start: int, steps: int, tasks: int |
         ),
         attribution=replace(written.attribution, every=0),
         gradients=replace(written.gradients, every=0),
-        on_collapse="warn",
+        on_collapse="warn" if written.on_collapse == "stop" else written.on_collapse,
         checkpoint_every=start + steps,
         keep_checkpoints="last",
         keep_rollouts="none",
@@ -484,6 +514,17 @@ def claim(run: RunFolder, study: Study) -> Path:
         if not path.exists() or read_declaration(path)["study"] | {"seeds": declared["seeds"]} == declared:
             return folder
     raise AssertionError
+
+
+def finished(study: Study, folder: Path, arms: Sequence[str], asked: Sequence[int]) -> list[int]:
+    """Further seeds of which all forks of these arms are over."""
+    known = read_declaration(folder / "study.json")["study"]["seeds"] if (folder / "study.json").exists() else []
+    jobs = {arm.name: arm.job for arm in narrowed(study, tuple(arms)).arms}
+
+    def over(seed: int) -> bool:
+        return all(job.done(StudyFolder(folder).run(arm, seed).folder) for arm, job in jobs.items())
+
+    return [seed for seed in known if seed not in asked and over(seed)]
 
 
 def _split_update(folder: RunFolder, step: int) -> StoredGradients | None:

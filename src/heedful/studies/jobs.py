@@ -101,6 +101,12 @@ class TrainingJob(OwnJob):
         return f"trains {self.config.env.name} for {self.steps} steps"
 
 
+def parent_of(fork: RunFolder) -> Path:
+    """The run of a fork in `RUN/forks/1/ARM/s101`."""
+    above = fork.path.parents
+    return above[3] if len(above) > 3 else fork.path.resolve().parents[3]
+
+
 @dataclass(frozen=True, slots=True)
 class ForkJob(OwnJob):
     """Go on with another run from one of its checkpoints, with settings typed beside it (`heedful fork`).
@@ -122,7 +128,7 @@ class ForkJob(OwnJob):
 
     def changed(self, seed: int) -> TrainConfig:
         """The configuration of this seed's fork. `seeded` is without the arm's settings: they grow no other model."""
-        return parse(TrainConfig, self.seeded(seed), shlex.split(self.typed), "heedful fork", "")
+        return parse(TrainConfig, self.seeded(seed), shlex.split(self.typed), "heedful train", "")
 
     def done(self, folder: RunFolder) -> bool:
         return folder.verdict.exists()
@@ -132,7 +138,7 @@ class ForkJob(OwnJob):
         from heedful.run.edits import edits_of
         from heedful.run.train import Run, begin_fork, config_at, resume
 
-        parent, config = Run.open(folder.path.parents[3]), self.changed(seed)
+        parent, config = Run.open(parent_of(folder)), self.changed(seed)
         checkpoint = Checkpoint(parent.folder.checkpoint(self.checkpoint), self.checkpoint)
         if checkpoint.digest() != self.checksum:
             raise ValueError(
