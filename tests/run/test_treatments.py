@@ -121,7 +121,8 @@ def test_tasks_that_do_not_pay_the_solver_are_excluded_before_the_first_visit_an
         treating(PLANTED, pool, groups=28).at(0)
 
 
-def test_without_a_solver_two_members_that_got_all_the_way_show_an_unpaid_task() -> None:
+@pytest.mark.parametrize("refuses", [None, "demonstrate", "step"])
+def test_without_a_solver_two_members_that_got_all_the_way_show_an_unpaid_task(refuses: str | None) -> None:
     class Blind:
         """An environment without a solver."""
 
@@ -133,7 +134,15 @@ def test_without_a_solver_two_members_that_got_all_the_way_show_an_unpaid_task()
         def episode(self) -> Any:
             raise NotImplementedError
 
-    env = Helped(Blind())
+    class Refusing(Blind):
+        """One whose solver cannot play its tasks, such as problems of a file without solutions."""
+
+        def demonstrate(self, task: Task, rng: random.Random) -> list[tuple[str, str]]:
+            if refuses == "demonstrate":
+                raise ValueError("nothing to demonstrate")
+            return [("a", "b")]
+
+    env = Helped(Refusing() if refuses else Blind())
     pool = pool_of(env, 12)
     treatments = treating(env, pool, ["exclude"])
     assert treatments.at(0) == Treated(metrics=treatments.at(0).metrics)
@@ -143,7 +152,8 @@ def test_without_a_solver_two_members_that_got_all_the_way_show_an_unpaid_task()
     assert treatments.at(1).left_out == {pool[3].id}
     visit(treatments, 1, pool[3], 1, progress=1.0)
     assert treatments.at(2).left_out == frozenset()
-    with pytest.raises(ValueError, match=r"blind, which has no solver \(`demonstrate`\)"):
+    why = f"`{refuses}` of the environment blind" if refuses else r"blind, which has no solver \(`demonstrate`\)"
+    with pytest.raises(ValueError, match=why):
         treating(env, pool, ["help"])
 
 

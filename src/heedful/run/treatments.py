@@ -14,7 +14,6 @@ from typing import Literal
 from heedful.diagnostics.statistics.beliefs import Belief
 from heedful.diagnostics.task_triage import REMEMBERS, kind_of
 from heedful.envs.common.helped import Helped, without_help
-from heedful.protocols import Demonstrates
 from heedful.run.selection import TaskMemory
 from heedful.seeds import stream
 from heedful.types import PROBE, Group, Metric, Task
@@ -118,12 +117,10 @@ class Treatments:
     def cause(self, task: Task) -> str:
         """The kind of a task by its visits without help: `solved`, `unpaid`, `failed` or `mixed`.
 
-        Where the environment has a solver, its episode says what is unpaid, before the first visit.
+        Where the environment has a solver that can play it, its episode says what is unpaid, before the first visit.
         """
-        record = self.memory.of(task.id)
-        if isinstance(self.env.env, Demonstrates):
-            unpaid = self.env.way(task).unpaid
-        else:
+        record, unpaid = self.memory.of(task.id), self.env.unpaid(task)
+        if unpaid is None:
             unpaid = record.unpaid > 0 and not record.successes
         return kind_of(record.outcomes, unpaid)
 

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import fields, is_dataclass, replace
 from typing import Any
 
-from heedful.envs.common.contract import answer_to, demonstrated, turns_of
+from heedful.envs.common.contract import demonstrated, steps_of, turns_of
 from heedful.envs.common.tasks import TaskStream
 from heedful.models.chat.render import Renderer
 from heedful.protocols import Demonstrates, Environment
@@ -61,7 +61,7 @@ def corpus(env: Demonstrates, seed: int) -> Iterator[str]:
             whole[: len(whole) - 3],
             whole.replace("<answer>", "<answer>Nothing || "),
         ):
-            yield answer_to(env, task, faulty)
+            yield steps_of(env, task, [faulty])[-1].observation.text
 
 
 def batches(

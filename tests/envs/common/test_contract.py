@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from heedful.envs.common.contract import MOST_PAIRS, answer_to, demonstrated, missing_from
+from heedful.envs.common.contract import MOST_PAIRS, demonstrated, missing_from, steps_of
 from heedful.envs.toys.echo import Echo
 
 TASK = Echo().task(3)
@@ -64,11 +64,14 @@ def test_an_episode_that_raises_after_a_faulty_reply_is_refused_by_name() -> Non
             raise RuntimeError("no board")
 
     with pytest.raises(ValueError, match=r"`step` of the environment echo .* it raised RuntimeError: no board"):
-        answer_to(Fragile(), TASK, "cut")
+        steps_of(Fragile(), TASK, ["cut"])
 
 
-def test_what_is_shown_after_a_faulty_reply_is_returned() -> None:
-    assert "turns" in answer_to(Echo(instructions="brief", turns=2), Echo(instructions="brief", turns=2).task(3), "cut")
+def test_the_answers_to_replies_are_returned_until_the_episode_ends() -> None:
+    env = Echo(instructions="brief", turns=2)
+    steps = steps_of(env, env.task(3), ["cut"] * 3)
+    assert "turns" in steps[0].observation.text
+    assert [step.ending is None for step in steps] == [True, False]
 
 
 def test_what_has_all_members_lacks_nothing() -> None:

@@ -230,13 +230,17 @@ def worth_of(env: Environment) -> Worth | None:
     return worth
 
 
-def answer_to(env: Demonstrates, task: Task, reply: str) -> str:
-    """What the environment shows after one reply to its first observation. Raises ValueError where it raises."""
+def steps_of(env: Environment, task: Task, replies: Iterable[str], member: int = 0) -> list[Step]:
+    """The environment's answers to these replies, until the episode ends. Raises ValueError where it raises."""
 
-    def played() -> str:
-        episode = env.episode()
-        episode.start(task, 0)
-        return checked_step(episode.step(reply)).observation.text
+    def played() -> list[Step]:
+        episode, steps = env.episode(), list[Step]()
+        episode.start(task, member)
+        for reply in replies:
+            steps.append(checked_step(episode.step(reply)))
+            if steps[-1].ending is not None:
+                break
+        return steps
 
     return _asked(_serving(env, task, "step"), played)
 

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, fields, is_dataclass, replace
 from typing import Any
 
-from heedful.envs.common.contract import demonstrated
+from heedful.envs.common.contract import demonstrated, steps_of
 from heedful.protocols import Demonstrates, Episode, TellsSteps
 from heedful.seeds import stream
 from heedful.types import Ending, Observation, Step, Task
@@ -54,6 +54,7 @@ class Helped:
 
     env: Any
     _ways: dict[str, Way] = field(default_factory=dict, repr=False, compare=False)
+    _refused: set[str] = field(default_factory=set, repr=False, compare=False)
 
     def given(self, task: Task, turns: int) -> Task:
         """The task that begins after so many turns, or steps, of help: ID+h3. Without any, the task itself."""
@@ -65,7 +66,7 @@ class Helped:
             planted = [each.name for each in fields(self.env) if each.name in PLANTED] if is_dataclass(self.env) else []
             solver = replace(self.env, **dict.fromkeys(planted, 0.0)) if planted else self.env
             replies = tuple(reply for _, reply in demonstrated(solver, task, stream(task.seed, HELPED)))
-            played = [self._played(task, member, replies) for member in range(MEMBERS if self._noisy else 1)]
+            played = [steps_of(self.env, task, replies, member) for member in range(MEMBERS if self._noisy else 1)]
             lasts = [steps[-1] for steps in played]
             told = len(replies) == 1 and isinstance(self.env, TellsSteps)
             self._ways[task.id] = Way(
@@ -76,18 +77,19 @@ class Helped:
             )
         return self._ways[task.id]
 
+    def unpaid(self, task: Task) -> bool | None:
+        """Whether the solver is not paid. `None`: there is none, or it cannot play this task."""
+        if not isinstance(self.env, Demonstrates) or task.id in self._refused:
+            return None
+        try:
+            return self.way(task).unpaid
+        except ValueError:  # an environment may refuse to demonstrate, for instance a problem without a solution
+            self._refused.add(task.id)
+            return None
+
     @property
     def _noisy(self) -> bool:
         return bool(getattr(self.env, "noisy", False))
-
-    def _played(self, task: Task, member: int, replies: Sequence[str]) -> list[Step]:
-        episode, steps = self.env.episode(), list[Step]()
-        episode.start(task, member)
-        for reply in replies:
-            steps.append(episode.step(reply))
-            if steps[-1].ending is not None:
-                break
-        return steps
 
     def check(self, tasks: Sequence[Task]) -> None:
         """Raises ValueError, a sentence, where the environment cannot help with any of these tasks."""
