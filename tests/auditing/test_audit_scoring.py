@@ -69,8 +69,9 @@ def test_a_tag_that_stands_in_the_prompt_is_not_read_twice(judge: ModelJudge) ->
 
 def test_the_answer_of_a_log_without_actions_is_the_action(judge: ModelJudge) -> None:
     said = ["<think>echo A</think><answer>A</answer>", "<think>echo B</think><answer> B B </answer> C", "<think>B"]
+    said.append("<think>C</think><answer></answer> no: <answer>C</answer>")  # the empty one is no answer
     played = judge.with_ids([group("go", said)], {})
-    assert [member.turns[0].actions for member in played[0].trajectories] == [("A",), ("B B",), ()]
+    assert [member.turns[0].actions for member in played[0].trajectories] == [("A",), ("B B",), (), ("C",)]
     first = replies(played)[0]
     assert judge.tokenizer.decode(list(first.ids[first.answer.start : first.answer.end])) == "A"
     agreed = [

@@ -62,7 +62,8 @@ RETOKENISED = (
     "Prompts and thoughts were tokenised from text by {}; a thought without its closing tag is scored without an end, "
     "since text does not show the end-of-turn token."
 )
-_ANSWER = re.compile(rf"{re.escape(Tags().answer_open)}\s*(\S.*?)\s*{re.escape(Tags().answer_close)}", re.DOTALL)
+_OPEN, _CLOSE = map(re.escape, (Tags().answer_open, Tags().answer_close))
+_ANSWER = re.compile(rf"{_OPEN}\s*((?!{_CLOSE})\S.*?)\s*{_CLOSE}", re.DOTALL)  # an empty one is none
 _LEAST_BYTES = 64
 """Less text says nothing about the fit."""
 
