@@ -62,9 +62,8 @@ class NamedCauses:
             "Change of success by the part that took most, summed over the updates that were split up to the first "
             "alarm. It names the part if the interval is below 0."
         )
-        return Reading(
-            found, (Table(self.title, lead, f"{self.title}.", _rows(found)),), tuple(_sentences(self, found))
-        )
+        table = Table(self.title, lead, f"{self.title}.", _rows(found))
+        return Reading(NamedTable(found), (table,), tuple(_sentences(self, found)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,6 +92,13 @@ class NamedRun:
         lowest = self.parts[self.lowest]
         clear = lowest.high is not None and lowest.high < 0 and float(lowest.value or 0.0) <= -above
         return self.lowest if clear else ""
+
+
+@dataclass(frozen=True, slots=True)
+class NamedTable:
+    """All runs that are over."""
+
+    runs: tuple[NamedRun, ...]
 
 
 def read_run(spec: NamedCauses, arm: str, label: str, record: RunRecord) -> NamedRun:

@@ -1,6 +1,8 @@
 """The registered study of the split of updates: how updates add up, and when a run names the cause."""
 
+import json
 import math
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -8,7 +10,11 @@ import pytest
 from heedful.report.record import Point, RunRecord, Series
 from heedful.storage import RunFolder, write_gradients
 from heedful.storage.trackers import JsonlTracker
+from heedful.studies.outcomes import Outcomes
+from heedful.studies.page import write_results
+from heedful.studies.study_folder import StudyFolder
 from heedful.types import Metric
+from research.catalogue import STUDIES
 from research.causes.named import SUCCESS as PREFIX
 from research.causes.named import NamedCauses, read_run
 from research.causes.unfiltered import CAUSE, SHAPED, STEPS, judged
@@ -55,6 +61,14 @@ def test_half_intervals_of_updates_are_added_in_quadrature(tmp_path: Path) -> No
     assert found["seed 41, success: parts"].note == f"lowest: {CAUSE}; clear of 0 and negative: {CAUSE}, step_varied"
     assert found["seed 41, success: total"].value == pytest.approx(3 * (-0.02 - 0.01 + 0.03 - 0.5))
     assert found["seed 41: part of |advantage| from groups of one outcome"].value == pytest.approx(0.4)
+
+
+def test_a_study_of_named_causes_writes_its_runs(tmp_path: Path) -> None:
+    study = STUDIES["attribution_causes"]()
+    outcomes = Outcomes((), ())
+    reading = study.outcomes[0].read(study, outcomes)
+    write_results(StudyFolder(tmp_path), study, replace(outcomes, readings=(reading,)), 24)
+    assert json.loads((tmp_path / "results.json").read_text())["outcomes"][0]["runs"] == []
 
 
 def test_a_run_names_a_part_by_its_updates_up_to_the_first_alarm() -> None:

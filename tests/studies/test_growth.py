@@ -159,5 +159,5 @@ def test_a_study_has_no_arm_that_grows(tmp_path: Path) -> None:
     arm = {"name": "a", **json.loads(job.read_text())}
     study = {"name": "a", "question": "What?", "arms": [arm], "seeds": [0]}
     (tmp_path / "study.json").write_text(json.dumps(study))
-    with pytest.raises(ValueError, match="one of train, found 'grow'"):
+    with pytest.raises(ValueError, match="one of train, fork, found 'grow'"):
         main([str(tmp_path / "study.json")])
