@@ -286,7 +286,9 @@ def test_the_plan_runs_nothing(run: Run, started: list[Child], capsys: pytest.Ca
     assert started == []
     assert not run.folder.forks.exists()
     assert cli.run(["fork", str(run.path)]) == 2
-    assert "Expected an alarm of a collapse" in capsys.readouterr().err
+    told = " ".join(capsys.readouterr().err.split())
+    assert "Expected an alarm of a collapse" in told
+    assert "found none. Name a step: --before 12" in told
 
 
 # What the tables say, on written runs ---------------------------------------------------------------------------------

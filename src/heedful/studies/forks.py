@@ -321,11 +321,12 @@ def alarm_of(run: Run, before: str | None) -> tuple[str, int, int]:
     raised = Outcome.of(run.path).raised
     found = [one for one in raised if (one.name == before if before else one.severity == "collapse")]
     if not found:
-        known = ", ".join(f"{one.name} (step {one.step})" for one in raised) or "none"
+        known = ", ".join(f"{one.name} (step {one.step})" for one in raised)
         wanted = f"the alarm {before}" if before else "an alarm of a collapse"
         raise ValueError(
-            f"Expected {wanted} in {run.path}, found {known}. Name one of these, or a step: --before 12 goes back to "
-            "the newest checkpoint at or before step 12."
+            f"Expected {wanted} in {run.path}, found {known or 'none'}. "
+            f"Name {'one of these, or ' if known else ''}a step: --before 12 goes back to the newest "
+            "checkpoint at or before step 12."
         )
     first = min([found[0].step, *map(int, _SINCE.findall(found[0].evidence))])
     return found[0].name, found[0].step, first - MARGIN
