@@ -132,6 +132,8 @@ def test_a_fork_of_the_command_ends_in_two_tables_and_goes_on_after_an_interrupt
     page = (place / "study.html").read_text(encoding="utf-8")
     assert "Cures: what would help?" in page
     assert found["sentences"][0][:40] in page
+    again = f"heedful fork --before 2 --steps 2 --tasks 8 {run.path} --seeds 7,8 --arms none,no_format,filter"
+    assert again in (place / "results.md").read_text()
     trained = readings(place / "no_format/s7/metrics.jsonl", range(4))
     assert [metrics["reward/format"].value == 0.0 for metrics in trained] == [False, False, True, True]
     # Two forks are lost: the same command does these alone.
@@ -142,8 +144,7 @@ def test_a_fork_of_the_command_ends_in_two_tables_and_goes_on_after_an_interrupt
     started.clear()
     assert cli.run([*words, "--json"]) == 0
     assert sorted(child.label for child in started) == ["filter/s8", "none/s7"]
-    again = json.loads(capsys.readouterr().out)
-    assert again == found
+    assert json.loads(capsys.readouterr().out) == found
     # A further seed joins them, and forks of it are all that begins.
     started.clear()
     assert cli.run([*(word.replace("7,8", "9") for word in words), "--json"]) == 0

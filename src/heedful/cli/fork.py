@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import shlex
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Annotated
 
@@ -93,7 +93,11 @@ def main(argv: list[str]) -> int:
         return 0
     folder = claim(run.folder, study)
     seeds = (*words.seeds, *finished(study, folder, asked, words.seeds))
-    code = run_study(Request(study, folder, asked, seeds, processes=words.processes), console)
+    typed, usual = asdict(words), asdict(ForkWords(words.run))
+    changed = [name for name in ("before", "steps", "tasks", "samples", "cure") if typed[name] != usual[name]]
+    program = shlex.join(["heedful", "fork", *(word for name in changed for word in (f"--{name}", str(typed[name])))])
+    request = Request(study, folder, asked, seeds, processes=words.processes, file=str(words.run), program=program)
+    code = run_study(request, console)
     results = StudyFolder(folder).results
     if code or not results.exists():
         return code

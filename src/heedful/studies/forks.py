@@ -279,6 +279,8 @@ class Forks:
         records = {arm.name: {each.run.seed: each.record for each in outcomes.of_arm(arm.name)} for arm in self.arms}
         drawn = []
         for kind, title in (("removal", "Removals"), ("cure", "Cures")):
+            if not self._of_kind(kind):
+                continue
             for metric, what, axis in (
                 (f"eval/{self.split}/sampled/success", "sampled success", Axis.SHARE),
                 (_COLUMNS["gap"], "gap", Axis.FITTED),
