@@ -284,6 +284,9 @@ def test_the_plan_runs_nothing(run: Run, started: list[Child], capsys: pytest.Ca
     shown = capsys.readouterr().out
     assert "from the checkpoint of step 4, before step 4" in shown
     assert "--without-rewards format" in shown
+    assert cli.run([*line, "--json"]) == 0
+    planned = json.loads(capsys.readouterr().out)
+    assert (planned["checkpoint"], planned["arms"][0]["name"]) == (4, "none")
     assert started == []
     assert not run.folder.forks.exists()
     assert cli.run(["fork", str(run.path)]) == 2

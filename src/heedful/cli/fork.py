@@ -90,6 +90,8 @@ def main(argv: list[str]) -> int:
         listed.add_row(arm.name, arm.kind, arm.flags)
     console.print(listed)
     if words.plan:
+        if words.json:
+            tell(json.dumps({"checkpoint": forks.checkpoint, "arms": list(map(asdict, forks.arms))}, indent=1))
         return 0
     folder = claim(run.folder, study)
     seeds = (*words.seeds, *finished(study, folder, asked, words.seeds))
