@@ -16,23 +16,15 @@ pytest.importorskip("transformers")
 from heedful import cli  # noqa: E402
 from heedful.algorithms.table import Grpo  # noqa: E402
 from heedful.boundary import parse  # noqa: E402
-from heedful.filters import KeepAll  # noqa: E402
+from heedful.filters import KeepAll, TopP  # noqa: E402
 from heedful.report.outcome import Outcome  # noqa: E402
 from heedful.report.record import read_run  # noqa: E402
 from heedful.run.config import DiagnosticsConfig, EvaluationConfig, TrainConfig  # noqa: E402
 from heedful.run.train import Run, train  # noqa: E402
 from heedful.storage import RunFolder, read_metrics, write_gradients  # noqa: E402
 from heedful.studies import forks  # noqa: E402
-from heedful.studies.forks import (  # noqa: E402
-    ForkArm,
-    Forks,
-    claim,
-    components_beside_the_task,
-    corrected_interval,
-    cures,
-    fork_study,
-    removals,
-)
+from heedful.studies.fork_arms import ForkArm, components_beside_the_task, cures, removals  # noqa: E402
+from heedful.studies.forks import Forks, claim, corrected_interval, fork_study  # noqa: E402
 from heedful.studies.jobs import ForkJob, parent_of  # noqa: E402
 from heedful.studies.running.processes import Child  # noqa: E402
 from heedful.studies.running.runner import Request, run_study  # noqa: E402
@@ -209,7 +201,7 @@ def test_what_a_run_has_is_taken_away_and_what_it_lacks_is_given(config: TrainCo
     assert [arm.name for arm in cures(config)] == ["filter", "kl"]
     many = [arm.name for arm in removals(config, [f"part {number}" for number in range(9)])]
     assert many == ["no_part_0", "no_part_1", "no_part_2", "no_bonus", "no_kl", "half_rate"]
-    filtered = replace(config, algorithm=Grpo(kl=0.2), filter=forks.TopP(), loss_scale="rho")
+    filtered = replace(config, algorithm=Grpo(kl=0.2), filter=TopP(), loss_scale="rho")
     flags = {arm.name: arm.flags for arm in removals(filtered, [])}
     assert flags["no_filter"] == "--filter keep_all --loss-scale kept"
     assert cures(filtered) == []
@@ -297,9 +289,10 @@ def test_the_plan_runs_nothing(run: Run, started: list[Child], capsys: pytest.Ca
 
 # What the tables say, on written runs ---------------------------------------------------------------------------------
 
+PROSE = ("prose_constant", "prose_varied")
 ARMS = (
     ForkArm("none", "none", "nothing"),
-    ForkArm("no_prose", "removal", "without the reward for prose", "--without-rewards prose", "prose_"),
+    ForkArm("no_prose", "removal", "without the reward for prose", "--without-rewards prose", PROSE),
     ForkArm("half_rate", "removal", "at half the learning rate", "--optimizer.lr 1"),
     ForkArm("filter", "cure", "with the filter", "--filter top_p"),
 )
@@ -327,6 +320,7 @@ def told(
     if attributed is not None:
         metrics = [
             Metric("attribution/success/prose_constant", attributed, 6, attributed - 0.01, attributed + 0.01),
+            Metric("attribution/success/prose_long_varied", -0.5, 6, -0.6, -0.4),  # of another reward
             Metric("attribution/success/solved_varied", 0.02, 6, 0.01, 0.03),
         ]
         write_gradients(RunFolder(parent).attribution(1), 1, {"what": "w", "blocks": 6}, metrics, [])
@@ -343,6 +337,12 @@ CAUSED = {
     "half_rate": [0.32, 0.41, 0.34, 0.36],
     "filter": [0.60, 0.71, 0.64, 0.64],
 }
+
+
+def test_an_arm_of_which_no_fork_is_over_is_last_and_no_gain_of_zero(tmp_path: Path) -> None:
+    found = told(tmp_path, CAUSED | {"no_prose": [], "half_rate": [0.20, 0.31, 0.24, 0.26]})
+    assert [row.arm.name for row in found.values.removals] == ["half_rate", "no_prose"]
+    assert found.sentences[0].startswith("No cause is named: the largest gain of success 2 steps later is -0.09")
 
 
 def test_the_removal_that_is_first_and_clear_names_the_cause_and_the_best_cure_does_not(tmp_path: Path) -> None:

@@ -7,6 +7,7 @@ cure names no cause: a filter can win over the removal of what did the harm.
 from __future__ import annotations
 
 import json
+import math
 import re
 import shlex
 from collections.abc import Collection, Mapping, Sequence
@@ -14,20 +15,18 @@ from dataclasses import dataclass, replace
 from itertools import count
 from pathlib import Path
 from statistics import fmean
-from typing import Literal
 
 import numpy as np
 
 from heedful.diagnostics.statistics.group_statistics import is_constant
 from heedful.diagnostics.statistics.special import student_quantile
 from heedful.envs.common.tasks import TaskStream
-from heedful.filters import KeepAll, TopP
 from heedful.report.attribution import part_names
 from heedful.report.drawing.chart import Axis, Curve, Frame
 from heedful.report.drawing.numerals import numeral
 from heedful.report.drawing.panel import DrawnPanel, Panel, draw
 from heedful.report.outcome import Outcome
-from heedful.report.record import RunRecord, Series, read_run
+from heedful.report.record import Series, read_run
 from heedful.run.config import TrainConfig
 from heedful.run.edits import LEARNED, edits_of
 from heedful.run.train import Run, config_at
@@ -35,6 +34,7 @@ from heedful.seeds import derive
 from heedful.storage import RunFolder, StoredGradients, read_gradients
 from heedful.studies.declaration import Arm, Study, narrowed, study_to_json
 from heedful.studies.figures import mean_series
+from heedful.studies.fork_arms import NONE, ForkArm, components_beside_the_task, cures, removals
 from heedful.studies.jobs import ForkJob, parent_of
 from heedful.studies.outcomes import Outcomes, Reading, Rows, Table
 from heedful.studies.paired import mean_over, paired_difference
@@ -42,12 +42,8 @@ from heedful.studies.study_folder import StudyFolder, read_declaration
 from heedful.studies.tables import shown, signed
 from heedful.types import Metric
 
-NONE = "none"
-MOST_REMOVALS = 6
 MATTERS = 0.03
 """Least gain of success that names a cause."""
-MATTERING_PART = 0.01
-"""A component of the reward that is a smaller part of all components is not taken away."""
 MARGIN = 2
 """Steps between the checkpoint and the first step of the alarm's change, at least."""
 SHARED = frozenset({"steps", "seed", "tasks", "task_seeds", "evaluation", "model", *LEARNED})
@@ -58,20 +54,6 @@ _COLUMNS = {
     "entropy of thoughts": "policy/thought_entropy_per_token",
     "valid replies": "format/valid_rate",
 }
-
-
-@dataclass(frozen=True, slots=True)
-class ForkArm:
-    """One thing that a fork changes."""
-
-    name: str
-    kind: Literal["none", "removal", "cure"]
-    words: str = ""
-    """What is taken away, or given, as "without the filter"."""
-    flags: str = ""
-    """As typed beside `heedful train --resume RUN --checkpoint N`."""
-    parts: str = ""
-    """Of a removal: how the names begin of the parts of an update that it takes away."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,10 +120,10 @@ class Forks:
         stored = _split_update(RunFolder(parent), self.step)
         success, greedy = (self._success(outcomes, kind) for kind in ("sampled", "greedy"))
         rows = [self._row(arm, outcomes, success, greedy, stored) for arm in self.arms if arm.kind != "none"]
-        rows.sort(key=lambda row: -float(row.success.value or 0.0))
+        rows.sort(key=_gain, reverse=True)
         removals, cures = ([row for row in rows if row.arm.kind == kind] for kind in ("removal", "cure"))
         removals = [replace(row, named=row.named and not place) for place, row in enumerate(removals)]
-        best = max(rows, key=lambda row: float(row.success.value or 0.0), default=None)
+        best = rows[0] if rows else None
         words = ["heedful", "train", "--resume", str(parent), "--checkpoint", str(self.checkpoint)]
         clear = best is not None and best.success.low is not None and best.success.low > 0
         command = f"{shlex.join(words)} {best.arm.flags}" if best is not None and clear else ""
@@ -196,12 +178,8 @@ class Forks:
             levels[title] = mean_over(title, [float(of[-1].number or 0.0) for of in readings if of])
         taken = None
         if stored is not None and arm.parts:
-            found = [
-                stored.metric(f"attribution/success/{part}").value
-                for part in part_names(stored)
-                if part.startswith(arm.parts)
-            ]
-            taken = sum(float(value) for value in found if isinstance(value, int | float))
+            held = [part for part in part_names(stored) if part in arm.parts]
+            taken = sum(stored.metric(f"attribution/success/{part}").number or 0.0 for part in held)
         return ForkRow(
             arm,
             difference.mean,
@@ -347,69 +325,6 @@ def checkpoint_before(run: Run, latest: int) -> int:
     return found[-1]
 
 
-def removals(config: TrainConfig, components: Sequence[str]) -> list[ForkArm]:
-    """What can be taken away of a run, one thing at a time: at most `MOST_REMOVALS`."""
-    algorithm, found = config.algorithm, list[ForkArm]()
-    if algorithm.has_bonus:
-        flags = "--algorithm.entropy 0 --algorithm.entropy-control constant"
-        flags += " --on-collapse warn" * (config.on_collapse == "cut")
-        found.append(ForkArm("no_bonus", "removal", "without the entropy bonus", flags, "entropy"))
-    if algorithm.kl > 0:
-        found.append(ForkArm("no_kl", "removal", "without the KL penalty", "--algorithm.kl 0", "kl"))
-    if not isinstance(config.filter, KeepAll):
-        kept = " --loss-scale kept" if config.loss_scale == "rho" else ""
-        found.append(ForkArm("no_filter", "removal", "without the filter", f"--filter keep_all{kept}"))
-    rate = ForkArm("half_rate", "removal", "at half the learning rate", f"--optimizer.lr {config.optimizer.lr / 2!r}")
-    rewards = [
-        ForkArm(
-            re.sub(r"[^A-Za-z0-9_.-]", "_", f"no_{name}"),
-            "removal",
-            f"without the reward for {name}",
-            shlex.join(["--without-rewards", ",".join([*config.without_rewards, name])]),
-            f"{name}_",
-        )
-        for name in components
-    ]
-    return [*rewards[: MOST_REMOVALS - len(found) - 1], *found, rate]
-
-
-def cures(config: TrainConfig, own: str = "") -> list[ForkArm]:
-    """What could be given to a run. `own`: settings of the user's."""
-    found = []
-    if not (isinstance(config.filter, TopP) and config.filter.on == "outcome") and config.group_size > 1:
-        flags = "--filter top_p --filter.on outcome"
-        found.append(ForkArm("filter", "cure", "with the filter top_p on the outcome", flags))
-    if config.algorithm.kl < 0.1:
-        found.append(ForkArm("kl", "cure", "with a KL penalty of .1", "--algorithm.kl 0.1"))
-    return [*found, *([ForkArm("own", "cure", f"with {own}", own)] if own else [])]
-
-
-def components_beside_the_task(run: RunRecord, before: int) -> list[str]:
-    """The components of the reward that pay for something else than the outcome, by their means up to a step.
-
-    A component pays for the outcome if its mean is proportional to the success rate at every step. Those that are less
-    than a hundredth of all components together are left out. The largest comes first.
-    """
-    rates = {
-        point.step: float(point.number or 0.0) for point in run.get("success/rate").numeric if point.step <= before
-    }
-    means = {}
-    for metric, series in run.series.items():
-        if metric.startswith("reward/") and metric != "reward/mean":
-            values = {point.step: float(point.number or 0.0) for point in series.numeric}
-            means[metric.rpartition("/")[2]] = [values.get(step, 0.0) for step in rates]
-    sizes = {name: fmean(map(abs, values)) for name, values in means.items() if values}
-    least = MATTERING_PART * sum(sizes.values())
-    rate = np.array(list(rates.values()))
-
-    def of_the_task(values: Sequence[float]) -> bool:
-        factor = float(rate @ np.array(values)) / (float(rate @ rate) or 1.0)
-        return bool(np.allclose(values, factor * rate, rtol=1e-9, atol=1e-12))
-
-    kept = [name for name, size in sizes.items() if size > least and not of_the_task(means[name])]
-    return sorted(kept, key=lambda name: -sizes[name])
-
-
 def fork_study(
     run: Run,
     before: str | None,
@@ -528,6 +443,11 @@ def finished(study: Study, folder: Path, arms: Sequence[str], asked: Sequence[in
         return all(job.done(StudyFolder(folder).run(arm, seed).folder) for arm, job in jobs.items())
 
     return [seed for seed in known if seed not in asked and over(seed)]
+
+
+def _gain(row: ForkRow) -> float:
+    """The gain of an arm, for its rank. An arm of which no fork is over comes last."""
+    return -math.inf if row.success.number is None else row.success.number
 
 
 def _split_update(folder: RunFolder, step: int) -> StoredGradients | None:
