@@ -112,8 +112,8 @@ class SkipSettled:
     """Skip tasks whose last groups all succeeded, or all failed: after z such visits in a row play with chance
     `chance`^z, and at least .01.
 
-    Source: GRESO (Zheng et al. 2025, arXiv:2506.02177). Deviations: the chance is a constant there, too, only in the
-    first epoch. Then it moves by .01 a step towards a target share of skipped tasks. A step here takes its tasks from
+    Source: GRESO (Zheng et al. 2025, arXiv:2506.02177). Deviations: there the chance is constant in the first
+    epoch alone. Then it moves by .01 a step towards a target share of skipped tasks. A step here takes its tasks from
     the whole pool, and plays skipped ones where no others are left.
     """
 

@@ -145,7 +145,7 @@ def train_steps(
                 verdicts = parts.selection.choose(step, collection, stream(config.seed, "filter", step))
                 treatments = parts.treatments.metrics(treated, groups)
                 metrics += [*collection.metrics(), *parts.selection.metrics(verdicts), *treatments]
-                if step == first and (told := _unpaid(config.without_rewards, groups)):
+                if step == first and (told := _not_met(config.without_rewards, groups)):
                     watch.note(told)
                 if step == 0:
                     watch.first_rollout(groups[0].trajectories[0])
@@ -434,8 +434,8 @@ class _Run:
             checkpoint.prune(folder, keep_last=2, best=parts.best, around=around)
 
 
-def _unpaid(left_out: Sequence[str], groups: Sequence[Group]) -> str:
-    """Says which rewards to leave out no reply had, as a misspelt one never has. Empty where there is none."""
+def _not_met(left_out: Sequence[str], groups: Sequence[Group]) -> str:
+    """Names the rewards to leave out that no reply has, such as a misspelt one. Empty where all were met."""
     turns = [turn for group in groups for trajectory in group.trajectories for turn in trajectory.turns]
     paid = dict.fromkeys(name for turn in turns for name in turn.rewards)
     missing = [name for name in left_out if name not in paid]
