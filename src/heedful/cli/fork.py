@@ -73,7 +73,8 @@ def main(argv: list[str]) -> int:
     from heedful.console import plain_table
     from heedful.run.train import Run
     from heedful.studies.declaration import narrowed
-    from heedful.studies.forks import NONE, claim, finished, fork_study
+    from heedful.studies.fork_arms import NONE
+    from heedful.studies.forks import claim, finished, fork_study
     from heedful.studies.running.progress import wide_console
     from heedful.studies.running.runner import Request, run_study
     from heedful.studies.study_folder import StudyFolder
