@@ -21,7 +21,7 @@ def fork_causes() -> Study:
     """Runs with a planted cause, and healthy ones, forked before their first alarm."""
     kept = (
         "--steps 24 --checkpoint-every 2 --keep-checkpoints all --diagnostics.every 1 --diagnostics.full-every 12 "
-        "--attribution.moments --attribution.every 2 --attribution.prompts 72 --evaluation.times 5 "
+        "--attribution.moments --attribution.every 4 --attribution.prompts 72 --evaluation.times 5 "
         "--evaluation.tasks 256 --evaluation.samples 2 --filter keep_all"
     )
     trained = {
@@ -38,16 +38,19 @@ def fork_causes() -> Study:
         "fork_causes",
         "Does the removal that helps most name the cause that was planted, and none where nothing was?",
         tuple(arms),
-        seeds=(6101, 6102, 6103, 6104),
+        seeds=(6101, 6102),
         measures=(Measure("sampled success at the end", SUCCESS), Measure("greedy success at the end", GREEDY)),
         curves=(SUCCESS, GAP),
         outcomes=(ForkCauses(tuple((f"{name}_forked", right) for name, (_, right) in trained.items())),),
-        minutes=7.0,
+        minutes=3.5,
         keep_checkpoints=True,
         notes=(
-            "Rule, declared before the runs: the removal is named right in at least 17 of 20 runs with a cause, and in "
-            "at most 1 of 4 healthy ones any is named. The largest negative part of success in the split updates "
-            "agrees in at least 15 of 20. Falsified below 14 of 20.",
+            "Rule, declared before the runs: the removal is named right in at least 8 of 10 runs with a cause, and "
+            "none in 2 healthy ones. The largest negative part of success in the newest split update agrees in at "
+            "least 7 of 10. Falsified below 7 of 10.",
+            "The design asked for 4 seeds a cause, 6 seeds a fork and every second update split. 2, 4 and every fourth "
+            "are what two cores pay for. By its simulation 4 seeds of forks name the cause in .46 to .86 of the runs, "
+            "so the rule may fail for want of forks. The right removal is first in nearly all.",
             "Prediction: it passes for prose, bonus and format. For the rate the removal is half of it, which is four "
             "times the preset's, so it may help too little to be named. For KL the run may raise no alarm, and is "
             "then forked before step 10.",
@@ -61,7 +64,7 @@ def null_terms() -> Study:
     base = settings(
         "chain",
         f"{MIXED} 0.25 --env.unrewarded 1 --env.format-penalty 0 --filter keep_all --steps 20 --optimizer.lr 5e-5 "
-        "--diagnostics.every 1 --diagnostics.full-every 10 --diagnostics.grounding-rows 0 --attribution.every 1 "
+        "--diagnostics.every 1 --diagnostics.full-every 10 --diagnostics.grounding-rows 0 --attribution.every 4 "
         "--attribution.moments --evaluation.times 3 --evaluation.tasks 256 --evaluation.samples 2 "
         "--checkpoint-every 20 --keep-rollouts none",
     )
@@ -87,7 +90,7 @@ def null_terms() -> Study:
             Arm("kl", PulledJob(replace(base, env=env), after="prose")),
             arm("clip", "coin", epochs=4),
         ),
-        seeds=(6201, 6202, 6203, 6204, 6205),
+        seeds=(6201, 6202, 6203),
         pairs=tuple(Pair(name, "none") for name in signs if name not in ("none", "kl")),
         measures=(
             Measure("change of the gap", GAP, "change"),
@@ -97,11 +100,13 @@ def null_terms() -> Study:
         ),
         curves=(GAP, "text/template_share", SUCCESS),
         outcomes=(Slopes(GAP, tuple(signs.items())),),
-        minutes=6.0,
+        minutes=2.5,
         keep_checkpoints=True,
         notes=(
             "Rule, declared before the runs: no registered sign is contradicted by a slope whose 95% interval over "
-            "seeds leaves 0, and attribution summed over steps is within 25% of the measured change in 6 of 7 arms.",
+            "seeds leaves 0, and attribution summed over the split updates is within 25% of the change that was "
+            "measured in them in 6 of 7 arms. Every fourth update is split, on 3 seeds. The design asked for all, "
+            "on 5.",
             "Prediction: none and coin 0, prose below 0, bonus below 0, KL from a collapsed checkpoint above 0 (toward "
             "the start's gap), clip under the coin 0. Length below 0, since prose is shorter than work here; if it is "
             "longer in a seedling, above 0.",
@@ -125,16 +130,16 @@ def cut() -> Study:
         "cut",
         "Does an entropy bonus that is cut at the first alarm keep the input, and does a cut without looking as well?",
         tuple(arms),
-        seeds=(6301, 6302, 6303, 6304),
+        seeds=(6301, 6302),
         pairs=(Pair("cut", "warned"), Pair("blind_cut", "warned"), Pair("cut", "blind_cut")),
         pools=pools,
         measures=WATCHED,
         curves=CURVES,
         outcomes=(Kept(hunt, pools),),
-        minutes=4.0,
+        minutes=3.0,
         notes=(
-            "Rule, declared before the runs: with the cut at the alarm at least 11 of 12 runs keep the input, without "
-            "a filter. A run has lost it if it is a candidate by the rule of `natural`.",
+            "Rule, declared before the runs: with the cut at the alarm all 6 runs keep the input, without a filter. A "
+            "run has lost it if it is a candidate by the rule of `natural`. The design asked for 12 runs of each way.",
             "Prediction: it passes, and the blind cut at step 6 keeps as many. Then looking is worth nothing here.",
             "Settings of `natural_repeated`, without a filter, on fresh seeds. The alarm is read every 2 steps.",
         ),

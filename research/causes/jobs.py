@@ -13,6 +13,7 @@ from heedful.run.train import Run, begin_fork, config_at, resume
 from heedful.stopping import exit_code
 from heedful.storage import RunFolder, write_whole
 from heedful.storage.trackers import JsonlTracker
+from heedful.studies.declaration import narrowed
 from heedful.studies.forks import alarm_of, claim, fork_study
 from heedful.studies.jobs import OwnJob, run_read
 from heedful.studies.running.progress import wide_console
@@ -29,12 +30,14 @@ WITHOUT_ALARM = 10
 class ForkedJob(OwnJob):
     """`heedful fork` of another arm's run of the same seed, before its first alarm or (healthy) before step 10.
 
-    The forks are in that run's folder. This one gets their results as `fork.json`, and their largest gain as a metric.
+    Removals alone: cures name no cause.
+
+    The forks are in that run's folder. This one gets their results as `forked.json`, and the largest gain as a metric.
     """
 
     after: str = "healthy"
     fork_steps: int = 6
-    seeds: tuple[int, ...] = (101, 102, 103, 104, 105, 106)
+    seeds: tuple[int, ...] = (101, 102, 103, 104)
     tasks: int = 256
 
     @property
@@ -56,6 +59,7 @@ class ForkedJob(OwnJob):
         except ValueError:  # no collapse was raised
             before = str(min(WITHOUT_ALARM, max(run.folder.checkpoint_steps())))
         study = fork_study(run, before, self.fork_steps, self.seeds, tasks=self.tasks)
+        study = narrowed(study, tuple(arm.name for arm in study.outcomes[0].arms if arm.kind != "cure"))
         place = claim(run.folder, study)
         code = run_study(Request(study, place, processes=1), wide_console())
         if code:
