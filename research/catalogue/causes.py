@@ -45,12 +45,12 @@ def fork_causes() -> Study:
         minutes=3.5,
         keep_checkpoints=True,
         notes=(
-            "Rule, declared before the runs: the removal is named right in at least 8 of 10 runs with a cause, and "
-            "none in 2 healthy ones. The largest negative part of success in the newest split update agrees in at "
-            "least 7 of 10. Falsified below 7 of 10.",
-            "The design asked for 4 seeds a cause, 6 seeds a fork and every second update split. 2, 4 and every fourth "
-            "are what two cores pay for. By its simulation 4 seeds of forks name the cause in .46 to .86 of the runs, "
-            "so the rule may fail for want of forks. The right removal is first in nearly all.",
+            "Rule, declared before the runs: the right removal is first in at least 9 of 10 runs with a cause, and "
+            "none is named in 2 healthy ones. The largest negative part of success in the newest split update agrees "
+            "in at least 7 of 10. Falsified below 7 of 10 that are first.",
+            "The design asked for 4 seeds a cause, 6 seeds a fork, every second update split, and for a removal that "
+            "is named in 17 of 20. 2, 3 and every fourth are what two cores pay for. By its simulation 3 seeds of "
+            "forks name the cause in .20 to .73 of the runs and put it first in all. So the rule is about the first.",
             "Prediction: it passes for prose, bonus and format. For the rate the removal is half of it, which is four "
             "times the preset's, so it may help too little to be named. For KL the run may raise no alarm, and is "
             "then forked before step 10.",

@@ -37,7 +37,7 @@ class ForkedJob(OwnJob):
 
     after: str = "healthy"
     fork_steps: int = 6
-    seeds: tuple[int, ...] = (101, 102, 103, 104)
+    seeds: tuple[int, ...] = (101, 102, 103)
     tasks: int = 256
 
     @property
