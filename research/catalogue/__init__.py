@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 
 from heedful.studies.declaration import Study
-from research.catalogue.budgets import budgets
+from research.catalogue.budgets import budgets, budgets_beds
 from research.catalogue.causes import cut, fork_causes, null_terms
 from research.catalogue.collapse import attribution_causes, detector, filter_on_collapse, planted
 from research.catalogue.paper.anatomy import gradients
@@ -48,6 +48,7 @@ STUDIES: Mapping[str, Callable[[], Study]] = {
     "pretrained": pretrained,
     "visual": visual,
     "budgets": budgets,
+    "budgets_beds": budgets_beds,
     "budgets_causes": budgets_causes,
 }
 """What `python -m research NAME` runs."""

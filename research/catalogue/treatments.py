@@ -10,9 +10,9 @@ from research.catalogue.paper.lean_runs import GREEDY, SUCCESS
 from research.jobs import PlantedKindsJob
 
 _BED = (
-    "--env.turns 3 --env.least 1 --env.most 8 --env.unrewarded 0.25 --seedling.imperfect 0.1 --tasks 128 --steps 96 "
-    "--groups 16 --group-size 8 --keep-rollouts evaluations --checkpoint-every 24 --evaluation.times 7 "
-    "--evaluation.tasks 256 --evaluation.samples 2 --diagnostics.every 16 --diagnostics.full-every 48 "
+    "--env.turns 3 --env.least 1 --env.most 8 --env.unrewarded 0.25 --seedling.imperfect 0.21 --tasks 96 --steps 72 "
+    "--groups 16 --group-size 8 --keep-rollouts evaluations --checkpoint-every 36 --evaluation.times 5 "
+    "--evaluation.tasks 128 --evaluation.samples 2 --diagnostics.every 24 --diagnostics.full-every 72 "
     "--diagnostics.words 0 --diagnostics.swapped-rows 0 --diagnostics.any-turn 0"
 )
 """Twelve visits to each task. A quarter of the tasks is unpaid. A guess of all three turns is right 1 time in 343."""
@@ -21,27 +21,25 @@ _ARMS = {
     "filter_only": "",
     "treatments": "--treat skip,exclude,help",
     "dealt": "--treat skip,exclude,help --treat-dealt",
-    "skip_only": "--treat skip",
-    "help_only": "--treat help",
 }
 
 
 def budgets_causes() -> Study:
     """Study D: treatments by cause on three-turn Chain with planted kinds."""
     arms = [Arm(name, train("chain", f"{_BED} {flags}")) for name, flags in _ARMS.items()]
-    arms.append(Arm("oracle", PlantedKindsJob(replace(settings("chain", _BED), tasks=None))))
+    arms.append(Arm("oracle", PlantedKindsJob(replace(settings("chain", _BED), tasks=None), pool=96)))
     pairs = (
         Pair("treatments", "dealt"),
         Pair("treatments", "filter_only"),
         Pair("treatments", "oracle"),
         Pair("oracle", "filter_only"),
-        *(Pair(name, "filter_only") for name in ("dealt", "skip_only", "help_only")),
+        Pair("dealt", "filter_only"),
     )
     return Study(
         "budgets_causes",
         "Do treatments by cause give success without help at equal tokens, beyond the same treatments of other tasks?",
         tuple(arms),
-        seeds=(71, 72, 73, 74, 75),
+        seeds=(71, 72, 73),
         pairs=pairs,
         measures=(
             Measure("mean of sampled success", SUCCESS, "mean"),
@@ -58,19 +56,23 @@ def budgets_causes() -> Study:
         ),
         curves=(SUCCESS, "success/rate", "signal/mixed", "treat/helped", "treat/turns", "treat/skipped"),
         outcomes=(SuccessByTokens("Success by tokens", tuple(arm.name for arm in arms), pairs),),
-        minutes=6.0,
+        minutes=5.0,
         notes=(
-            "Primary reading: success by tokens on held-out tasks, which never have help. Five paired seeds, 95% "
+            "Primary reading: success by tokens on held-out tasks, which never have help. Three paired seeds, 95% "
             "intervals over seeds. Declared before the first run; no run of these seeds was looked at.",
             "It passes if treatments minus dealt has an interval above 0, and if treatments minus filter_only is at "
             "least 80% of oracle minus filter_only.",
             "If dealt does as well as treatments, which tasks are treated does not count, and the page says that.",
             "Predicted: treatments beat dealt and filter_only. dealt is below filter_only, since it excludes tasks "
-            "that pay. skip_only differs little, since no task is solved at the start. help_only gains less than "
-            "treatments, and little.",
-            "Known before, from two steps of seed 9, which is not judged: at the start .30 of held-out episodes "
-            "succeed, and one to three of 16 groups fail in all members. So help has few tasks to act on, and most "
-            "of a gain would come from exclusion.",
+            "that pay. Skipping acts late, since no task is solved at the start.",
+            "Known before, from the policy at the start, which was sampled and not trained: 128 tasks of seed 9, "
+            "which is not judged, 16 episodes each, 29 of them unpaid. With imperfect .20, 21% of the 99 paid tasks "
+            "fail 16 times and .12 of their episodes succeed. With .23 it is 39% and .07. The bed lies between. The "
+            "bed declared before (.10) had 2% and .31, so help had nothing to act on. Greedy success "
+            "is 1.00 at the start, so it judges nothing: the policy learns to sample what it knows.",
+            "Cut to what two cores can pay, before the first run: four arms and three seeds. An interval over three "
+            "seeds is 4.3 standard errors wide to each side, so only a clear gain passes. 3.0 CPU "
+            "seconds a step were measured on seed 9, so a run takes about 5 CPU minutes.",
             "The oracle trains on the tasks of the same pool that are planted to teach: paid, with at most 16 "
             "operations in three turns. It knows this before the first step. It gives no help, so treatments may "
             "beat it.",

@@ -42,8 +42,9 @@ FINISHED = {
     "cut": "080924db55f8",
     "pretrained": "42c639121699",
     "visual": "43bd59568464",
-    "budgets": "746eccce9312",
-    "budgets_causes": "563e879360c0",
+    "budgets": "3e9a79671c48",
+    "budgets_beds": "8ad11fc50e1b",
+    "budgets_causes": "ed49a4ddbf0b",
 }
 """Study -> the beginning of the hash of its declaration, without its jobs."""
 
