@@ -67,10 +67,19 @@ def test_the_floor_is_a_share_of_the_draws_rounded_up_and_tagged(floor: float, p
     assert [PROBE in task.tags for task in chosen] == [False] * (16 - probes) + [True] * probes
 
 
+@pytest.mark.parametrize(("count", "floor", "mean"), [(1, 0.125, 0.125), (1, 1.0, 1.0), (2, 0.75, 1.5), (3, 0.0, 0.0)])
+def test_where_all_tasks_would_be_probes_their_number_is_rounded_by_chance(
+    count: int, floor: float, mean: float
+) -> None:
+    asked = offer(stream(40))
+    probes = [PROBE in task.tags for _ in range(TIMES) for task in Thompson(floor=floor).choose(count, asked)]
+    assert sum(probes) / TIMES == pytest.approx(mean, abs=0.05)  # 5 standard errors
+
+
 def test_probes_are_drawn_uniformly_whatever_is_known() -> None:
     pasts = [visits(8, 8, 8), visits(0, 0, 0), visits(4, 4, 4), visits(2, 2, 2)]
     tasks, asked = stream(4), offer(stream(4), pasts)
-    found = Counter(task.id for _ in range(TIMES) for task in Thompson().choose(1, asked))
+    found = Counter(task.id for _ in range(TIMES) for task in Thompson(floor=1.0).choose(1, asked))
     for task in tasks.pool or ():
         assert found[task.id] / TIMES == pytest.approx(0.25, abs=0.04)  # 5 standard errors
 

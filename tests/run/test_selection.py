@@ -129,6 +129,16 @@ def test_the_memory_counts_visits_successes_and_what_was_passed_over() -> None:
     assert selection.memory.of("never drawn") == TaskRecord()
 
 
+def test_a_task_with_help_neither_starves_nor_counts_as_a_task_of_the_pool() -> None:
+    selection = Selection(TopK(k=1), memory=TaskMemory())
+    assert selection.memory is not None
+    for step in range(6):
+        selection.choose(step, collected(group("a", *ones(2)), group("a+h3", *ones(1)), group("b", *ones(1))), RNG)
+    found = {metric.name: (metric.value, metric.n) for metric in selection.metrics([])}
+    assert selection.memory.of("a+h3").skips == 6
+    assert (found["filter/starved_tasks"], found["filter/longest_skip"]) == ((1.0, 2), (6.0, 2))
+
+
 def test_the_memory_comes_back_from_json_as_it_was() -> None:
     memory = TaskMemory()
     for step in range(REMEMBERED + 3):

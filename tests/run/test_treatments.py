@@ -152,6 +152,13 @@ def test_without_a_solver_two_members_that_got_all_the_way_show_an_unpaid_task(r
     assert treatments.at(1).left_out == {pool[3].id}
     visit(treatments, 1, pool[3], 1, progress=1.0)
     assert treatments.at(2).left_out == frozenset()
+    for task in pool[2:]:  # a run does not end since its visits call so many tasks unpaid
+        visit(treatments, 2, task, 0, progress=1.0)
+    short = treating(env, pool, ["exclude"], memory=treatments.memory, groups=6)
+    late = [short.at(step) for step in range(3, 6)]
+    assert {len(treated.left_out) for treated in late} == {6}
+    assert len({treated.left_out for treated in late}) > 1
+    assert next(metric.value for metric in late[0].metrics if metric.name == "treat/unpaid") == 8
     why = f"`{refuses}` of the environment blind" if refuses else r"blind, which has no solver \(`demonstrate`\)"
     with pytest.raises(ValueError, match=why):
         treating(env, pool, ["help"])
@@ -210,3 +217,10 @@ def test_the_memory_knows_the_step_and_the_outcomes_of_each_visit() -> None:
     record = treatments.memory.of(pool[0].id)
     assert (record.outcomes, record.seen, record.unpaid) == (((8, 2), (4, 0)), 7, 1)
     assert treatments.memory.of(pool[1].id) == TaskRecord()
+
+
+def test_of_single_tasks_an_eighth_is_a_probe() -> None:
+    treatments = treating(LONG, pool_of(LONG, 8), groups=1)
+    probes = [len(treatments.at(step).probes) for step in range(800)]
+    assert set(probes) == {0, 1}
+    assert 70 < sum(probes) < 130

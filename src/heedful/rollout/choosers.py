@@ -55,17 +55,27 @@ class Chooser(Protocol):
 
 
 def by_key(count: int, offer: Offer, floor: float, key: Callable[[Sequence[Visit]], float]) -> list[Task]:
-    """The tasks of the largest keys, then the floor: that share of `count`, rounded up, drawn uniformly from the pool.
+    """The tasks of the largest keys, then the floor: that share of `count`, drawn uniformly from the pool.
 
     `key`: called with the earlier visits to each task, in the order of the pool. Equal keys are ordered by chance.
     """
     left = offer.left
-    probes = offer.rng.sample(left, math.ceil(floor * count))
+    probes = offer.rng.sample(left, probes_among(count, floor, offer.rng))
     probed = {task.id for task in probes}
     keyed = [(key(offer.past(task.id)), offer.rng.random(), task) for task in left]
     ranked = sorted(keyed, key=lambda each: each[:2], reverse=True)
     chosen = [task for _, _, task in ranked if task.id not in probed][: count - len(probes)]
     return [*chosen, *map(as_probe, probes)]
+
+
+def probes_among(count: int, floor: float, rng: random.Random) -> int:
+    """The number of probes among `count` tasks: the share `floor` of them, rounded up.
+
+    Where rounding up leaves no other task, it is rounded by chance. So of single tasks that share is a probe.
+    """
+    exact = floor * count
+    up = math.ceil(exact)
+    return up if up < count or exact == up else int(exact) + (rng.random() < exact - int(exact))
 
 
 def as_probe(task: Task) -> Task:

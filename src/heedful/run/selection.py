@@ -11,6 +11,7 @@ from typing import Any
 from heedful.boundary import Count, Share, settings
 from heedful.diagnostics.signal import cause_of
 from heedful.diagnostics.statistics.group_statistics import is_constant, sample_variance, scored, values_on
+from heedful.envs.common.helped import is_helped
 from heedful.filters import Remembering, Visit
 from heedful.protocols import Filter
 from heedful.rollout.rounds import Collection
@@ -225,7 +226,8 @@ class Selection:
         if self.memory is None:
             names = ("starved_tasks", "longest_skip", "readmitted")
             return [Metric(f"filter/{name}", None, why=FRESH) for name in names]
-        skips = [record.skips for record in self.memory.records.values()]
+        # An id with help is drawn no more once its help has changed, and would starve for ever.
+        skips = [record.skips for name, record in self.memory.records.items() if not is_helped(name)]
         starved = sum(skipped >= self.coverage.patience for skipped in skips)
         readmitted = sum(verdict.reason == "readmitted" for verdict in verdicts)
         return [

@@ -5,7 +5,6 @@ The memory of the tasks and the environment's solver decide, and nothing else. S
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from statistics import fmean
@@ -14,6 +13,7 @@ from typing import Literal
 from heedful.diagnostics.statistics.beliefs import Belief
 from heedful.diagnostics.task_triage import REMEMBERS, kind_of
 from heedful.envs.common.helped import Helped, without_help
+from heedful.rollout.choosers import probes_among
 from heedful.run.selection import TaskMemory
 from heedful.seeds import stream
 from heedful.types import PROBE, Group, Metric, Task
@@ -65,21 +65,29 @@ class Treatments:
             self.env.check(self.pool)
 
     def at(self, step: int) -> Treated:
-        """The treatments before this step. Raises ValueError where too few tasks are left to train on."""
+        """The treatments before this step.
+
+        Raises ValueError where the solver is not paid on so many tasks that too few are left to train on. What visits
+        alone call unpaid may be wrong, so as many of these as a step needs stay in the pool.
+        """
         if not self.actions:
             return Treated()
         rng, causes = stream(self.seed, "treat", step), [self.cause(task) for task in self.pool]
         asked = {cause: action for cause, action in ACTIONS.items() if action in self.actions}
         given = dict(zip((task.id for task in self._targets()), map(asked.get, causes), strict=True))
-        left = [task for task in self.pool if given[task.id] != "exclude"]
         unpaid = [task.id for task, cause in zip(self.pool, causes, strict=True) if cause == "unpaid"]
         named = ", ".join(unpaid[:MOST_NAMED]) + (f" and {len(unpaid) - MOST_NAMED} more" * (len(unpaid) > MOST_NAMED))
-        if len(left) < self.groups:
-            raise ValueError(
-                f"Expected at least the {self.groups} tasks of a step that pay success, found {len(left)} in the pool. "
-                f"Unpaid are {named}. Mend the reward, enlarge the pool, or leave exclude out of --treat."
-            )
-        floor = 0 if asked.keys() <= {"unpaid"} else math.ceil(FLOOR * self.groups)
+        excluded = [task for task in self.pool if given[task.id] == "exclude"]
+        if len(excluded) > (most := len(self.pool) - self.groups):
+            paid = len(self.pool) - sum(bool(self.env.unpaid(task)) for task in self.pool)
+            if paid < self.groups:
+                raise ValueError(
+                    f"Expected at least the {self.groups} tasks of a step that pay success, found {paid} in the pool. "
+                    f"Unpaid are {named}. Mend the reward, enlarge the pool, or leave exclude out of --treat."
+                )
+            excluded = sorted(rng.sample(excluded, len(excluded)), key=lambda task: not self.env.unpaid(task))[:most]
+        left = [task for task in self.pool if task not in excluded]
+        floor = 0 if asked.keys() <= {"unpaid"} else probes_among(self.groups, FLOOR, rng)
         probes = rng.sample(left, floor)
         solved = [task.id for task in left if task not in probes and given[task.id] == "skip"]
         skipped = rng.sample(solved, min(len(solved), len(left) - self.groups))

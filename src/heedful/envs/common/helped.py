@@ -150,6 +150,12 @@ class _HelpedEpisode:
         return self._episode.step(response)
 
 
+def is_helped(task: str) -> bool:
+    """Whether this is the id of a task that begins with help."""
+    _, given, turns = task.rpartition("+h")
+    return bool(given) and turns.isdigit()
+
+
 def without_help(task: Task) -> tuple[Task, int]:
     """The task as the environment drew it, and the turns or steps of help with which it begins."""
     if HELPED not in task.tags:
