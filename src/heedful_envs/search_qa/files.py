@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from heedful.boundary import in_home
-from heedful.envs.common import Filed, JsonLines, JsonList, ParquetRows, Rows, split_of
+from heedful.envs.common import Filed, Groups, rows_of, split_of, stamp_of
 from heedful.policies.servers import read_key
 from heedful_envs.search_qa.corpora import CORPUS_KINDS, read_corpus
 from heedful_envs.search_qa.passages import Passage, PassageIndex, Searcher, find_index, index_of, open_index
@@ -42,15 +42,12 @@ class QuestionFile(Filed[FiledQuestion]):
     """The questions of a file. Raises ValueError for rows that are none, unless they are to be skipped."""
 
     def __init__(self, path: Path, skip_faulty: bool) -> None:
-        if path.suffix == ".parquet":
-            rows: Rows = ParquetRows(path, "search_qa", COLUMNS)
-        else:
-            rows = (JsonList if path.suffix == ".json" else JsonLines)(path, "search_qa")
-        keys, groups = array("Q"), _Groups()
+        rows, keys, groups = rows_of(path, "search_qa", COLUMNS), array("Q"), Groups()
 
         def join(question: FiledQuestion) -> None:
             keys.append(key_of(f"question {question.asked}"))
-            groups.join(keys[-1], map(passage_key, question.gold_passages))
+            for passage in question.gold_passages:
+                groups.join(keys[-1], passage_key(passage))
 
         super().__init__("search_qa", str(path), rows, read_question, "a question with its answer", skip_faulty, join)
         self._roots = array("Q", map(groups.root, keys))
@@ -73,32 +70,11 @@ class QuestionFile(Filed[FiledQuestion]):
                     seen.add(key)
 
 
-class _Groups:
-    """Which questions hang together. The smallest key of a group stands for it."""
-
-    def __init__(self) -> None:
-        self._above: dict[int, int] = {}
-
-    def join(self, question: int, passages: Iterator[int]) -> None:
-        for passage in passages:
-            low, high = sorted((self.root(question), self.root(passage)))
-            if low != high:
-                self._above[high] = low
-
-    def root(self, key: int) -> int:
-        found = key
-        while found in self._above:
-            found = self._above[found]
-        while key in self._above:  # the next look-up is short
-            self._above[key], key = found, self._above[key]
-        return found
-
-
 def open_questions(path: str, skip_faulty: bool) -> QuestionFile:
     """The questions of a file, opened once in a process for as long as the file stays as it is. Raises ValueError."""
     _check_named(path, "questions", FILE_KINDS)
     place = in_home(path)
-    return _opened(place, skip_faulty, (place.stat().st_mtime_ns, place.stat().st_size))
+    return _opened(place, skip_faulty, stamp_of(place))
 
 
 @lru_cache(maxsize=4)
@@ -149,8 +125,7 @@ def searcher_of(env: SearchQA) -> Searcher:
         return open_index(in_home(env.index))
     own = env.corpus == OWN_PASSAGES
     place = in_home(env.questions if own else env.corpus)
-    stamp = place.stat()
-    return _in_memory(place, env.questions if own else "", env.skip_faulty, (stamp.st_mtime_ns, stamp.st_size))
+    return _in_memory(place, env.questions if own else "", env.skip_faulty, stamp_of(place))
 
 
 @lru_cache(maxsize=2)

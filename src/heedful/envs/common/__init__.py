@@ -1,7 +1,7 @@
 """What environments share, and what an environment of your own can use.
 
 Tasks (`task_of`), replies with named actions (`read_reply`) or one answer in free text (`read_answer`), demonstrations
-(`played_through`), checks of knobs, foreign text (`harmless`), rows of files (`JsonLines`, `ParquetRows`), calls into a
+(`played_through`), checks of knobs, foreign text (`harmless`), rows of files (`rows_of`), calls into a
 library that may raise anything (`guarded_call`), and two base classes with the knobs, prompts and penalties of the
 built-in environments.
 """
@@ -45,7 +45,7 @@ from heedful.envs.common.demonstrations import (
     template_thought,
     wording,
 )
-from heedful.envs.common.rows import Faulty, Filed, JsonLines, JsonList, ParquetRows, Rows, text_of
+from heedful.envs.common.rows import Faulty, Filed, Groups, JsonList, Rows, rows_of, stamp_of, text_of
 from heedful.envs.common.tagged import in_tags
 from heedful.envs.common.tasks import TaskStream, check_same_start, evaluation_tasks, split_of, task_of
 from heedful.envs.common.tools import ToolEnvironment, in_form, text_tool
@@ -63,10 +63,9 @@ __all__ = [
     "BaseEpisode",
     "Faulty",
     "Filed",
+    "Groups",
     "Instructions",
-    "JsonLines",
     "JsonList",
-    "ParquetRows",
     "Played",
     "Raised",
     "ReadAnswer",
@@ -96,7 +95,9 @@ __all__ = [
     "read_reply",
     "remarks",
     "rightness_of",
+    "rows_of",
     "split_of",
+    "stamp_of",
     "task_of",
     "task_of_seed",
     "template_in",

@@ -217,6 +217,42 @@ class Filed(Generic[Item]):
             raise Faulty(f"its columns have another form ({type(error).__name__}: {error})") from None
 
 
+class Groups:
+    """Which keys hang together. The smallest key of a group stands for it."""
+
+    def __init__(self) -> None:
+        self._above: dict[int, int] = {}
+
+    def join(self, one: int, other: int) -> None:
+        low, high = sorted((self.root(one), self.root(other)))
+        if low != high:
+            self._above[high] = low
+
+    def root(self, key: int) -> int:
+        found = key
+        while found in self._above:
+            found = self._above[found]
+        while key in self._above:  # the next look-up is short
+            self._above[key], key = found, self._above[key]
+        return found
+
+    def joined(self) -> dict[int, int]:
+        """Key -> the smallest of its group. Keys that were joined with no other one are left out."""
+        return {key: self.root(key) for pair in list(self._above.items()) for key in pair}
+
+
+def rows_of(path: Path, who: str, known: Collection[str]) -> Rows:
+    """The rows of a .jsonl, .json or .parquet file. `known`: the columns that are read of parquet."""
+    if path.suffix == ".parquet":
+        return ParquetRows(path, who, known)
+    return (JsonList if path.suffix == ".json" else JsonLines)(path, who)
+
+
+def stamp_of(path: Path) -> tuple[int, int]:
+    """What differs once a file is written again. (0, 0) where there is none."""
+    return (path.stat().st_mtime_ns, path.stat().st_size) if path.is_file() else (0, 0)
+
+
 def text_of(value: Any, what: str = "a value") -> str:
     """A text that can be written as UTF-8. Raises Faulty for anything else. `what` was expected."""
     if not isinstance(value, str):

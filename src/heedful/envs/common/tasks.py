@@ -27,10 +27,14 @@ def split_of(digest: str | bytes) -> str:
     return "train" if tenth < 8 else "val" if tenth == 8 else "test"
 
 
-def task_of(env: str, start_state: str, seed: int, tags: tuple[str, ...] = ()) -> Task:
-    """The task of a start state given in canonical form: its id and its split depend on nothing else."""
-    digest = hashlib.sha256(f"{env}\n{start_state}".encode(errors="surrogatepass")).hexdigest()[:16]
-    return Task(f"{env}-{digest}", seed, split_of(digest), tags, env)
+def task_of(env: str, start_state: str, seed: int, tags: tuple[str, ...] = (), kin: str = "") -> Task:
+    """The task of a start state given in canonical form: its id and its split depend on nothing else.
+
+    `kin`: decides the split in the start state's place, so that tasks of one kin are in one split.
+    """
+    texts = (f"{env}\n{text}".encode(errors="surrogatepass") for text in (start_state, kin or start_state))
+    digest, of_kin = (hashlib.sha256(text).hexdigest()[:16] for text in texts)
+    return Task(f"{env}-{digest}", seed, split_of(of_kin), tags, env)
 
 
 def check_same_start(expected: Task, task: Task) -> None:

@@ -10,7 +10,6 @@ expressions, and all attempts are allowed. That a problem was solved late lowers
 
 from __future__ import annotations
 
-import hashlib
 import random
 import re
 from collections import Counter
@@ -27,7 +26,7 @@ from heedful.envs.common.actions import format_reply
 from heedful.envs.common.answers import answer_fault_line, free_text_rules, read_answer
 from heedful.envs.common.base import BaseEpisode, Played, SolvableEnvironment, Turns, check_range
 from heedful.envs.common.demonstrations import listed, phrase, played_through, sentence, template_in, wording
-from heedful.envs.common.tasks import split_of
+from heedful.envs.common.tasks import task_of
 from heedful.envs.math.answers import LONGEST_ANSWER, MOST_DIGITS, Judgement, judge
 from heedful.envs.math.files import FiledProblem, ProblemFile, check_named, open_problems
 from heedful.envs.math.verifier import check_installed, verify
@@ -138,9 +137,8 @@ class MathProblems(SolvableEnvironment):
 
     def task(self, seed: int) -> Task:
         problem = self.problem(seed)
-        digest = _digest(f"{problem.question}\n{problem.answer}")
         tags = (problem.kind,) if problem.kind else ()
-        return Task(f"math-{digest}", seed, split_of(_digest(problem.source)), tags, self.name)
+        return task_of(self.name, f"{problem.question}\n{problem.answer}", seed, tags, kin=problem.source)
 
     def episode(self) -> MathEpisode:
         return MathEpisode(self)
@@ -237,10 +235,6 @@ class MathEpisode(BaseEpisode[MathProblems]):
 @lru_cache(maxsize=4096)
 def _drawn(seed: int, kinds: tuple[str, ...], least: int, most: int, largest: int) -> WordProblem:
     return draw_problem(random.Random(f"math:{seed}"), kinds, least, most, largest)
-
-
-def _digest(text: str) -> str:
-    return hashlib.sha256(f"math\n{text}".encode()).hexdigest()[:16]
 
 
 _SIGNS = {"+": "plus", "-": "minus", "*": "times", "/": "divided by"}

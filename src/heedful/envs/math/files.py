@@ -26,7 +26,7 @@ from functools import lru_cache
 from typing import Any
 
 from heedful.boundary.open_files import in_home
-from heedful.envs.common.rows import Faulty, Filed, JsonLines, ParquetRows, Rows, text_of
+from heedful.envs.common.rows import Faulty, Filed, Groups, Rows, rows_of, stamp_of, text_of
 from heedful.envs.math.answers import BOX, LONGEST_ANSWER, bare, boxed
 from heedful.guarded import Raised, guarded_call
 
@@ -71,40 +71,20 @@ class ProblemFile(Filed[FiledProblem]):
     """The problems of a file. Raises ValueError for rows without question or answer, unless they are to be skipped."""
 
     def __init__(self, name: str, rows: Rows, skip_faulty: bool) -> None:
-        sources = _Sources()
-        super().__init__("math", name, rows, read_row, "a question and an answer", skip_faulty, sources.note)
-        self._joined = sources.joined()
+        # Sources that ask the same question count as one, or the question could be in two splits.
+        asked_by, groups = dict[int, int](), Groups()
+
+        def join(problem: FiledProblem) -> None:
+            source = _digest(problem.source)
+            groups.join(asked_by.setdefault(_digest(problem.question), source), source)
+
+        super().__init__("math", name, rows, read_row, "a question and an answer", skip_faulty, join)
+        self._joined = groups.joined()
 
     def __getitem__(self, number: int) -> FiledProblem:
         found = super().__getitem__(number)
         joined = self._joined.get(_digest(found.source))
         return found if joined is None else replace(found, source=f"sources joined as {joined}")
-
-
-class _Sources:
-    """Which sources ask the same question: they count as one, or the question could be in two splits."""
-
-    def __init__(self) -> None:
-        self._asked_by: dict[int, int] = {}
-        self._above: dict[int, int] = {}
-
-    def note(self, problem: FiledProblem) -> None:
-        source = _digest(problem.source)
-        first = self._asked_by.setdefault(_digest(problem.question), source)
-        if first != source:
-            low, high = sorted((self._root(first), self._root(source)))
-            if low != high:
-                self._above[high] = low
-            self._above.setdefault(low, low)
-
-    def joined(self) -> dict[int, int]:
-        """Source -> the smallest of those it was joined with. Sources that were joined with none are left out."""
-        return {source: self._root(source) for source in self._above}
-
-    def _root(self, source: int) -> int:
-        while (above := self._above.get(source, source)) != source:
-            source = above
-        return source
 
 
 def _digest(text: str) -> int:
@@ -184,20 +164,14 @@ def open_problems(path: str, subset: str, part: str, skip_faulty: bool) -> Probl
     """
     check_named(path)
     place = in_home(path)
-    stamp = (place.stat().st_mtime_ns, place.stat().st_size) if place.is_file() else (0, 0)
-    return _opened(path, subset, part, skip_faulty, stamp)
+    return _opened(path, subset, part, skip_faulty, stamp_of(place))
 
 
 @lru_cache(maxsize=4)
 def _opened(path: str, subset: str, part: str, skip_faulty: bool, stamp: tuple[int, int]) -> ProblemFile:
     place = in_home(path)
-    rows: Rows
-    if place.is_file() and place.suffix == ".jsonl":
-        rows = JsonLines(place, "math")
-    elif place.is_file() and place.suffix == ".parquet":
-        rows = ParquetRows(place, "math", _COLUMNS)
-    else:
-        rows = load_rows(path, subset, part)
+    filed = place.is_file() and place.suffix in FILE_KINDS
+    rows = rows_of(place, "math", _COLUMNS) if filed else load_rows(path, subset, part)
     return ProblemFile(path, rows, skip_faulty)
 
 
