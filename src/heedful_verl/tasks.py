@@ -27,8 +27,15 @@ from heedful.boundary import (
     to_json,
 )
 from heedful.cli import prepare_streams, run_command
-from heedful.envs.common import TaskStream, check_same_start, own_environment, task_of_seed, turns_of
-from heedful.envs.transport import read_task, task_tree
+from heedful.envs.common import (
+    TaskStream,
+    check_same_start,
+    own_environment,
+    read_task,
+    task_of_seed,
+    task_tree,
+    turns_of,
+)
 from heedful.protocols import Environment
 from heedful.rollout import first_observation
 from heedful.storage import refuse_typed, write_whole

@@ -17,10 +17,10 @@ import pytest
 from heedful import cli
 from heedful.boundary.http import ServerRefused, ServerUnreachable
 from heedful.envs.common.contract import shown
+from heedful.envs.common.wire import WireError, generator_tree, read_task
 from heedful.envs.remote.answers import described
 from heedful.envs.remote.environment import Remote
 from heedful.envs.remote.server_calls import ServerCalls
-from heedful.envs.transport.wire import WireError, generator_tree, read_task
 from heedful.guarded import RaisedElsewhere
 from served import PATIENCE
 

@@ -16,9 +16,9 @@ import pytest
 
 from heedful import cli
 from heedful.envs.common.actions import format_reply
+from heedful.envs.common.wire import generator_tree, observation_tree, read_step, read_task, step_tree, task_tree
 from heedful.envs.frozen_lake.environment import FrozenLake
 from heedful.envs.toys.echo import Echo
-from heedful.envs.transport.wire import generator_tree, observation_tree, read_step, read_task, step_tree, task_tree
 from heedful.serving.server import EnvironmentServer, check_address, is_named
 from heedful.serving.sessions import Refusal, Sessions
 from heedful.types import Ending

@@ -9,8 +9,8 @@ import re
 from collections.abc import Sequence
 
 from heedful.envs.common.actions import OPEN_ANSWER, OPEN_THOUGHT, SEPARATOR, actions_of, format_reply, most_actions_of
-from heedful.envs.common.tools import call_text, tools_of
-from heedful.models.chat.calls import find_call, signatures
+from heedful.envs.common.tools import call_text
+from heedful.models.chat.calls import find_call, signatures, tools_of
 from heedful.protocols import AnswersFreely, Environment
 from heedful.types import Tool
 

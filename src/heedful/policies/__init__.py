@@ -9,7 +9,6 @@ from heedful.exports import lazily
 from heedful.policies.local import Local
 from heedful.policies.rows import ReplyRenderer
 from heedful.policies.sampling import Sampling
-from heedful.policies.scripted import ScriptedPolicy
 from heedful.policies.source import OpenPolicySource, PolicySource, Weights, open_with
 from heedful.policies.vllm.source import Vllm
 
@@ -24,7 +23,6 @@ __all__ = [
     "PolicySource",
     "ReplyRenderer",
     "Sampling",
-    "ScriptedPolicy",
     "Vllm",
     "Weights",
     "open_with",

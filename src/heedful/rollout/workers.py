@@ -21,7 +21,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from heedful.envs.common.contract import checked_episode, checked_observation, checked_step
-from heedful.envs.transport.wire import (
+from heedful.envs.common.wire import (
     decode,
     encode,
     observation_tree,

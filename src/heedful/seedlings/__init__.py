@@ -9,15 +9,13 @@ from heedful.exports import lazily
 if TYPE_CHECKING:
     from heedful.seedlings.grow import load_seedling
     from heedful.seedlings.recipe import Seedling, nano
-    from heedful.seedlings.tokenizer import grow_tokenizer
 
-__all__ = ["Seedling", "grow_tokenizer", "load_seedling", "nano"]
+__all__ = ["Seedling", "load_seedling", "nano"]
 
 __getattr__ = lazily(
     __name__,
     {
         "Seedling": "heedful.seedlings.recipe",
-        "grow_tokenizer": "heedful.seedlings.tokenizer",
         "load_seedling": "heedful.seedlings.grow",
         "nano": "heedful.seedlings.recipe",
     },

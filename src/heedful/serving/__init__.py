@@ -4,7 +4,7 @@ Every request gets an answer, errors as a sentence. A faulty client cannot distu
 """
 
 from heedful.boundary.http import read_token
-from heedful.serving.server import EnvironmentServer, check_address
+from heedful.serving.server import EnvironmentServer
 from heedful.serving.service import Service
 from heedful.serving.sessions import Refusal, Sessions
 
@@ -13,6 +13,5 @@ __all__ = [
     "Refusal",
     "Service",
     "Sessions",
-    "check_address",
     "read_token",
 ]

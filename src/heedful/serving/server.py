@@ -21,7 +21,7 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
 from heedful.boundary.jsontext import parse_json
-from heedful.envs.transport.wire import LARGEST_FRAME, Tree, encode
+from heedful.envs.common.wire import LARGEST_FRAME, Tree, encode
 from heedful.serving.sessions import Refusal, Sessions
 from heedful.stopping import STOP_SIGNALS
 

@@ -22,10 +22,10 @@ from heedful.envs.common.contract import (
     task_of_seed,
     turns_of,
 )
-from heedful.envs.common.tools import tools_of
+from heedful.envs.common.wire import Tree, WireError, generator_tree, read_generator, read_task, task_tree
 from heedful.envs.remote.answers import PROTOCOL
-from heedful.envs.transport.wire import Tree, WireError, generator_tree, read_generator, read_task, task_tree
 from heedful.guarded import Raised, guarded_call
+from heedful.models.chat.calls import tools_of
 from heedful.protocols import AnswersBlindly, AnswersFreely, Demonstrates, Environment, KnowsRight
 from heedful.serving.sessions import Refusal, Sessions
 

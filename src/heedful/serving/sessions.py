@@ -13,7 +13,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from heedful.envs.common.contract import checked_episode, checked_observation, checked_step
-from heedful.envs.transport.wire import Tree, observation_tree, step_tree
+from heedful.envs.common.wire import Tree, observation_tree, step_tree
 from heedful.guarded import Raised, guarded_call
 from heedful.protocols import Episode
 from heedful.types import Task

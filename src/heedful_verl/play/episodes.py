@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from heedful.envs.transport import read_task, task_tree
+from heedful.envs.common import read_task, task_tree
 from heedful.integrations.watching import row_of
 from heedful.types import Ending, Prompt, Reply, Span, Trajectory, Turn
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from heedful.envs.checking.check import Effort, check
 from heedful.envs.common.actions import answer_text, format_reply
 from heedful.envs.common.tools import call_text, in_form
-from heedful.envs.transport.wire import observation_tree, read_observation
+from heedful.envs.common.wire import observation_tree, read_observation
 from heedful.models.chat.calls import Fault
 from heedful.types import Observation
 from tool_toy import TOOLS, Dictionary

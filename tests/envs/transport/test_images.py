@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
+from heedful.envs.common.wire import WireError, decode, encode, observation_tree, read_observation
 from heedful.envs.transport.images import LARGEST_IMAGE, image_of, png_size
-from heedful.envs.transport.wire import WireError, decode, encode, observation_tree, read_observation
 from heedful.types import Observation
 
 

@@ -19,8 +19,9 @@ from heedful.envs.common.actions import (
     SEPARATOR,
     format_reply,
 )
-from heedful.envs.common.tools import fitting_tools, in_form
+from heedful.envs.common.tools import in_form
 from heedful.guarded import guarded_call
+from heedful.models.chat.calls import fitting_tools
 from heedful.protocols import AnswersFreely
 from heedful.types import Task
 

@@ -10,7 +10,6 @@ from heedful.envs.common.actions import (
     CLOSE_THOUGHT,
     OPEN_THOUGHT,
     SEPARATOR,
-    actions_of,
     answer_rules,
     cut_at_word,
     fault_line,
@@ -41,14 +40,13 @@ from heedful.envs.common.demonstrations import (
     PLAN_SHOWN,
     choose_plan,
     played_through,
-    template_in,
     template_thought,
-    wording,
 )
 from heedful.envs.common.rows import Faulty, Filed, Groups, JsonList, Rows, rows_of, stamp_of, text_of
 from heedful.envs.common.tagged import in_tags
 from heedful.envs.common.tasks import TaskStream, check_same_start, evaluation_tasks, split_of, task_of
-from heedful.envs.common.tools import ToolEnvironment, in_form, text_tool
+from heedful.envs.common.tools import ToolEnvironment, text_tool
+from heedful.envs.common.wire import read_task, task_tree
 from heedful.guarded import Answered, Raised, guarded_call
 
 __all__ = [
@@ -74,7 +72,6 @@ __all__ = [
     "TaskStream",
     "ToolEnvironment",
     "Turns",
-    "actions_of",
     "answer_fault_line",
     "answer_rules",
     "check_range",
@@ -87,12 +84,12 @@ __all__ = [
     "free_text_rules",
     "guarded_call",
     "harmless",
-    "in_form",
     "in_tags",
     "own_environment",
     "played_through",
     "read_answer",
     "read_reply",
+    "read_task",
     "remarks",
     "rightness_of",
     "rows_of",
@@ -100,10 +97,9 @@ __all__ = [
     "stamp_of",
     "task_of",
     "task_of_seed",
-    "template_in",
+    "task_tree",
     "template_thought",
     "text_of",
     "text_tool",
     "turns_of",
-    "wording",
 ]

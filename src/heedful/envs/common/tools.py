@@ -20,7 +20,7 @@ from typing import ClassVar, Literal
 
 from heedful.envs.common.actions import CLOSE_THOUGHT, OPEN_THOUGHT, answer_text, thought_of
 from heedful.envs.common.base import SolvableEnvironment
-from heedful.models.chat.calls import CLOSE_CALL, OPEN_CALL, Fault, fitting_tools, signature, tools_of
+from heedful.models.chat.calls import CLOSE_CALL, OPEN_CALL, Fault, fitting_tools, signature
 from heedful.types import Tool
 
 ActionForm = Literal["plain", "tool_calls"]
@@ -76,6 +76,3 @@ def call_text(answer: str, tools: Sequence[Tool]) -> str:
             written = json.dumps({"name": tool.name, "arguments": arguments})
             return f"{OPEN_CALL}\n{written}\n{CLOSE_CALL}"
     return ""
-
-
-__all__ = ["ActionForm", "ToolEnvironment", "call_text", "fitting_tools", "in_form", "text_tool", "tools_of"]

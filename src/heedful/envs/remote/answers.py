@@ -12,7 +12,7 @@ from annotated_types import Ge, MinLen, Predicate
 
 from heedful.boundary.foreign_text import cut
 from heedful.envs.common.contract import shown
-from heedful.envs.transport.wire import Tree, WireError
+from heedful.envs.common.wire import Tree, WireError
 from heedful.guarded import RaisedElsewhere
 from heedful.types import Tool
 

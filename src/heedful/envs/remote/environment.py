@@ -19,9 +19,7 @@ from heedful.boundary import GetsSecret, NamesSecret, Seconds, Share, Wait, sett
 from heedful.boundary.http import TOKEN_VARIABLE, ServerRefused, ServerUnreachable, read_token
 from heedful.envs.common.contract import shown
 from heedful.envs.common.tasks import SPLITS
-from heedful.envs.remote.answers import Session, described, field_of
-from heedful.envs.remote.server_calls import ServerCalls, check_url
-from heedful.envs.transport.wire import (
+from heedful.envs.common.wire import (
     Tree,
     WireError,
     generator_tree,
@@ -31,6 +29,8 @@ from heedful.envs.transport.wire import (
     read_task,
     task_tree,
 )
+from heedful.envs.remote.answers import Session, described, field_of
+from heedful.envs.remote.server_calls import ServerCalls, check_url
 from heedful.types import Observation, Step, Task
 
 _UNKNOWN_SESSION = 404

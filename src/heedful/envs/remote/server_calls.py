@@ -11,7 +11,7 @@ import time
 
 from heedful.boundary.http import TOKEN_VARIABLE, HttpServer, NoAnswer, ServerRefused, ServerUnreachable, parts_of
 from heedful.envs.common.contract import shown
-from heedful.envs.transport.wire import LARGEST_FRAME, Tree, WireError, decode, encode
+from heedful.envs.common.wire import LARGEST_FRAME, Tree, WireError, decode, encode
 
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.1, 2.0
 """Seconds between two attempts to reach a missing server. They double from the first to the longest."""

@@ -14,7 +14,7 @@ import pytest
 
 from heedful.boundary.limits import LARGEST_REWARD
 from heedful.envs.common.contract import ContractError, checked_step
-from heedful.envs.transport.wire import (
+from heedful.envs.common.wire import (
     WireError,
     decode,
     encode,
