@@ -47,13 +47,13 @@ ENVIRONMENTS: list[Any] = [
     MathProblems(instructions="brief", show_reward=True, most=2, largest=20),
     MathProblems(turns=1, least=4, most=6, kinds=("shopping", "ages", "bus")),
     Countdown(),
-    Countdown(turns=3, use="some", least_numbers=4, most_numbers=5, largest=25, instructions="brief", show_reward=True),
+    Countdown(turns=3, least_numbers=4, most_numbers=5, largest=25, instructions="brief", show_reward=True),
     preset("countdown").env,
     SearchQA(),
-    SearchQA(instructions="brief", neighbours=True, show_reward=True, results=1, turns=2),
+    SearchQA(instructions="brief", show_reward=True, results=1, turns=2),
     SearchQA(instructions="brief", people_passages=True, names="words", distractors=5),
     Shop(),
-    Shop(instructions="brief", turns=27, hidden=1, sums=True, show_reward=True),
+    Shop(instructions="brief", turns=27, show_reward=True),
 ]
 BY_CLASS: list[Any] = [
     *(FrozenLake(), Echo(), Bandit(), Chain(), Sokoban()),

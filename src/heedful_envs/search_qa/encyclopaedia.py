@@ -43,19 +43,16 @@ class School:
     name: str
     teachers: Mapping[str, str]
     numbers: Mapping[str, int]
-    neighbour: str = ""
-    """Another school that its register names. Empty = none."""
 
     def register(self, brief: bool) -> str:
         """The text of its passage."""
         if brief:
             links = " , ".join(f"{person} > {teacher}" for person, teacher in self.teachers.items())
             numbers = " , ".join(f"{person} = {number}" for person, number in self.numbers.items())
-            return " ; ".join([links, numbers, *([f"near {self.neighbour}"] if self.neighbour else [])])
+            return f"{links} ; {numbers}"
         links = "".join(f" {person} is taught by {teacher}." for person, teacher in self.teachers.items())
         numbers = "".join(f" {person} has {number} medals." for person, number in self.numbers.items())
-        beside = f" The school {self.neighbour} is near." if self.neighbour else ""
-        return f"This is the register of the school {self.name}.{links}{numbers}{beside}"
+        return f"This is the register of the school {self.name}.{links}{numbers}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,29 +140,23 @@ def draw(rules: SearchQA, seed: int) -> Drawn:
     rng = random.Random(f"search_qa:{seed}")
     names = list(NAMES[rules.names])
     rng.shuffle(names)
-    drawn = rng.sample(SCHOOLS, 1 + rules.distractors)
     schools = []
-    for name, next_one in zip(drawn, [*drawn[1:], drawn[0]], strict=True):
+    for name in rng.sample(SCHOOLS, 1 + rules.distractors):
         count = rng.randint(rules.least_people, rules.most_people)
         people, names = names[:count], names[count:]
-        schools.append(_school(name, people, next_one if rules.neighbours else "", rules.values, rng))
+        schools.append(_school(name, people, rules.values, rng))
     about, hops = schools[0], rng.randint(rules.least_hops, rules.most_hops)
     person = rng.choice(list(about.teachers))
     rng.shuffle(schools)
     return Drawn(rules, tuple(schools), about, person, hops)
 
 
-def _school(name: str, people: list[str], neighbour: str, values: int, rng: random.Random) -> School:
+def _school(name: str, people: list[str], values: int, rng: random.Random) -> School:
     """People who are taught in one circle, so that no walk of fewer steps than people comes back to its start."""
     teachers = {person: people[(place + 1) % len(people)] for place, person in enumerate(people)}
     first, second = (rng.sample(people, len(people)) for _ in range(2))
     number = {person: rng.randrange(values) for person in people}
-    return School(
-        name,
-        {person: teachers[person] for person in first},
-        {person: number[person] for person in second},
-        neighbour,
-    )
+    return School(name, {person: teachers[person] for person in first}, {person: number[person] for person in second})
 
 
 @lru_cache(maxsize=256)

@@ -120,8 +120,6 @@ class SearchQA(ToolEnvironment):
     """Drawn questions: most people of a school."""
     distractors: Annotated[int, Interval(ge=0, le=len(SCHOOLS) - 1)] = 2
     """Drawn questions: schools beside the one that is asked about."""
-    neighbours: bool = False
-    """Drawn questions: each register names another school, so that a search for a school finds two registers."""
     values: Annotated[int, Interval(ge=2, le=1000)] = 10
     """Drawn questions: the numbers of people are 0 to one less than this."""
     people_passages: bool = False
@@ -143,8 +141,6 @@ class SearchQA(ToolEnvironment):
         check_range(self.name, "most_hops", self.most_hops, self.least_hops, MOST_HOPS)
         check_range(self.name, "least_people", self.least_people, self.most_hops + 1)
         check_range(self.name, "most_people", self.most_people, self.least_people)
-        if self.neighbours and not self.distractors:
-            raise ValueError("search_qa: neighbours are other schools, so distractors must be at least 1, but are 0.")
         needed, names = (1 + self.distractors) * self.most_people, len(NAMES[self.names])
         if needed > names:
             raise ValueError(

@@ -144,22 +144,18 @@ def _price(rng: random.Random, least: int, most: int) -> int:
 def _product(
     id: str, kind: str, attributes: list[str], price: int, options: Options, rules: Shop, rng: random.Random
 ) -> Product:
-    """The attributes at the last `hidden` asked places are told among the features only."""
-    first = rules.asked - rules.hidden
-    hidden = attributes[first : rules.asked]
-    shown = attributes[:first] + attributes[rules.asked :]
+    shown = list(attributes)
     if not rules.slots:
         rng.shuffle(shown)
-    part = rng.randint(1, price - 1)
+    rng.randint(1, price - 1)  # once a part of the price: without this draw, every shop would be another one
     return Product(
         id=id,
         title=" ".join([kind, *shown]),
         price=float(price),
-        price_text=f"${part} + ${price - part}" if rules.sums else f"${price}",
+        price_text=f"${price}",
         query=kind,
         category=f"Shop › {kind}",
         attributes=tuple(attributes),
         options=options,
-        bullets=("", *hidden) if hidden else (),
         nouns=(kind,),
     )

@@ -7,13 +7,12 @@ run, and it does not tell an agent what it clicked in vain. Deviations: docs/sho
 
 from __future__ import annotations
 
-import hashlib
 import random
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
+from typing import Annotated, ClassVar, Literal
 
 from annotated_types import Interval
 
@@ -28,7 +27,7 @@ from heedful.envs.common import (
     free_text_rules,
     harmless,
     played_through,
-    split_of,
+    task_of,
     text_tool,
 )
 from heedful.types import Ending, Task, Tool
@@ -39,9 +38,6 @@ from heedful_envs.shop.prepared import GoalKind, PreparedShop, open_shop
 from heedful_envs.shop.products import Catalogue, Goal
 from heedful_envs.shop.solver import FiledSolver, Solver
 from heedful_envs.shop.visit import Done, Visit
-
-if TYPE_CHECKING:
-    pass
 
 _LONGEST_ACTION = 1000
 """Characters of an action."""
@@ -97,10 +93,6 @@ class Shop(ToolEnvironment):
     """Drawn shops: values of the option size. 0 = there is no such option."""
     asked: int = 2
     """Drawn shops: attributes that the instruction asks for."""
-    hidden: int = 0
-    """Drawn shops: asked attributes that only an item's features tell, so that items are compared over turns."""
-    sums: bool = False
-    """Drawn shops: write prices as sums (`$12 + $29`)."""
     slots: bool = False
     """Drawn shops: each asked place has words of its own, and titles hold one word of each, in the instruction's order.
     A thought then writes the asked word next to each word of a title."""
@@ -117,8 +109,18 @@ class Shop(ToolEnvironment):
     def check(self) -> None:
         if self.catalogue:
             self._kind(open_shop(self.catalogue))
-        else:
-            self._check_drawn()
+            return
+        check_range(self.name, "asked", self.asked, 1, self.attributes - 2)
+        if self.slots and self.attributes < 2 * self.asked:
+            raise ValueError(
+                f"shop: with slots each of the {self.asked} asked attributes needs two words, so attributes must be at "
+                f"least {2 * self.asked}, but is {self.attributes}."
+            )
+        check_range(self.name, "rivals", self.rivals, 0, self.per_page - 1)
+        check_range(self.name, "products", self.products, self.rivals + 1)
+        needed = 3 + bool(self.colours) + bool(self.sizes)  # a search, an item, a choice for each option, the purchase
+        if self.turns < needed:
+            raise ValueError(f"shop: a visit with these knobs can take {needed} turns, but turns is {self.turns}.")
 
     def _kind(self, shop: PreparedShop) -> GoalKind:
         """The kind of goals that is played. Raises ValueError if the catalogue has none."""
@@ -131,21 +133,6 @@ class Shop(ToolEnvironment):
                 f"shop: the catalogue {self.catalogue} has no {' or '.join(kinds)} goals that can be met.{hint}"
             )
         return found
-
-    def _check_drawn(self) -> None:
-        check_range(self.name, "asked", self.asked, 1, self.attributes - 2)
-        check_range(self.name, "hidden", self.hidden, 0, self.asked)
-        if self.slots and self.attributes < 2 * self.asked:
-            raise ValueError(
-                f"shop: with slots each of the {self.asked} asked attributes needs two words, so attributes must be at "
-                f"least {2 * self.asked}, but is {self.attributes}."
-            )
-        check_range(self.name, "rivals", self.rivals, 0, self.per_page - 1)
-        check_range(self.name, "products", self.products, self.rivals + 1)
-        # Search, a choice for each option, and the purchase. Of hidden attributes, each rival takes four clicks.
-        needed = 2 + bool(self.colours) + bool(self.sizes) + (4 * self.rivals + 3 if self.hidden else 1)
-        if self.turns < needed:
-            raise ValueError(f"shop: a visit with these knobs can take {needed} turns, but turns is {self.turns}.")
 
     @property
     def summary(self) -> str:
@@ -175,12 +162,10 @@ class Shop(ToolEnvironment):
 
     def task(self, seed: int) -> Task:
         """Of a prepared catalogue, the split follows the product, so its goals are never in two splits."""
+        if not self.catalogue:
+            return task_of(self.name, self.shop(seed).lines, seed)
         goal = self.goal(seed)
-        state = f"{goal.product}\n{goal.text}" if self.catalogue else self.shop(seed).lines
-        digest = _digest(state)
-        return Task(
-            f"shop-{digest}", seed, split_of(_digest(goal.product) if self.catalogue else digest), (), self.name
-        )
+        return task_of(self.name, f"{goal.product}\n{goal.text}", seed, kin=goal.product)
 
     def episode(self) -> ShopEpisode:
         return ShopEpisode(self)
@@ -274,10 +259,6 @@ class ShopEpisode(BaseEpisode[Shop]):
 
     def _show(self) -> str:
         return f"{self.limits()}\n{(in_brief if self.env.brief else in_english)(self.visit)}"
-
-
-def _digest(text: str) -> str:
-    return hashlib.sha256(f"shop\n{text}".encode()).hexdigest()[:16]
 
 
 @lru_cache(maxsize=4096)

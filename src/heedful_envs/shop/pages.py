@@ -56,24 +56,24 @@ def in_brief(visit: Visit) -> str:
     if visit.page == "search":
         lines.append("page search")
     elif visit.page == "results":
-        lines += [f"page {visit.number} of {visit.pages}", *map(_brief_line, visit.listed())]
+        lines += [f"page {visit.number} of {visit.pages}", *map(brief_line, visit.listed())]
     elif visit.page != "item":
         lines.append(" ".join([visit.page, *visit.body()]))
     else:
         assert visit.product is not None
         options = visit.options()
-        lines.append(f"item {_brief_line(visit.product)}")
+        lines.append(f"item {brief_line(visit.product)}")
         lines += [" ".join([option.name, *option.values]) for option in options]
         if not visit.floor.published:
             lines.append(" ".join(["chosen", *(option.chosen for option in options if option.chosen)]))
     return "\n".join(lines)
 
 
-def _brief_line(product: Product) -> str:
+def brief_line(product: Product) -> str:
     """`c drum soft thin warm 41`."""
     return f"{harmless(product.id)} {harmless(product.title)} {brief_price(harmless(product.price_text))}"
 
 
 def brief_price(price: str) -> str:
-    """`12+29` of `$12 + $29`."""
-    return price.replace("$", "").replace(" + ", "+")
+    """`41` of `$41`."""
+    return price.replace("$", "")

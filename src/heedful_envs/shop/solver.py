@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from heedful.envs.common import format_reply, harmless, template_thought
 from heedful_envs.shop.drawn import DrawnShop
-from heedful_envs.shop.pages import BUY, NEXT, PREV, brief_price
+from heedful_envs.shop.pages import BUY, NEXT, brief_line, brief_price
 from heedful_envs.shop.products import Goal, Product
 from heedful_envs.shop.reward import choices, terms
 from heedful_envs.shop.visit import Visit
@@ -31,10 +31,6 @@ class Solver:
 
     def __init__(self, shop: DrawnShop, rules: Shop, rng: random.Random) -> None:
         self._shop, self._rules, self._rng = shop, rules, rng
-        self._rejected: set[str] = set()
-        self._read: set[str] = set()
-        self._trusted: set[str] = set()
-        """Items that a random choice took, fitting or not."""
 
     def reply(self, visit: Visit) -> str:
         """The next reply, thought included."""
@@ -48,32 +44,18 @@ class Solver:
             return f"find {self._shop.wanted}", f"search[{self._shop.wanted}]"
         if visit.page == "results":
             return self._compare(visit.listed())
-        product = visit.product
-        assert product is not None
-        if visit.page != "item":
-            self._read.add(product.id)
-            features = visit.body()
-            return f"{' '.join(features)} {self._verdict(product, features)}", f"click[{PREV}]"
-        if self._rules.hidden and product.id not in self._trusted:
-            if product.id not in self._read:
-                return "see the features", "click[Features]"
-            verdict = self._verdict(product, product.bullets)
-            if verdict != "fits":
-                self._rejected.add(product.id)
-                return verdict, f"click[{PREV}]"
         return self._choose(visit)
 
     def _compare(self, products: Sequence[Product]) -> tuple[str, str]:
-        """Go through the list to the first line that fits as far as it tells. Or to a random one."""
-        verdicts = ["seen" if one.id in self._rejected else self._verdict(one, None) for one in products]
+        """Go through the list to the first line that fits. Or to a random one."""
+        verdicts = list(map(self._verdict, products))
         end = verdicts.index("fits") if "fits" in verdicts else None
         if products and self._rng.random() < self._rules.imperfect:
             end = self._rng.randrange(len(products))
             wrong = "no" if self._rules.slots else "over"
             verdicts = [*(wrong if each == "fits" else each for each in verdicts[:end]), "fits"]
-            self._trusted.add(products[end].id)
         upto = len(products) if end is None else end + 1
-        line = self._paired if self._rules.slots else _line
+        line = self._paired if self._rules.slots else brief_line
         told = " , ".join(f"{line(one)} {said}" for one, said in zip(products[:upto], verdicts, strict=False))
         return told or "nothing", f"click[{NEXT if end is None else products[end].id}]"
 
@@ -85,16 +67,14 @@ class Solver:
             parts += [word, asked]
             if word != asked:
                 return " ".join(parts)
-        return " ".join([*parts, _price(product), f"{goal.limit:.0f}"])
+        return " ".join([*parts, brief_price(product.price_text), f"{goal.limit:.0f}"])
 
-    def _verdict(self, product: Product, features: Sequence[str] | None) -> str:
-        """Why a product does not fit. `features`: those that were read. Without, hidden places are not judged."""
+    def _verdict(self, product: Product) -> str:
+        """Why a product does not fit."""
         goal = self._shop.goal
         if product.query != goal.query:
             return f"no {goal.query}"
-        words = {*product.title.split(), *(features or ())}
-        told = goal.attributes[: self._rules.asked - self._rules.hidden] if features is None else goal.attributes
-        missing = next((word for word in told if word not in words), None)
+        missing = next((word for word in goal.attributes if word not in product.title.split()), None)
         if missing is not None:
             return "no" if self._rules.slots else f"no {missing}"
         if product.price > goal.limit:
@@ -159,13 +139,3 @@ class FiledSolver:
         if NEXT not in visit.buttons():
             raise ValueError(f"shop: a search for the title of {self._goal.product} does not find it.")
         return "none fits here", f"click[{NEXT}]"
-
-
-def _line(product: Product) -> str:
-    return f"{product.id} {product.title} {_price(product)}"
-
-
-def _price(product: Product) -> str:
-    """The price, and what a sum of two makes."""
-    price = brief_price(product.price_text)
-    return f"{price}={product.price:.0f}" if "+" in price else price

@@ -19,9 +19,8 @@ SCAN = SearchQA(instructions="brief", least_hops=2, most_hops=2, least_people=5,
 VARIANTS = [
     BRIEF,
     SearchQA(),
-    SearchQA(instructions="brief", neighbours=True),
     SearchQA(instructions="brief", distractors=5, least_people=8, most_people=10, names="words"),
-    SearchQA(people_passages=True, neighbours=True, names="words", distractors=8),
+    SearchQA(people_passages=True, names="words", distractors=8),
     SearchQA(instructions="brief", distractors=0, results=1),
 ]
 
@@ -78,15 +77,6 @@ def test_a_search_shows_passages_and_repeats_neither_query_nor_verb() -> None:
     register = next(each for each in BRIEF.drawn(0).passages(True) if each.title == "fir")
     assert found.observation.text == f"turns 3 moves 1\nfir : {register.text}\nask fir : Y > _ > _ = _"
     assert nothing.observation.text == "turns 2 moves 1\nnone\nask fir : Y > _ > _ = _"
-
-
-def test_neighbours_make_a_search_find_two_registers() -> None:
-    env = dataclasses.replace(BRIEF, neighbours=True)
-    for seed in range(50):
-        name = env.drawn(seed).school.name
-        titles = [each.title for each in drawn_index(env, seed, True).search(name, 3)]
-        assert titles[0] == name
-        assert len(set(titles)) == 2
 
 
 def test_an_exact_answer_is_the_outcome_and_f1_is_progress() -> None:
@@ -223,7 +213,6 @@ def solved(env: SearchQA, tasks: int) -> int:
             {"most_people": 10},
             "need 30 names, and there are 26 letters. Choose fewer people or distractors, or names w",
         ),
-        ({"distractors": 0, "neighbours": True}, "distractors must be at least 1"),
     ],
 )
 def test_a_knob_out_of_range_is_a_sentence(knobs: dict, sentence: str) -> None:

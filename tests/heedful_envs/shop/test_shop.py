@@ -19,17 +19,15 @@ from heedful_envs.shop.reward import COLOURS, alike, colour, terms
 from heedful_envs.shop.visit import Visit
 
 BRIEF = Shop(instructions="brief", turns=5)
-LONG = Shop(hidden=1, turns=27, sums=True)
 SLOTS = Shop(instructions="brief", slots=True, products=6, types=6, sizes=0)
 ALL = [
     BRIEF,
     Shop(),
-    LONG,
     Shop(products=100, rivals=9, per_page=10),
     Shop(products=6, rivals=5, types=2, attributes=4, colours=0, sizes=0, asked=1, turns=3),
     Shop(published=True),
     SLOTS,
-    Shop(slots=True, asked=3, hidden=1, sums=True, turns=27),
+    Shop(slots=True, asked=3),
 ]
 
 
@@ -313,20 +311,6 @@ def test_a_random_choice_among_slots_says_that_it_fits_and_that_all_before_it_do
         assert [told.split()[-1] for told in thought.split(" , ")] == ["no"] * thought.count(" , ") + ["fits"]
 
 
-def test_a_sum_is_worked_out_in_the_thought_and_hidden_attributes_take_several_looks() -> None:
-    shop = LONG.shop(0)
-    assert all("$" in one.price_text and " + " in one.price_text for one in shop.products.values())
-    assert all(eval(one.price_text.replace("$", "")) == one.price for one in shop.products.values())
-    pairs = LONG.demonstrate(LONG.task(0), random.Random(0))
-    assert "2+11=13" in pairs[1][1]
-    fitting = shop.product(shop.goal.product)
-    hidden = [word for word in shop.goal.attributes if word not in fitting.title]
-    assert len(hidden) == 1
-    assert hidden[0] in fitting.bullets
-    assert fitting.id in shop.search(shop.wanted, 50)
-    assert LONG.shop(0).search(hidden[0], 50) == []
-
-
 def test_a_search_finds_all_of_a_type_in_no_helpful_order() -> None:
     places = []
     for seed in range(200):
@@ -426,10 +410,8 @@ def test_verbs_and_buttons_count_without_regard_to_case_and_spaces() -> None:
     ("knobs", "sentence"),
     [
         ({"turns": 4}, "a visit with these knobs can take 5 turns, but turns is 4"),
-        ({"hidden": 1}, "can take 27 turns"),
         ({"rivals": 10}, "rivals must be between 0 and 9"),
         ({"products": 5}, "products must be at least 6"),
-        ({"hidden": 3}, "hidden must be between 0 and 2"),
         ({"asked": 9}, "asked must be between 1 and 8"),
         ({"products": 101}, "products: expected"),
         ({"slots": True, "asked": 3, "attributes": 5}, "attributes must be at least 6, but is 5"),

@@ -21,7 +21,7 @@ from heedful.envs.common.base import BaseEpisode, Played, SolvableEnvironment, T
 from heedful.envs.common.demonstrations import listed, played_through, template_in, wording
 from heedful.envs.common.tasks import task_of
 from heedful.envs.countdown.arithmetic import LONGEST, MOST_DIGITS, SIGN, ReadExpression, read_expression
-from heedful.envs.countdown.problems import OPERATIONS, Problem, Rules, Term, Use, draw_problem, draw_term
+from heedful.envs.countdown.problems import OPERATIONS, Problem, Rules, Term, draw_problem, draw_term
 from heedful.types import Ending, Task
 
 MOST_NUMBERS = 8
@@ -75,8 +75,6 @@ class Countdown(SolvableEnvironment):
     largest_step: int = 1000
     """Largest result of a step of the solutions that tasks are drawn with, and of demonstrations. An answer may exceed
     it."""
-    use: Use = "all"
-    """`all`: an answer must use each number exactly once. `some`: each once at most, and no number is the target."""
     turns: Turns = 1
     """Attempts. The answer to a failed attempt is its value."""
     partial: Annotated[float, Interval(ge=0, lt=1)] = 0.1
@@ -161,18 +159,17 @@ class Countdown(SolvableEnvironment):
 
     def _random_term(self, problem: Problem, rng: random.Random) -> Term:
         """A random expression over the problem's numbers, whatever its value."""
-        most = len(problem.numbers) - 1
-        return draw_term(problem.numbers, self.rules, most if self.use == "all" else rng.randint(1, most), rng)
+        return draw_term(problem.numbers, self.rules, rng)
 
     def full_rules(self) -> str:
-        rule = "each of them exactly once" if self.use == "all" else "each of them once at most"
         form = (
             f"An answer is one expression in whole numbers, {' '.join(self.operations)} and brackets, without a sign "
             "before a number."
         )
         tell = " After a wrong answer you are told its value, and may try again." if self.turns > 1 else ""
         return (
-            f"Write an arithmetic expression whose value is the target. Use the given numbers and no others, {rule}.\n"
+            "Write an arithmetic expression whose value is the target. Use the given numbers and no others, each of "
+            "them exactly once.\n"
             f"{free_text_rules(form, f'(9{self.operations[0]}2){self.operations[-1]}4', self.turns)}"
             f"Steps in between may be fractions or negative; nothing is rounded.{tell}\n"
         )
@@ -194,8 +191,7 @@ class CountdownEpisode(BaseEpisode[Countdown]):
         env = self.env
         answer = read_answer(response, LONGEST)
         read = self._read(answer.text) if not answer.fault else ReadExpression(fault=answer.fault, kind=answer.kind)
-        used, given = Counter(read.numbers), Counter(self.problem.numbers)
-        fits = not read.fault and (used == given if env.use == "all" else used <= given)
+        fits = not read.fault and Counter(read.numbers) == Counter(self.problem.numbers)
         target = self.problem.target
         solved = fits and read.value == target
         self._right_numbers |= fits
@@ -231,8 +227,8 @@ class CountdownEpisode(BaseEpisode[Countdown]):
             return f"invalid {read.kind}\n" if brief else f"Your last answer was invalid: {read.fault}.\n"
         if brief:
             return f"{read.text}={read.value}{'' if fits else ' wrong numbers'}\n"
-        rule = "exactly once" if self.env.use == "all" else "once at most"
-        why = "" if fits else f" It must use {', '.join(map(str, self.problem.numbers))} and nothing else, each {rule}."
+        numbers = ", ".join(map(str, self.problem.numbers))
+        why = "" if fits else f" It must use {numbers} and nothing else, each exactly once."
         return f"Your last answer {read.text} has the value {read.value}.{why}\n"
 
     def _show(self) -> str:

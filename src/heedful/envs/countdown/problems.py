@@ -11,9 +11,6 @@ import random
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Literal
-
-Use = Literal["all", "some"]
 
 OPERATIONS = ("+", "-", "*", "/")
 
@@ -59,7 +56,6 @@ class Rules:
     lowest_target: int
     highest_target: int
     largest_step: int
-    use: Use
 
 
 def combine(left: Term, operation: str, right: Term) -> Term | None:
@@ -80,15 +76,14 @@ def combine(left: Term, operation: str, right: Term) -> Term | None:
     return Term(operation.join(texts), value, strength, steps)
 
 
-def draw_term(numbers: Sequence[int], rules: Rules, steps: int, rng: random.Random) -> Term:
-    """A random expression of `steps` operations over some of `numbers`, each used once at most.
+def draw_term(numbers: Sequence[int], rules: Rules, rng: random.Random) -> Term:
+    """A random expression over `numbers`, each used once.
 
     Each step is drawn from those that give a positive whole number of at most `largest_step`, the larger operand first.
     Should there be none, the expression ends earlier.
     """
     terms = [Term(str(number), number) for number in numbers]
     rng.shuffle(terms)
-    terms = terms[: steps + 1]
     while len(terms) > 1:
         possible = []
         for pair in itertools.combinations(range(len(terms)), 2):
@@ -112,11 +107,8 @@ def draw_problem(rules: Rules, seed: int, tries: int) -> Problem:
     for _ in range(tries):
         count = rng.randint(rules.least_numbers, rules.most_numbers)
         numbers = tuple(sorted(rng.randint(rules.smallest, rules.largest) for _ in range(count)))
-        steps = count - 1 if rules.use == "all" else rng.randint(min(2, count - 1), count - 1)
-        term = draw_term(numbers, rules, steps, rng)
-        if len(term.steps) != steps or not rules.lowest_target <= term.value <= rules.highest_target:
-            continue
-        if rules.use == "all" or term.value not in numbers:
+        term = draw_term(numbers, rules, rng)
+        if len(term.steps) == count - 1 and rules.lowest_target <= term.value <= rules.highest_target:
             return Problem(numbers, term.value, term)
     raise ValueError(
         f"countdown: {tries:,} draws gave no problem with a target from {rules.lowest_target} to "
