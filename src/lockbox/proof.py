@@ -122,7 +122,6 @@ class Traps:
         return {
             "canary": str(self._canary),
             "planted": str(self._planted),
-            "folder": str(self._canary.parent),
             "tcp": self._tcp.getsockname()[1],
             "udp": self._udp.getsockname()[1],
             "trainer": os.getpid(),

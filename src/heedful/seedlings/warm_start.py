@@ -28,7 +28,7 @@ from heedful.models.writing import WholeWeights, write_pretrained
 from heedful.protocols import Environment
 from heedful.rollout.context import FULL_HISTORY, Context
 from heedful.seedlings.demonstrations import batches, teacher
-from heedful.seedlings.fit import Copy, Fit, Progress, Schedule, half_is_fast, learn, unfinished
+from heedful.seedlings.fit import Fit, Progress, Schedule, half_is_fast, learn, unfinished
 from heedful.seedlings.grow import shown_to_a_learner, versions
 from heedful.seedlings.recipe import WarmStart, key_of
 from heedful.seeds import derive
@@ -91,30 +91,27 @@ def warm_started(recipe: WarmStart, beginner: Beginner, progress: Progress) -> P
     if path.is_dir():
         return path
     with unfinished(path, "warm start") as copy:
-        if not path.exists():
-            _learn(recipe, beginner, path, copy, progress)
+        if path.exists():
+            return path
+        check_model(beginner.model)
+        model, tokenizer = load_model(beginner.model, beginner.device, vision=beginner.vision)
+        ends, tools = stop_ids(model), tools_of(beginner.env)
+        renderer = Renderer(tokenizer, beginner.tags, dict(beginner.chat_options), ends, tools, vision_of(model))
+        solver = in_tags(teacher(beginner.env, recipe.imperfect, recipe.template), renderer.tags)
+        adapters = Adapters(model, recipe.lora, derive(recipe.seed, "lora")) if recipe.lora.rank > 0 else None
+        fit = Fit(
+            model,
+            Schedule(recipe.steps, recipe.lr),
+            recipe.micro_batch_tokens,
+            share_beginning=True,
+            half=_half(recipe, beginner.device),
+        )
+        window = longest_context_of(model.config)
+        rows = batches(solver, recipe.episodes, recipe.seed, renderer, beginner.context)
+        learn(fit, (_within(samples, window, beginner) for samples in rows), recipe.steps, progress, copy)
+        learned = WholeWeights(model, adapters.merged()) if adapters else model
+        keep(path, lambda folder: write_pretrained(folder, learned, tokenizer))
     return path
-
-
-def _learn(recipe: WarmStart, beginner: Beginner, path: Path, copy: Copy, progress: Progress) -> None:
-    check_model(beginner.model)
-    model, tokenizer = load_model(beginner.model, beginner.device, vision=beginner.vision)
-    ends, tools = stop_ids(model), tools_of(beginner.env)
-    renderer = Renderer(tokenizer, beginner.tags, dict(beginner.chat_options), ends, tools, vision_of(model))
-    solver = in_tags(teacher(beginner.env, recipe.imperfect, recipe.template), renderer.tags)
-    adapters = Adapters(model, recipe.lora, derive(recipe.seed, "lora")) if recipe.lora.rank > 0 else None
-    fit = Fit(
-        model,
-        Schedule(recipe.steps, recipe.lr),
-        recipe.micro_batch_tokens,
-        share_beginning=True,
-        half=_half(recipe, beginner.device),
-    )
-    window = longest_context_of(model.config)
-    rows = batches(solver, recipe.episodes, recipe.seed, renderer, beginner.context)
-    learn(fit, (_within(samples, window, beginner) for samples in rows), recipe.steps, progress, copy)
-    learned = WholeWeights(model, adapters.merged()) if adapters else model
-    keep(path, lambda folder: write_pretrained(folder, learned, tokenizer))
 
 
 def _half(recipe: WarmStart, device: torch.device) -> bool:

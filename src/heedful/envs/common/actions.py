@@ -62,7 +62,21 @@ def read_reply(reply: str, names: Sequence[str], most: int) -> ReadReply:
     answer = answer_text(reply)
     if isinstance(answer, Fault):
         return ReadReply((), answer.clause, answer.kind)
-    return _read_actions(answer, names, most)
+    known = {name.lower(): name for name in names}
+    actions: list[str] = []
+    for part in answer.split(SEPARATOR):
+        if len(actions) == most:
+            fault = f"there are more than {most} action{'s' if most > 1 else ''}"
+            return ReadReply(tuple(actions), fault, "too many")
+        word = part.strip()
+        action = known.get(word.lower())
+        if action is None:
+            if not word:
+                return ReadReply(tuple(actions), f"an action is empty beside a {SEPARATOR}", "empty action")
+            fault = f'unknown action "{quoted(word)}" (expected one of {", ".join(names)})'
+            return ReadReply(tuple(actions), fault, "unknown action")
+        actions.append(action)
+    return ReadReply(tuple(actions))
 
 
 def answer_text(reply: str, tools: Sequence[Tool] = ()) -> str | Fault:
@@ -123,24 +137,6 @@ def _after_thought(reply: str) -> int | Fault:
     if closed < 0 and opened >= 0:
         return Fault(f"the thought is not closed by {CLOSE_THOUGHT}", "open thought")
     return max(closed, 0)
-
-
-def _read_actions(answer: str, names: Sequence[str], most: int) -> ReadReply:
-    known = {name.lower(): name for name in names}
-    actions: list[str] = []
-    for part in answer.split(SEPARATOR):
-        if len(actions) == most:
-            fault = f"there are more than {most} action{'s' if most > 1 else ''}"
-            return ReadReply(tuple(actions), fault, "too many")
-        word = part.strip()
-        action = known.get(word.lower())
-        if action is None:
-            if not word:
-                return ReadReply(tuple(actions), f"an action is empty beside a {SEPARATOR}", "empty action")
-            fault = f'unknown action "{quoted(word)}" (expected one of {", ".join(names)})'
-            return ReadReply(tuple(actions), fault, "unknown action")
-        actions.append(action)
-    return ReadReply(tuple(actions))
 
 
 def format_reply(actions: Sequence[str], thought: str) -> str:

@@ -190,7 +190,11 @@ def crossing_thought(lake: Lake, player: int, plan: Sequence[str], words: random
     def at(cell: int) -> str:
         return place.format(*divmod(cell, lake.size))
 
-    here, goal, offset = at(player), at(lake.goal), _offset(lake, player)
+    (row, column), (goal_row, goal_column) = divmod(player, lake.size), divmod(lake.goal, lake.size)
+    down, right = goal_row - row, goal_column - column
+    parts = [f"{abs(down)} {'down' if down > 0 else 'up'}"] if down else []
+    parts += [f"{abs(right)} {'right' if right > 0 else 'left'}"] if right else []
+    here, goal, offset = at(player), at(lake.goal), listed(parts)  # `1 down and 2 right`
     where = words.choice(
         (
             f"I am at {here} and the goal is at {goal}, {offset} from me.",
@@ -210,12 +214,3 @@ def crossing_thought(lake: Lake, player: int, plan: Sequence[str], words: random
     moves = words.choice((", ", " then ", ", then ")).join(plan)
     step = words.choice(("Plan:", "My plan is", "I go", "My moves are", "I will go"))
     return f"{where} {risk.format(listed([at(hole) for hole in holes]) if holes else '')} {step} {moves}."
-
-
-def _offset(lake: Lake, player: int) -> str:
-    """How far the goal is: `1 down and 2 right`."""
-    (row, column), (goal_row, goal_column) = divmod(player, lake.size), divmod(lake.goal, lake.size)
-    down, right = goal_row - row, goal_column - column
-    parts = [f"{abs(down)} {'down' if down > 0 else 'up'}"] if down else []
-    parts += [f"{abs(right)} {'right' if right > 0 else 'left'}"] if right else []
-    return listed(parts)
