@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from heedful.studies.declaration import Arm, Measure, Pair, Study, settings, train
 from research.budgets import SuccessByTokens
 from research.catalogue.paper.lean_runs import GREEDY, SUCCESS
@@ -67,7 +69,7 @@ def _pairs(bed: str, names: tuple[str, ...]) -> tuple[Pair, ...]:
     return (*first, *others, Pair(f"{bed}_yoked", f"{bed}_in_order"))
 
 
-def _by_tokens(named: dict[str, tuple[str, ...]]) -> tuple[SuccessByTokens, ...]:
+def _by_tokens(named: Mapping[str, tuple[str, ...]]) -> tuple[SuccessByTokens, ...]:
     return tuple(
         SuccessByTokens(f"Success by tokens: {bed}", tuple(arm.name for arm in _arms(bed, names)), _pairs(bed, names))
         for bed, names in named.items()
