@@ -36,7 +36,7 @@ ECHO = (
 )
 EVERYTHING = (
     f"{ECHO} --steps 2 --evaluation.times 2 --gradients.every 1 --gradients.buckets 2 --tasks 30 --coverage.rate 0.2 "
-    "--treat skip,exclude,help "
+    "--treat skip,exclude,help,replay "
     "--algorithm dapo --algorithm.kl 0.01 --algorithm.entropy 0.01 --algorithm.importance-cap 2 --checkpoint-every 1"
 )
 IN_NOISE = (

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import random
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -15,7 +16,7 @@ from heedful.envs.toys.chain import UNREWARDED, Chain
 from heedful.envs.toys.echo import Echo
 from heedful.run.selection import TaskMemory, TaskRecord
 from heedful.run.treatments import Action, Treated, Treatments
-from heedful.types import PROBE, Ending, Group, Task, Trajectory, Verdict
+from heedful.types import PROBE, Ending, Group, Prompt, Reply, Span, Task, Trajectory, Turn, Verdict
 
 ALL: tuple[Action, ...] = ("skip", "exclude", "help")
 LONG = Helped(Chain(turns=8, least=1, most=2))
@@ -31,16 +32,21 @@ def treating(env: Helped, pool: Sequence[Task], actions: Sequence[Action] = ALL,
     return Treatments(actions, env=env, pool=pool, **settings)
 
 
+def played(task: Task, step: int, successes: int, episodes: int = 8, progress: float = 0) -> Group:
+    """A group whose first members succeed. Each episode has one token, the number of its member."""
+    members = []
+    for member in range(episodes):
+        reply = Reply(Prompt("", (9,)), (member,), "", (-1.5,), (), Span(0, 0), Span(0, 1), True, False)
+        turn = Turn(reply, {"solved": float(member < successes)}, (), True, "", "")
+        outcome = float(member < successes)
+        members.append(Trajectory(task, member, (turn,), Ending.FAILED, outcome, progress, policy_version=step))
+    return Group(task, tuple(members))
+
+
 def visit(
     treatments: Treatments, step: int, task: Task, successes: int, episodes: int = 8, progress: float = 0
 ) -> None:
-    group = Group(
-        task,
-        tuple(
-            Trajectory(task, member, (), Ending.FAILED, float(member < successes), progress)
-            for member in range(episodes)
-        ),
-    )
+    group = played(task, step, successes, episodes, progress)
     values = [[float(member < successes) for member in range(episodes)]]
     treatments.memory.observe(step, [group], values, [Verdict(1.0, "kept", None)])
 
@@ -217,6 +223,78 @@ def test_the_memory_knows_the_step_and_the_outcomes_of_each_visit() -> None:
     record = treatments.memory.of(pool[0].id)
     assert (record.outcomes, record.seen, record.unpaid) == (((8, 2), (4, 0)), 7, 1)
     assert treatments.memory.of(pool[1].id) == TaskRecord()
+
+
+REPLAY: tuple[Action, ...] = ("replay",)
+
+
+def failing(env: Helped, actions: Sequence[Action], **others: Any) -> Treatments:
+    """Eight tasks that fail by now. The even ones have succeeded once, in two members of eight."""
+    pool = pool_of(env, 8)
+    treatments = treating(env, pool, actions, memory=TaskMemory(keeps_successes=True), **others)
+    for place, task in enumerate(pool):
+        visit(treatments, 0, task, 0 if place % 2 else 2)
+        for step in range(1, 6):
+            visit(treatments, step, task, 0)
+        assert treatments.cause(task) == "failed"
+    return treatments
+
+
+def test_a_failed_task_with_a_success_replays_its_newest_one_and_is_drawn_as_before() -> None:
+    treatments = failing(LONG, REPLAY)
+    pool = treatments.pool
+    treated = treatments.at(6)
+    assert (treated.left_out, treated.probes, treated.turns) == (frozenset(), (), {})
+    assert set(treated.successes) == {task.id for task in pool[::2]}
+    success = treated.successes[pool[0].id]
+    assert (success.version, success.reward, success.chance) == (0, 1.0, pytest.approx(2.5 / 9))
+    (row,) = success.rows
+    assert (row.ids, row.turns, row.logprobs) == ((9, 0), (-1, 0), (0.0, -1.5))
+    probe = replace(pool[2], tags=(PROBE,))
+    unscored = tuple(replace(each, outcome=None) for each in played(pool[4], 6, 0).trajectories)
+    groups = [played(pool[1], 6, 0), played(probe, 6, 0), played(pool[0], 6, 1), Group(pool[4], unscored)]
+    assert treatments.replays(treated, groups) == {2: success}
+    visit(treatments, 6, pool[0], 1)
+    for step in range(7, 11):
+        visit(treatments, step, pool[0], 0)
+    again = TaskMemory(keeps_successes=True)
+    again.load_state(json.loads(json.dumps(treatments.memory.state())))
+    assert treating(LONG, pool, REPLAY, memory=again).at(11) == treatments.at(11)
+    assert again.of(pool[0].id).success != success
+    assert treatments.at(11).successes[pool[0].id].version == 6
+
+
+def test_help_is_for_failed_tasks_without_a_success_and_helped_successes_are_not_stored() -> None:
+    treatments = failing(LONG, ("help", "replay"))
+    pool = treatments.pool
+    treated = treatments.at(6)
+    assert set(treated.successes) == {task.id for task in pool[::2]}
+    assert set(treated.turns) == {task.id for task in pool[1::2]}
+    helped = LONG.given(pool[1], 7)
+    visit(treatments, 6, helped, 3)
+    assert treatments.memory.of(helped.id).success is None
+    assert treating(LONG, pool, ALL, memory=treatments.memory).replays(treated, [played(pool[0], 6, 0)]) is None
+
+
+def test_the_control_replays_successes_of_tasks_that_get_the_treatment_of_failed_ones() -> None:
+    treatments = failing(LONG, REPLAY)
+    pool = treatments.pool
+    for task in pool[4:]:
+        visit(treatments, 6, task, 4)
+    dealt = treating(LONG, pool, REPLAY, memory=treatments.memory, dealt=True)
+    assert set(treatments.at(7).successes) == {pool[0].id, pool[2].id}
+    shared = dict(zip((task.id for task in dealt._targets()), map(dealt.cause, pool), strict=True))
+    assert set(dealt.at(7).successes) == {
+        task.id for task in pool if shared[task.id] == "failed" and dealt.memory.of(task.id).success
+    }
+
+
+def test_a_memory_that_keeps_no_successes_has_the_state_that_it_had_before() -> None:
+    treatments = treating(LONG, pool := pool_of(LONG, 2))
+    visit(treatments, 0, pool[0], 2)
+    (tree,) = treatments.memory.state().values()
+    assert tree.keys() == set(TaskRecord.__slots__) - {"success"}
+    assert "success" not in treatments.memory.table()[0]
 
 
 def test_of_single_tasks_an_eighth_is_a_probe() -> None:

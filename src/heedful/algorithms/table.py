@@ -268,7 +268,7 @@ def check_loss_scale(kind: LossScale, share: float | None) -> None:
         )
 
 
-def loss_scale_factor(kind: LossScale, kept: int, total: int, p: float | None = None) -> float:
+def loss_scale_factor(kind: LossScale, kept: float, total: int, p: float | None = None) -> float:
     """The factor of the whole loss, its regularisers included, when `kept` of `total` groups are kept.
 
     `kept`: 1, so means run over the kept groups. `all`: kept / total, so means run over all collected groups. This is

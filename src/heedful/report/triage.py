@@ -104,10 +104,12 @@ def _treated(run: RunRecord) -> list[str]:
         return []
     means = [fmean(point.number or 0.0 for point in points) if points else 0.0 for points in (skipped, helped, turns)]
     dealt = ", dealt to other tasks by chance" if run.config.get("treat_dealt") else ""
+    replays = [point.number or 0.0 for point in run.get("treat/replayed").numeric]
     unpaid = run.get("treat/unpaid").points[-1].metric.why
     return [
         f"Treated{dealt}: in a step {means[0]:.1f} solved tasks were left out, and {means[1]:.1f} groups began with "
         f"{means[2]:.1f} turns of the solver (means over steps)."
+        + (f" In {sum(replays):.0f} groups an earlier success was replayed." if replays else "")
         + (f" Unpaid tasks: {unpaid}. Mend their reward." if unpaid else "")
     ]
 

@@ -155,9 +155,10 @@ class TrainConfig:
     plan: Annotated[Plan, Choice(PLANS, Plan)] = field(default_factory=Fixed)
     """How a step divides its episodes over tasks. refill is also typed --algorithm.sampling-batches N."""
     treat: tuple[Action, ...] = ()
-    """Treat tasks of the pool that teach nothing, by the cause: skip, exclude, help. skip = leave out tasks that always
-    succeed. exclude = leave out tasks whose reward is broken, and name them. help = tasks that always fail begin with
-    turns of the environment's solver, fewer and fewer of them. An eighth of a step's tasks is never treated."""
+    """Treat tasks of the pool that teach nothing, by the cause: skip, exclude, help, replay. skip = leave out tasks
+    that always succeed. exclude = leave out tasks whose reward is broken, and name them. help = tasks that always fail
+    begin with turns of the environment's solver, fewer and fewer of them. replay = learn again from the newest success
+    of a task that always fails. With skip or help an eighth of a step's tasks is played without treatment."""
     treat_dealt: bool = False
     """Control: give each treatment to another task, drawn once by chance."""
     context: Context = field(default_factory=Context)
@@ -283,6 +284,14 @@ class TrainConfig:
             self.treat_dealt and not self.treat,
             "treat_dealt deals the treatments to other tasks, and there are none; give --treat skip,exclude,help",
         )
+        for part, used in (
+            ("a critic has not valued", isinstance(algorithm.advantage, UsesCritic)),
+            ("--attribution cannot split", self.attribution.on),
+        ):
+            yield (
+                "replay" in self.treat and used,
+                f"a replayed success is no episode of the step, so {part} it; leave replay out of --treat",
+            )
         yield (
             not isinstance(self.choose, InOrder) and bool({"skip", "help"} & set(self.treat)),
             f"the chooser {type(self.choose).__name__} passes over tasks that always succeed or fail, so there is "

@@ -156,7 +156,8 @@ def train_steps(
                 metrics += run.measure_gradients(step, groups, clock)
                 run.read_fresh(step, clock)
                 with clock.stage("update"):
-                    updated = update_policy(config, parts.learner, groups, verdicts, parts.attributor)
+                    replays = parts.treatments.replays(treated, groups)
+                    updated = update_policy(config, parts.learner, groups, verdicts, parts.attributor, replays)
                 metrics += run.attribution(step, groups, clock)
                 late = StepAlarms(step, (), ())
                 if world.is_rank_0:

@@ -138,7 +138,8 @@ def assemble(
 
     `began`: the configuration with which the run began. By default that of the checkpoint, or `config`.
     """
-    tasks, memory = TaskStream(config.env, "train", derive(config.seed, "tasks"), config.pool), TaskMemory()
+    tasks = TaskStream(config.env, "train", derive(config.seed, "tasks"), config.pool)
+    memory = TaskMemory("replay" in config.treat)
     helped = Helped(config.env)
     drawn = config.groups * (config.sized.candidates if config.sized else 1)
     treatments = Treatments(  # before a model is grown: it may refuse the environment
@@ -350,6 +351,11 @@ def _contradictions(config: TrainConfig, model: PreTrainedModel) -> Iterator[tup
         config.attribution.on and sees,
         f"--attribution reads thoughts behind the prompts of others, and {kind} sees: prompts with pictures cannot be "
         "read so yet. Leave its settings out.",
+    )
+    yield (
+        "replay" in config.treat and sees,
+        f"--treat replay stores token ids alone, and {kind} sees: a prompt with pictures cannot be stored so. Leave it "
+        "out.",
     )
     yield (
         config.model == "seedling" and replace(asked, tower=plain.tower) != plain,

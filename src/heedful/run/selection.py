@@ -10,11 +10,15 @@ from typing import Any
 
 from heedful.boundary import Count, Share, settings
 from heedful.diagnostics.signal import cause_of
+from heedful.diagnostics.statistics.beliefs import Belief
 from heedful.diagnostics.statistics.group_statistics import is_constant, sample_variance, scored, values_on
-from heedful.envs.common.helped import is_helped
+from heedful.diagnostics.task_triage import REMEMBERS
+from heedful.envs.common.helped import HELPED, is_helped
 from heedful.filters import Remembering, Visit
 from heedful.protocols import Filter
 from heedful.rollout.rounds import Collection
+from heedful.training.replay import Success
+from heedful.training.samples import Row
 from heedful.types import Group, Metric, Verdict
 
 
@@ -105,6 +109,8 @@ class TaskRecord:
     """The step of the last visit."""
     unpaid: int = 0
     """Visits that showed a broken reward (`signal.cause_of`)."""
+    success: Success | None = None
+    """The newest one, where the memory keeps successes."""
 
     def after(self, step: int, group: Group, values: Sequence[float], trained: bool) -> TaskRecord:
         """The record after one more visit. `values`: the scored values that the filter used."""
@@ -120,13 +126,16 @@ class TaskRecord:
             (*self.outcomes, (len(known), sum(known)))[-REMEMBERED:] if known else self.outcomes,
             step,
             self.unpaid + (len(values) > 1 and cause_of(group, values) == "unpaid"),
+            self.success,
         )
 
 
 class TaskMemory:
     """The records of a pool's tasks, by id. A task that was never drawn has an empty one."""
 
-    def __init__(self) -> None:
+    def __init__(self, keeps_successes: bool = False) -> None:
+        """`keeps_successes`: the newest success of each task without help, for replay."""
+        self.keeps_successes = keeps_successes
         self.records: dict[str, TaskRecord] = {}
 
     def of(self, task: str) -> TaskRecord:
@@ -142,13 +151,20 @@ class TaskMemory:
         """Record one step. The verdicts decide which groups were trained on."""
         for group, values_G, verdict in zip(groups, values_PG, verdicts, strict=True):
             record = self.of(group.task.id).after(step, group, scored(values_G), verdict.kept)
+            if self.keeps_successes and HELPED not in group.task.tags:
+                chance = Belief.of(record.outcomes, REMEMBERS).mean
+                record = replace(record, success=Success.of(group, chance) or record.success)
             self.records[group.task.id] = record
 
     def state(self) -> dict[str, Any]:
-        return {
+        trees = {
             task: {**asdict(record), "earlier": [astuple(visit) for visit in record.earlier]}
             for task, record in self.records.items()
         }
+        if not self.keeps_successes:  # a state is what it was before there was replay
+            for tree in trees.values():
+                del tree["success"]
+        return trees
 
     def load_state(self, state: Mapping[str, Any] | None) -> None:
         """Load a state that `state` gave, also after it has been JSON.
@@ -163,6 +179,7 @@ class TaskMemory:
                     **tree,
                     "earlier": tuple(Visit(*visit) for visit in tree["earlier"]),
                     "outcomes": tuple(map(tuple, tree.get("outcomes", ()))),  # 0.1.0 kept none
+                    "success": _success(tree.get("success")),
                 }
             )
             for task, tree in state.items()
@@ -171,7 +188,7 @@ class TaskMemory:
     def table(self) -> list[dict[str, Any]]:
         """One row per task seen, by name, without what a later step alone needs: for files and people."""
         rows = [{"task": task, **asdict(record)} for task, record in sorted(self.records.items())]
-        inner = ("earlier", "outcomes", "seen", "unpaid")
+        inner = ("earlier", "outcomes", "seen", "unpaid", "success")
         return [{name: value for name, value in row.items() if name not in inner} for row in rows]
 
 
@@ -235,6 +252,16 @@ class Selection:
             Metric("filter/longest_skip", float(max(skips, default=0)), len(skips)),
             Metric("filter/readmitted", float(readmitted), len(verdicts)),
         ]
+
+
+def _success(tree: Mapping[str, Any] | None) -> Success | None:
+    if tree is None:
+        return None
+    return Success(**{**tree, "rows": tuple(Row(**_as_tuples(row)) for row in tree["rows"])})
+
+
+def _as_tuples(tree: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: tuple(value) if isinstance(value, list) else value for name, value in tree.items()}
 
 
 def _without_filter(values: Sequence[float]) -> Verdict:

@@ -1,4 +1,4 @@
-"""Treatments of the tasks of a pool by the cause for which they teach nothing: skip, exclude, help.
+"""Treatments of the tasks of a pool by the cause for which they teach nothing: skip, exclude, replay, help.
 
 The memory of the tasks and the environment's solver decide, and nothing else. So a resumed run treats alike.
 """
@@ -11,21 +11,24 @@ from statistics import fmean
 from typing import Literal
 
 from heedful.diagnostics.statistics.beliefs import Belief
+from heedful.diagnostics.statistics.group_statistics import scored
 from heedful.diagnostics.task_triage import REMEMBERS, kind_of
 from heedful.envs.common.helped import Helped, without_help
 from heedful.rollout.choosers import probes_among
 from heedful.run.selection import TaskMemory
 from heedful.seeds import stream
+from heedful.training.replay import Success
 from heedful.types import PROBE, Group, Metric, Task
 
-Action = Literal["skip", "exclude", "help"]
+Action = Literal["skip", "exclude", "replay", "help"]
 
-ACTIONS: Mapping[str, Action] = {"solved": "skip", "unpaid": "exclude", "failed": "help"}
-"""Cause -> action. Tasks of any other kind are played as they are."""
+CAUSES: Mapping[Action, str] = {"skip": "solved", "exclude": "unpaid", "replay": "failed", "help": "failed"}
+"""Action -> its cause. A task that failed gets help where it has no success to replay. Tasks of any other kind are
+played as they are."""
 
 FLOOR = 0.125
 """Share of a step's tasks that is drawn uniformly and played without treatment. It finds tasks that changed their kind,
-and shows success as it is."""
+and shows success as it is. Without `skip` and `help` nothing but unpaid tasks is played otherwise, so there is none."""
 
 MOST_NAMED = 5
 
@@ -38,6 +41,8 @@ class Treated:
     """Ids of tasks that the step does not draw: excluded, and skipped."""
     turns: Mapping[str, int] = field(default_factory=dict)
     """Id -> turns of help."""
+    successes: Mapping[str, Success] = field(default_factory=dict)
+    """Id -> the success that is replayed if the step plays the task."""
     probes: tuple[Task, ...] = ()
     """Tasks that the step plays without treatment."""
     metrics: tuple[Metric, ...] = ()
@@ -73,12 +78,15 @@ class Treatments:
         if not self.actions:
             return Treated()
         rng, causes = stream(self.seed, "treat", step), [self.cause(task) for task in self.pool]
-        asked = {cause: action for cause, action in ACTIONS.items() if action in self.actions}
-        given = dict(zip((task.id for task in self._targets()), map(asked.get, causes), strict=True))
+        given = dict(zip((task.id for task in self._targets()), causes, strict=True))
+
+        def getting(action: Action) -> list[Task]:
+            return [task for task in self.pool if action in self.actions and given[task.id] == CAUSES[action]]
+
         unpaid = [task.id for task, cause in zip(self.pool, causes, strict=True) if cause == "unpaid"]
         named = ", ".join(unpaid[:MOST_NAMED]) + (f" and {len(unpaid) - MOST_NAMED} more" * (len(unpaid) > MOST_NAMED))
-        excluded = [task for task in self.pool if given[task.id] == "exclude"]
-        if len(excluded) > (most := len(self.pool) - self.groups):
+        excluded, most = getting("exclude"), len(self.pool) - self.groups
+        if len(excluded) > most:
             paid = len(self.pool) - sum(bool(self.env.unpaid(task)) for task in self.pool)
             if paid < self.groups:
                 raise ValueError(
@@ -87,13 +95,15 @@ class Treatments:
                 )
             excluded = sorted(rng.sample(excluded, len(excluded)), key=lambda task: not self.env.unpaid(task))[:most]
         left = [task for task in self.pool if task not in excluded]
-        floor = 0 if asked.keys() <= {"unpaid"} else probes_among(self.groups, FLOOR, rng)
+        floor = probes_among(self.groups, FLOOR, rng) if {"skip", "help"} & set(self.actions) else 0
         probes = rng.sample(left, floor)
-        solved = [task.id for task in left if task not in probes and given[task.id] == "skip"]
+        solved = [task.id for task in getting("skip") if task not in probes]
+        successes = {task.id: success for task in getting("replay") if (success := self.memory.of(task.id).success)}
         skipped = rng.sample(solved, min(len(solved), len(left) - self.groups))
         return Treated(
             frozenset({task.id for task in self.pool} - {task.id for task in left} | set(skipped)),
-            {task.id: self.turns(task) for task in left if given[task.id] == "help"},
+            {task.id: self.turns(task) for task in getting("help") if task.id not in successes},
+            successes,
             tuple(replace(task, tags=(*task.tags, PROBE)) for task in probes),
             (
                 Metric("treat/unpaid", float(len(unpaid)), len(self.pool), why=named),
@@ -108,6 +118,21 @@ class Treatments:
     def begun(self, tasks: Sequence[Task], treated: Treated) -> list[Task]:
         """The tasks of a draw, with help where it is given. Probes have none."""
         return [self.env.given(task, 0 if PROBE in task.tags else treated.turns.get(task.id, 0)) for task in tasks]
+
+    def replays(self, treated: Treated, groups: Sequence[Group]) -> Mapping[int, Success] | None:
+        """Place of a group -> the success that is one more member of it in the update. `None` without `replay`.
+
+        Only for groups with a scored member, whose mean is the baseline, and never for probes.
+        """
+        if "replay" not in self.actions:
+            return None
+        return {
+            place: treated.successes[group.task.id]
+            for place, group in enumerate(groups)
+            if group.task.id in treated.successes
+            and PROBE not in group.task.tags
+            and scored([trajectory.reward for trajectory in group.trajectories])
+        }
 
     def metrics(self, treated: Treated, groups: Sequence[Group]) -> list[Metric]:
         """`treat/*` of a step. Nothing where tasks are not treated."""

@@ -275,6 +275,11 @@ class Learner:
         columns = rows(batch.ids_BT, batch.trained_BT, batch.prompts, over).unbind(1)
         return Scores(columns[0], columns[1] if with_entropy else None)
 
+    def logprobs(self, samples: Sequence[TrainingSample]) -> list[list[float]]:
+        """For each sample the learner's log-probabilities of its trained tokens, before the next update."""
+        with self.whole():
+            return [logprobs_T.tolist() for logprobs_T in self._score(self._token_logits, samples)]
+
     def _batch(self, samples: Sequence[TrainingSample], scale: float, token_budget: int | None) -> Batch:
         found = Correction(samples, None, None, ())
         if self.algorithm.importance_cap is not None:

@@ -88,7 +88,7 @@ def _credit_turns(
         for row in rows_of_group:
             advantages_K = of_member[row.member]
             advantages = tuple(advantages_K[turn] if turn >= 0 else 0.0 for turn in row.turns)
-            samples.append(_sample(row, advantages))
+            samples.append(sample_of(row, advantages))
     return samples
 
 
@@ -156,17 +156,17 @@ def _credit_tokens(
         for place in places:
             row = rows[place]
             samples.append(
-                _sample(
+                sample_of(
                     row,
-                    advantages=_at_sampled(row, advantages),
+                    advantages=at_sampled(row, advantages),
                     values=() if values is None else tuple(values[place]),
-                    returns=_at_sampled(row, returns) if one.returns_T else (),
+                    returns=at_sampled(row, returns) if one.returns_T else (),
                 )
             )
     return samples
 
 
-def _sample(
+def sample_of(
     row: Row, advantages: tuple[float, ...], values: tuple[float, ...] = (), returns: tuple[float, ...] = ()
 ) -> TrainingSample:
     return TrainingSample(
@@ -179,7 +179,7 @@ def _sampled(row: Row, values_T: Sequence[float]) -> list[float]:
     return [value for value, turn in zip(values_T, row.turns, strict=True) if turn >= 0]
 
 
-def _at_sampled(row: Row, numbers: Iterator[float]) -> tuple[float, ...]:
+def at_sampled(row: Row, numbers: Iterator[float]) -> tuple[float, ...]:
     """The next numbers, one at each sampled token of a row, 0 elsewhere."""
     return tuple(next(numbers) if turn >= 0 else 0.0 for turn in row.turns)
 

@@ -188,6 +188,13 @@ TREAT = under(
     Entry("helped", "count", "Groups that began with turns of the solver."),
     Entry("turns", "", "Turns of the solver, or steps, before the agent's first: mean over these groups.",
         missing="no task was helped"),
+    Entry("replayed", "count", "Groups with a stored success as one more member of the update.",
+        "Only with `--treat replay`. No other metric of episodes or filters reads it. `policy/*` reads the whole "
+        "update."),
+    Entry("replay_age", "updates", "Updates since these successes were sampled, mean.",
+        missing="no success was replayed"),
+    Entry("replay_ratio", "", "Probability of a replayed success now, over that when it was sampled, at most 2: mean.",
+        missing="no success was replayed"),
 )
 
 RANKING = under(

@@ -31,6 +31,11 @@ class Belief:
         return cls(prior[0] + ones, prior[1] + episodes - ones)
 
     @property
+    def mean(self) -> float:
+        """E[p]: the probability that the next episode succeeds."""
+        return self.ones / (self.ones + self.zeros)
+
+    @property
     def variance(self) -> float:
         """E[p (1 - p)]: the expected variance of an outcome, and of a group's sample variance at every size."""
         total = self.ones + self.zeros
