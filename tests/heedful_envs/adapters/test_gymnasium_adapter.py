@@ -83,7 +83,6 @@ def test_the_members_of_a_group_meet_one_start_and_their_own_noise() -> None:
         }
 
     assert len(ways(SLIPPERY)) > 3
-    assert len(ways(Gymnasium(id="FrozenLake-v1", shared_noise=True))) == 1
 
 
 def test_the_dealers_hidden_card_is_noise_and_not_part_of_the_task() -> None:

@@ -82,8 +82,6 @@ class Gymnasium(SolvableEnvironment):
     turns: Turns = 10
     actions_per_turn: Annotated[int, Interval(ge=1, le=MOST_PER_TURN)] = 2
     """Most actions in one turn."""
-    shared_noise: bool = False
-    """Give all members of a group the same noise (for comparison with published set-ups)."""
 
     def check(self) -> None:
         if self.render != "auto" and ":" not in self.render:
@@ -173,7 +171,7 @@ class GymnasiumEpisode(BaseEpisode[Gymnasium]):
         env = self.env
         self._seed, self._total = task.seed, 0.0
         self._game, first = begin(env, task.seed)
-        noise = derive(task.seed, "noise") if env.shared_noise else derive(task.seed, "noise", member)
+        noise = derive(task.seed, "noise", member)
         core, game = self._game.unwrapped, known_game(env.id)
         core.np_random = load_library("gymnasium", "utils.seeding").np_random(noise)[0]
         if game:

@@ -74,11 +74,16 @@ class TextArena(BaseEnvironment):
     instructions: Instructions = "full"
     """`full`: the form of an answer in plain English in the first observation. `brief`: the limits alone. The game's
     own prompt is shown in any case."""
-    shared_noise: bool = False
-    """Give all members of a group the same noise (for comparison with published set-ups)."""
 
     def check(self) -> None:
-        check_game(self.id)
+        game = game_of(self.id)
+        if game in EXCLUDED:
+            raise ValueError(f"textarena: {game} is not played, because {EXCLUDED[game]}.")
+        if game not in PATTERNS:
+            raise ValueError(
+                f"textarena: {self.id!r} is not among the games for one player that can be played offline: "
+                f"{', '.join(PATTERNS)}. Ids are written with their version, such as Sudoku-v0-easy."
+            )
         read_options(self.name, "options", self.options)
 
     @property
@@ -119,7 +124,7 @@ class TextArenaEpisode(BaseEpisode[TextArena]):
     def begin(self, task: Task, member: int) -> str:
         self._seed = task.seed
         self._game = begin(self.env, task.seed)
-        self._random = OwnRandom(task.seed, "noise", *([] if self.env.shared_noise else [member]))
+        self._random = OwnRandom(task.seed, "noise", member)
         return self._show(_heard(self._game))
 
     def play(self, response: str) -> Played:
@@ -285,18 +290,6 @@ _BLANK = re.compile(r"\{([^{}]+)\}")
 def game_of(id: str) -> str:
     """`Sudoku-v0-easy` is the game `Sudoku`."""
     return id.partition("-v")[0]
-
-
-def check_game(id: str) -> None:
-    """Raises ValueError, in a sentence, for a game that is not played. Loads nothing."""
-    game = game_of(id)
-    if game in EXCLUDED:
-        raise ValueError(f"textarena: {game} is not played, because {EXCLUDED[game]}.")
-    if game not in PATTERNS:
-        raise ValueError(
-            f"textarena: {id!r} is not among the games for one player that can be played offline: "
-            f"{', '.join(PATTERNS)}. Ids are written with their version, such as Sudoku-v0-easy."
-        )
 
 
 def random_move(id: str, rng: random.Random) -> str:
