@@ -158,18 +158,6 @@ class Copy:
     what: str
     """What is learned: 'seedling' or 'warm start'."""
 
-    def load_into(self, fit: Fit) -> None:
-        """Go on after the step of this copy, if there is one. Raises ValueError, a sentence, for a damaged copy."""
-        if not self.file.exists():
-            return
-        try:
-            fit.load(self.file)
-        except (OSError, SafetensorError, ValueError, LookupError) as error:  # of another version, or damaged
-            raise ValueError(
-                f"Expected the copy of an unfinished {self.what} in {self.file}, found {error}. Delete the folder "
-                f"{self.file.parent} to begin the {self.what} again."
-            ) from error
-
 
 @contextmanager
 def unfinished(path: Path, what: str) -> Iterator[Copy]:
@@ -194,8 +182,14 @@ def learn(fit: Fit, rows: Iterator[list[TrainingSample]], steps: int, progress: 
         ValueError: the copy is damaged.
         StoppedBySignal: a signal came, and what is learned is saved.
     """
-    if copy is not None:
-        copy.load_into(fit)
+    if copy is not None and copy.file.exists():
+        try:
+            fit.load(copy.file)
+        except (OSError, SafetensorError, ValueError, LookupError) as error:  # of another version, or damaged
+            raise ValueError(
+                f"Expected the copy of an unfinished {copy.what} in {copy.file}, found {error}. Delete the folder "
+                f"{copy.file.parent} to begin the {copy.what} again."
+            ) from error
     saved = time.monotonic()
     with finish_the_step_first() if copy is not None else nullcontext(StopRequest()) as request:
         for samples in islice(rows, fit.step, steps):

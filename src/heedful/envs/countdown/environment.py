@@ -155,7 +155,10 @@ class Countdown(SolvableEnvironment):
         terms = [*wrong.values(), problem.solution][: len(wrong) if fails and wrong else None]
         if self.thoughts == "english":
             return format_reply([terms[-1].text], english_thought(problem, terms, wording(rng)))
-        return format_reply([terms[-1].text], terse_thought(terms, problem.target))
+        # Each expression step by step, its value and the target, and whether they are equal.
+        target = problem.target
+        tried = (f"{' '.join(term.steps)} {target} {'yes' if term.value == target else 'no'}" for term in terms)
+        return format_reply([terms[-1].text], " ".join(tried))
 
     def _random_term(self, problem: Problem, rng: random.Random) -> Term:
         """A random expression over the problem's numbers, whatever its value."""
@@ -239,11 +242,6 @@ class CountdownEpisode(BaseEpisode[Countdown]):
 
 _MOST_STEPS = 4
 """Steps of the two expressions that an English thought tells. With more of them it tells the last one alone."""
-
-
-def terse_thought(terms: Sequence[Term], target: int) -> str:
-    """Each expression step by step, its value and the target, and whether they are equal."""
-    return " ".join(f"{' '.join(term.steps)} {target} {'yes' if term.value == target else 'no'}" for term in terms)
 
 
 def english_thought(problem: Problem, terms: Sequence[Term], words: random.Random) -> str:

@@ -63,7 +63,8 @@ class FolderOut:
 
     def send(self, client: Client, server: Server, label: str) -> None:
         method = "heedful_reload" if self._extended(server) else "reload_weights"
-        rpc(client, server, method, {"weights_path": str(self._folders.current)})
+        named = {"method": method, "kwargs": {"weights_path": str(self._folders.current)}}
+        client.tell(server, Call("/collective_rpc", named))
         client.tell(server, Call("/update_weight_version", {"new_version": label}))
 
     def close(self) -> None:
@@ -211,8 +212,3 @@ class _Background:
 
 
 WeightsOut: TypeAlias = FolderOut | AdaptersOut | BroadcastOut
-
-
-def rpc(client: Client, server: Server, method: str, named: dict[str, str] | None = None) -> None:
-    """Run a method in every worker of the server."""
-    client.tell(server, Call("/collective_rpc", {"method": method, "kwargs": named or {}}))
