@@ -60,11 +60,7 @@ def test_tokens_reach_the_page_as_inert_text_with_a_legend_in_nats(run: RunFolde
 
 def test_scopes_and_judges_stand_side_by_side(run: RunFolder) -> None:
     found = {section.id: section for section in _sections(run)}
-    curves = {panel.title: [curve.label for curve in panel.curves] for panel in found["scopes"].panels}
-    assert curves["8-way retrieval"] == ["first turn", "any turn", "last observation swapped"]
-    assert curves["Gap, as other models see it"] == ["the policy", "judge other"]
-
-
-def test_a_run_of_first_turns_alone_has_no_section_of_scopes(run: RunFolder) -> None:
-    write_whole(run.metrics, '{"step": 0, "time": 1.0, "metrics": {"information/first_turn/mi": 1.0}}\n')
-    assert "scopes" not in [section.id for section in _sections(run)]
+    curves = {panel.title: [curve.label for curve in panel.curves] for panel in found["reads"].panels}
+    scopes = ["first turn", "any turn", "last observation swapped"]
+    assert curves["8-way retrieval"] == scopes
+    assert curves["Gap between own and other prompts"] == [*scopes, "first turn, judge other"]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
 from functools import partial
 
 from heedful.report.drawing.chart import Axis, Curve
@@ -14,8 +13,8 @@ SCOPES = {"first_turn": "first turn", "any_turn": "any turn", "observation": "la
 
 FIRST = 5
 """Charts of the first screen."""
-MOST_COMPONENTS = 5
-"""Components of the reward that a chart draws: as many as there are colours beside that of the sum."""
+MOST_CURVES = 6
+"""Curves of a chart: as many as there are colours."""
 
 
 def first_panels(run: RunRecord) -> tuple[Panel, ...]:
@@ -25,7 +24,7 @@ def first_panels(run: RunRecord) -> tuple[Panel, ...]:
     choices = (
         _success(run),
         _reward(run),
-        _information(run, "first_turn"),
+        _information(run),
         _rightness(run),
         panel(
             "Entropy",
@@ -69,9 +68,10 @@ def questions(run: RunRecord) -> tuple[Question, ...]:
         ),
     )
     listens = (
-        _information(run, "first_turn"),
-        _per_scope(run, "Gap between own and other prompts", "nats per token", "information", "gap_per_token"),
-        _retrieval(run),
+        _information(run),
+        _gap(run),
+        _retrieval(run, "Retrieval accuracy", "accuracy", "chance"),
+        _retrieval(run, "8-way retrieval", "accuracy_8way"),
         panel(
             "Influence of thought on action",
             "0 to 1",
@@ -133,11 +133,14 @@ def questions(run: RunRecord) -> tuple[Question, ...]:
     )
     reads = (
         "No single number decides: mutual information can rise while success falls. Can the prompt be identified from "
-        "the thought? Does the action depend on the thought?"
+        "the thought? Does the action depend on the thought? A first turn holds nothing of the model's own. In any "
+        "turn whole contexts are exchanged, earlier replies included. With the last observation swapped the history "
+        "stays: any turn high and observation low means that the model follows itself, not the input. Scopes differ in "
+        "their number of prompts: compare gaps and 8-way retrieval."
     )
     return (
         Question("learned", "Did it learn?", (Section("update", "", "", kept[0]), trainer)),
-        Question("listens", "Does it listen?", (Section("reads", "", reads, kept[1]), *_scopes(run), *_pictures(run))),
+        Question("listens", "Does it listen?", (Section("reads", "", reads, kept[1]), *_pictures(run))),
         Question("filter", "What did the filter do?", (Section("triage", "", triage, kept[2]),)),
     )
 
@@ -235,26 +238,39 @@ def _success(run: RunRecord) -> Panel:
     return Panel("Success", "share of episodes", tuple(curves), axis=Axis.SHARE)
 
 
-def _information(run: RunRecord, scope: str) -> Panel:
-    base = f"{run.family('information')}/{scope}"
+def _information(run: RunRecord) -> Panel:
+    base = f"{run.family('information')}/first_turn"
     # Its upper bracket (mi_loo) is many times the ceiling on a healthy run and would flatten the curve that matters.
     return _panel(
         run,
-        f"Mutual information, {SCOPES[scope]}",
+        "Mutual information, first turn",
         "nats",
         ("MI", f"{base}/mi", 1),
         axis=Axis.FROM_ZERO,
-        optional=scope != "first_turn",
         reference=("ceiling", f"{base}/mi_ceiling"),
     )
 
 
-def _per_scope(run: RunRecord, title: str, unit: str, family: str, metric: str, axis: Axis = Axis.FITTED) -> Panel:
-    choices = [
-        (label, f"{run.family(family)}/{scope}/{metric}", hue)
-        for hue, (scope, label) in enumerate(SCOPES.items(), start=1)
+def _retrieval(run: RunRecord, title: str, metric: str, reference: str = "") -> Panel:
+    """A share of thoughts in each scope. `reference`: the metric of the first turn by chance."""
+    base = run.family("retrieval")
+    choices = [(label, f"{base}/{scope}/{metric}", hue) for hue, (scope, label) in enumerate(SCOPES.items(), start=1)]
+    chance = ("chance", f"{base}/first_turn/{reference}") if reference else None
+    return _panel(run, title, "share of thoughts", *choices, axis=Axis.SHARE, optional=not reference, reference=chance)
+
+
+def _gap(run: RunRecord) -> Panel:
+    """The gap in each scope and, in first turns, as other models see it."""
+    family, metric = run.family("information"), "gap_per_token"
+    choices = [(label, f"{family}/{scope}/{metric}") for scope, label in SCOPES.items()]
+    judges = dict.fromkeys(name.split("/")[0] for name in run.series if name.startswith("information@"))
+    choices += [
+        (f"first turn, judge {judge.partition('@')[2]}", f"{judge}/first_turn/{metric}")
+        for judge in judges
+        if judge != family
     ]
-    return _panel(run, title, unit, *choices, axis=axis)
+    curves = ((label, name, hue) for hue, (label, name) in enumerate(choices[:MOST_CURVES], start=1))
+    return _panel(run, "Gap between own and other prompts", "nats per token", *curves)
 
 
 def _rightness(run: RunRecord) -> Panel:
@@ -278,17 +294,9 @@ def _grounded(run: RunRecord, metric: str) -> str:
     return own if own in run.series else next(scorers, own)
 
 
-def _retrieval(run: RunRecord) -> Panel:
-    panel = _per_scope(run, "Retrieval accuracy", "share of thoughts", "retrieval", "accuracy")
-    base = f"{run.family('retrieval')}/first_turn"
-    chance = Curve("chance", run.get(f"{base}/chance"), 0, reference=True)
-    against_8 = some(run, ("first turn, 8-way", f"{base}/accuracy_8way", 4))
-    return Panel(panel.title, panel.unit, (*panel.curves, *against_8, chance), axis=Axis.SHARE)
-
-
 def _reward(run: RunRecord) -> Panel:
     components = [name for name in run.series if name.startswith("reward/") and name != "reward/mean"]
-    drawn = components[:MOST_COMPONENTS]
+    drawn = components[: MOST_CURVES - 1]
     choices = [(name.removeprefix("reward/"), name, hue) for hue, name in enumerate(drawn, start=2)]
     unit = "per trajectory"
     if len(components) > len(drawn):
@@ -296,82 +304,25 @@ def _reward(run: RunRecord) -> Panel:
     return _panel(run, "Reward", unit, ("sum", "reward/mean", 1), *choices)
 
 
-def _scopes(run: RunRecord) -> list[Section]:
-    """Later turns and other models' judgement next to first turns. Empty where only first turns were measured."""
-    family = run.family("information")
-    later = any(run.get(f"{family}/{scope}/mi").points for scope in SCOPES if scope != "first_turn")
-    judges = list(dict.fromkeys(name.split("/")[0] for name in run.series if name.startswith("information@")))
-    if not later and (not judges or family in judges):
-        return []
-    panels = [_information(run, scope) for scope in SCOPES if scope != "first_turn"]
-    if later:
-        given = "entropy_conditional_per_token"
-        panels += [
-            _per_scope(run, "8-way retrieval", "share of thoughts", "retrieval", "accuracy_8way", Axis.SHARE),
-            _per_scope(run, "Entropy given the prompt", "nats per token", "information", given),
-        ]
-    panels.append(_judges(run, [family, *(judge for judge in judges if judge != family)]))
-    lead = (
-        "A first turn holds nothing of the model's own. In any turn whole contexts are exchanged, earlier replies "
-        "included, and a thought can be identified by its style. With the last observation swapped the history stays, "
-        "and only what the model has just read can identify it. Any turn high and observation low: the model follows "
-        "itself, not the input. Scopes differ in their number of prompts: compare gaps (above) and 8-way retrieval, "
-        "not how high MI is."
-    )
-    return [Section("scopes", "First turn, any turn, observation swapped", lead, tuple(panels))]
-
-
-def _judges(run: RunRecord, families: Sequence[str]) -> Panel:
-    names = [f"judge {family.partition('@')[2]}" if "@" in family else "the policy" for family in families[:6]]
-    choices = [
-        (name, f"{family}/first_turn/gap_per_token", hue)
-        for hue, (name, family) in enumerate(zip(names, families, strict=False), start=1)
-    ]
-    unit = "nats per token, first turn"
-    return _panel(run, "Gap, as other models see it", unit, *(choices if len(families) > 1 else ()), optional=True)
-
-
 def _pictures(run: RunRecord) -> list[Section]:
     """What moves a thought, the picture or the text. Empty where no picture was exchanged."""
     scopes = ("image", "image_newest", "image_all", "text")
     if not any(run.get(f"information/{scope}/gap").points for scope in scopes):
         return []
-    panel = partial(_panel, run)
-    later = {"image": "first turn", "image_newest": "newest picture of a later turn"}
-    later["image_all"] = "all pictures of a later turn"
     lead = (
         "Thoughts are read again with other pictures, and with other texts, in place of their own. The picture alone "
         "moves them: they follow the picture. The text alone: they follow the text. In later turns, the newest picture "
         "low and all pictures high means that earlier pictures and replies already say what the newest one shows."
     )
-    panels = (
-        panel(
-            "Gap, by what is exchanged",
-            "nats per thought, first turn",
-            ("picture exchanged", "information/image/gap", 1),
-            ("text exchanged", "information/text/gap", 2),
-            ("both exchanged", "information/first_turn/gap", 3),
-            axis=Axis.FROM_ZERO,
-        ),
-        panel(
-            "Mutual information, pictures exchanged",
-            "nats",
-            *((label, f"information/{scope}/mi", hue) for hue, (scope, label) in enumerate(later.items(), 1)),
-            axis=Axis.FROM_ZERO,
-            reference=("ceiling, first turn", "information/image/mi_ceiling"),
-        ),
-        panel(
-            "Own picture preferred to another one",
-            "share of thoughts, chance .5",
-            *((label, f"retrieval/{scope}/accuracy_2way", hue) for hue, (scope, label) in enumerate(later.items(), 1)),
-            axis=Axis.SHARE,
-        ),
-        panel(
-            "Share of the picture",
-            "1 = the picture alone, 0 = ignored",
-            ("gap of the picture / gap of both", "grounding/image_share", 1),
-            axis=Axis.FROM_ZERO,
-            optional=True,
-        ),
+    exchanged = _panel(
+        run,
+        "Gap, by what is exchanged",
+        "nats per thought",
+        ("picture, first turn", "information/image/gap", 1),
+        ("text, first turn", "information/text/gap", 2),
+        ("both, first turn", "information/first_turn/gap", 3),
+        ("newest picture, later turn", "information/image_newest/gap", 4),
+        ("all pictures, later turn", "information/image_all/gap", 5),
+        axis=Axis.FROM_ZERO,
     )
-    return [Section("pictures", "Is the picture read?", lead, panels)]
+    return [Section("pictures", "Is the picture read?", lead, (exchanged,))]
