@@ -69,12 +69,13 @@ def test_the_table_has_the_sum_beside_the_measured_change(tmp_path: Path) -> Non
     assert rows[1] == ["fluency_constant", "−4 [−4.50, −3.50]"]
 
 
-def test_a_panel_stacks_the_parts_of_each_update_around_zero(tmp_path: Path) -> None:
+def test_a_panel_shows_the_parts_of_each_update_beside_the_measured_change(tmp_path: Path) -> None:
     folder = RunFolder(tmp_path)
     drawn = panel([stored(folder, 3), stored(folder, 9)], "gap")
-    assert len(re.findall('class="area', drawn.svg)) == 8  # four parts, two updates
-    assert len(re.findall("<circle", drawn.svg)) == 2
-    assert {label for _, label in drawn.legend} == {"carried", "fluency_constant", "solved_varied", "entropy"}
+    assert len(re.findall('<path class="area', drawn.svg)) == 10  # four parts and the change, two updates
+    assert "measured, step 9: −16 [−17 to −15], n 144" in drawn.svg
+    names = ["carried", "entropy", "fluency_constant", "solved_varied", "measured"]
+    assert [label for _, label in drawn.legend] == names
     assert panel([], "gap").absent == "no update was split"
 
 

@@ -1,4 +1,4 @@
-"""The parts of updates: a table, sentences, and one panel of stacked bars per reading. `attribution.html` holds them.
+"""The parts of updates: a table, sentences, and one panel of bars per reading. `attribution.html` holds them.
 
 A reading whose total is far from its measured change is shown as it is: the first order of the step was not enough.
 """
@@ -12,10 +12,11 @@ from markupsafe import Markup
 
 from heedful.boundary.jsontext import read_json
 from heedful.diagnostics.attribution import BEFORE, EXPLAINED, MEASURED, TOTAL, is_clear
-from heedful.report.drawing.chart import BOTTOM, LEFT, RIGHT, Curve, Scale, grid, height, key, opened, tick
-from heedful.report.drawing.numerals import in_full, numeral
+from heedful.report.drawing.bars import Bars, common_range, draw_bars
+from heedful.report.drawing.chart import Curve, key
+from heedful.report.drawing.numerals import numeral
 from heedful.report.drawing.panel import DrawnPanel
-from heedful.report.gradients import cell, shown_fact
+from heedful.report.gradients import NO_POINTER, cell, shown_fact
 from heedful.report.record import Series
 from heedful.report.templates import fill
 from heedful.storage import RunFolder, StoredGradients, read_gradients, write_whole
@@ -29,13 +30,12 @@ READINGS = {
 }
 """Reading -> its title and its unit, the one by which causes are ranked first."""
 _NOT_PARTS = (BEFORE, TOTAL, MEASURED, EXPLAINED)
-_MOST_HUES = 5
-_REST = "all other parts"
+_MOST_PARTS = 5
+"""Parts that a chart shows beside the measured change. The table has all of them."""
 _LEAD = (
-    "One column per update: the parts of the change to first order, stacked. The line is their sum. The dot is the "
-    "change that was measured on the same fresh thoughts, with its 95% interval. Point at a part for its own interval."
+    "For each update, its largest parts to first order, beside the change measured on the same fresh thoughts. "
+    "Lines are 95% intervals. Point at a bar for its value."
 )
-_POINTER = '{"steps":[],"places":[],"curves":[]}'
 
 
 def part_names(stored: StoredGradients) -> list[str]:
@@ -117,76 +117,25 @@ def _words(part: str) -> str:
 
 
 def panel(stored: Sequence[StoredGradients], reading: str) -> DrawnPanel:
-    """One column per update: its parts stacked from 0, the total as a line, the measured change as a dot."""
+    """The largest parts of each update and its measured change, side by side with their intervals."""
     title, unit = READINGS[reading]
     sizes: dict[str, float] = {}
     for one in stored:
         for part in part_names(one):
-            sizes[part] = max(sizes.get(part, 0.0), abs(_value(one, reading, part)))
-    chosen = sorted(sizes, key=lambda part: -sizes[part])[:_MOST_HUES]
-    columns = []
-    for one in stored:
-        values = {part: _value(one, reading, part) for part in chosen}
-        rest = sum(_value(one, reading, part) for part in part_names(one) if part not in chosen)
-        columns.append({**values, **({_REST: rest} if len(sizes) > _MOST_HUES else {})})
-    drawn = [one.metric(f"attribution/{reading}/{name}") for one in stored for name in (TOTAL, MEASURED)]
-    known = [each for one in drawn for each in (one.value, one.low, one.high) if isinstance(each, int | float)]
-    if not known:
+            value = one.metric(f"attribution/{reading}/{part}").number
+            if value is not None:
+                sizes[part] = max(sizes.get(part, 0.0), abs(value))
+    if not sizes:
         return DrawnPanel(title, unit, Markup(""), "", (), "no update was split", (), ())
-    stacks = [sum(v for v in column.values() if v * sign > 0) for column in columns for sign in (1, -1)]
-    low, high = min([0.0, *known, *stacks]), max([0.0, *known, *stacks])
-    margin = 0.05 * ((high - low) or 1.0)
-    y = height(low - margin, high + margin)
-    svg = [opened(f"{title}: the parts of updates"), *grid(low - margin, high + margin, y)]
-    width = (RIGHT - LEFT) / len(stored)
-    for place, (one, column) in enumerate(zip(stored, columns, strict=True)):
-        middle = LEFT + (place + 0.5) * width
-        svg.append(tick(middle, BOTTOM + 15, "middle", f"step {one.step}"))
-        svg += _column(one, column, reading, (middle, min(width * 0.6, 60.0)), y)
-    svg.append(Markup('<path class="axis" d="M{} {:.1f}H{}"/></svg>').format(LEFT, y(0.0), RIGHT))
-    names = [*chosen, *([_REST] if len(sizes) > _MOST_HUES else [])]
-    legend = [(key(Curve(name, Series("", ()), hue), stacked=True), name) for hue, name in enumerate(names, start=1)]
-    note = ("The line across a column is the sum of its parts. The dot is the measured change.",)
-    return DrawnPanel(title, unit, Markup("").join(svg), _POINTER, tuple(legend), "", note, ())
-
-
-def _column(
-    one: StoredGradients, column: dict[str, float], reading: str, across: tuple[float, float], y: Scale
-) -> list[Markup]:
-    middle, width = across
-    svg, ends = [], {1: 0.0, -1: 0.0}
-    for hue, (part, value) in enumerate(column.items(), start=1):
-        if not value:
-            continue
-        sign = 1 if value > 0 else -1
-        bottom, top = y(ends[sign]), y(ends[sign] + value)
-        ends[sign] += value
-        outline = f"M{middle - width / 2:.1f} {bottom:.1f}H{middle + width / 2:.1f}V{top:.1f}H{middle - width / 2:.1f}Z"
-        words = numeral(value) if part == _REST else in_full(one.metric(f"attribution/{reading}/{part}"))
-        svg.append(
-            Markup('<path class="area c{}" d="{}"><title>{}, step {}: {}</title></path>').format(
-                hue, outline, part, one.step, words
-            )
-        )
-    total, measured = (one.metric(f"attribution/{reading}/{name}") for name in (TOTAL, MEASURED))
-    if isinstance(total.value, int | float):
-        line = f"M{middle - width / 2 - 5:.1f} {y(total.value):.1f}H{middle + width / 2 + 5:.1f}"
-        svg.append(Markup('<path class="axis" d="{}"><title>total: {}</title></path>').format(line, in_full(total)))
-    if isinstance(measured.value, int | float):
-        if measured.low is not None and measured.high is not None:
-            bar = f"M{middle:.1f} {y(measured.low):.1f}V{y(measured.high):.1f}"
-            svg.append(Markup('<path class="axis" d="{}"/>').format(bar))
-        svg.append(
-            Markup('<circle class="dot" cx="{:.1f}" cy="{:.1f}" r="4"><title>measured: {}</title></circle>').format(
-                middle, y(measured.value), in_full(measured)
-            )
-        )
-    return svg
-
-
-def _value(stored: StoredGradients, reading: str, part: str) -> float:
-    value = stored.metric(f"attribution/{reading}/{part}").value
-    return float(value) if isinstance(value, int | float) else 0.0
+    shown = [*sorted(sizes, key=lambda part: -sizes[part])[:_MOST_PARTS], MEASURED]
+    bars = [
+        Bars(part, hue, tuple(one.metric(f"attribution/{reading}/{part}") for one in stored))
+        for hue, part in enumerate(shown, start=1)
+    ]
+    steps = [f"step {one.step}" for one in stored]
+    svg = draw_bars(bars, steps, [""] * len(steps), common_range([bars]), f"{title}: the parts of updates")
+    legend = tuple((key(Curve(each.label, Series("", ()), each.hue), stacked=True), each.label) for each in bars)
+    return DrawnPanel(title, unit, svg, NO_POINTER, legend, "", (), ())
 
 
 def moved_table(stored: StoredGradients, reading: str) -> list[list[str]]:
