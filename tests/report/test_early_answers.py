@@ -21,9 +21,9 @@ def test_the_sentence_names_the_stretch_that_raises_it_most() -> None:
 
 def test_words_are_coloured_by_the_probability_behind_them_and_escaped() -> None:
     drawn = figure(ANSWER)
-    assert '<span style="--right: 0.15" title="0.15">d 3 </span>' in drawn
-    assert '<span style="--right: 0.12" title="0.12">&lt;</span>' in drawn
-    assert drawn.count('class="dot"') == 4
+    assert '<span style="--right: 0.15" title="0.15, likeliest 2">d 3 </span>' in drawn
+    assert '<span style="--right: 0.12" title="0.12, likeliest 2">&lt;</span>' in drawn
+    assert drawn.count('class="dot c1"') == 4
     assert "0.80, likeliest 5" in drawn
 
 

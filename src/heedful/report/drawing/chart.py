@@ -66,6 +66,8 @@ class Frame:
 
     steps: tuple[int, int]
     marks: tuple[Mark, ...] = ()
+    foot: str = "training step"
+    """What the horizontal axis counts."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,7 +125,7 @@ def draw_lines(curves: Sequence[Curve], frame: Frame, axis: Axis, title: str) ->
     for number, curve in reversed(list(enumerate(curves))):
         place = with_bars.index(number) - (len(with_bars) - 1) / 2 if number in with_bars else 0.0
         parts.append(_curve(curve, x, y, shift=5.0 * place))
-    return Chart(_svg(parts, title), _hover(curves, x))
+    return Chart(_svg(parts, title, frame), _hover(curves, x))
 
 
 def draw_shares(curves: Sequence[Curve], frame: Frame, title: str) -> Chart:
@@ -140,7 +142,7 @@ def draw_shares(curves: Sequence[Curve], frame: Frame, title: str) -> Chart:
         outline += [(x(step), y(floor[step])) for step in reversed(complete)]
         parts.append(Markup('<path class="area c{}" d="{}Z"/>').format(curve.hue, path(outline)))
         floor = top
-    return Chart(_svg(parts, title), _hover(curves, x))
+    return Chart(_svg(parts, title, frame), _hover(curves, x))
 
 
 def draw_sparkline(series: Series) -> Markup:
@@ -287,8 +289,8 @@ def path(places: Sequence[tuple[float, float]]) -> str:
     return "M" + "L".join(f"{x:.1f} {y:.1f}" for x, y in places) if places else ""
 
 
-def _svg(parts: Sequence[Markup], title: str) -> Markup:
-    foot = tick(RIGHT, HEIGHT - 4, "end", "training step")
+def _svg(parts: Sequence[Markup], title: str, frame: Frame) -> Markup:
+    foot = tick(RIGHT, HEIGHT - 4, "end", frame.foot)
     return Markup("").join([opened(title), *parts, foot, Markup("</svg>")])
 
 
