@@ -14,13 +14,14 @@ import pytest
 from synthetic_run import HOSTILE, PROMPTS, STEPS, make_run
 
 from heedful.boundary import clean
+from heedful.diagnostics.cross_scores.thoughts import ThoughtTags
 from heedful.diagnostics.signal import cause_of
 from heedful.diagnostics.statistics.group_statistics import scored
 from heedful.report import write_comparison, write_report
 from heedful.report.drawing.chart import LEFT, RIGHT, Axis, Curve, Frame, Mark, draw_lines, draw_shares
 from heedful.report.drawing.numerals import numeral, ticks
 from heedful.report.embedding import packed, shortened, spread, unpacked
-from heedful.report.episodes import Tags, pieces, template_shares
+from heedful.report.episodes import pieces, template_shares
 from heedful.report.first import told
 from heedful.report.record import Point, Series, read_run
 from heedful.report.retrieval_map import posterior_NN, retrieval_frames
@@ -214,7 +215,6 @@ def test_missing_readings_are_absent_with_their_reason_and_never_zero(page: str,
     assert "The run stored no rollouts" in text
     assert "Absent. The run has no config.json." in text
     assert "policy/kl_to_sampler or policy/kl_to_reference" in text
-    assert "Mutual information, any turn" not in text
 
 
 def test_a_run_without_measurements_is_a_sentence(tmp_path: Path) -> None:
@@ -275,7 +275,7 @@ def test_what_moved_and_how_alike_thoughts_are_by_hand(tmp_path: Path) -> None:
         members = (Trajectory(task, at, (turn,), Ending.FAILED, 0.0) for at, turn in enumerate(turns))
         groups.append(Group(task, tuple(members)))
     # Of `a b c d` one phrase of two stands in the other task, of `e f a b c` one of three. `x` has no phrase.
-    assert list(template_shares(groups, Tags("<think>", "</think>"))) == [0.5, 0.5, 0.333, None]
+    assert list(template_shares(groups, ThoughtTags())) == [0.5, 0.5, 0.333, None]
     write_rollouts(run.rollouts(0), 0, "train", groups, [Verdict(2.0, "kept", 0.5), Verdict(0.0, "constant", 0.0)])
     (index,) = _Page(write_report(run).read_text()).pack("runs")
     assert [row[6] for row in index["steps"]["0"]] == [1.0, 0.0]  # |0 - .5| and |1 - .5|, times 2 and times 0
@@ -333,31 +333,37 @@ def _reply(prompt: str, text: str, thought: Span, closed: bool = True, tokens: i
 
 def test_replies_are_split_by_role() -> None:
     forced = _reply("board\n<think>\n", "<think>go up</think><answer>Up</answer>", Span(0, 3))
-    assert pieces(forced, Tags()) == [
+    assert pieces(forced, ThoughtTags("", "")) == [
         ("prompt", "board\n"),
         ("forced", "<think>"),
         ("thought", "go up</think>"),
         ("answer", "<answer>Up</answer>"),
     ]
     free = _reply("board\n", "<think>go up</think>Up", Span(0, 3))
-    assert pieces(free, Tags("<think>", "</think>")) == [
+    assert pieces(free, ThoughtTags()) == [
         ("prompt", "board\n"),
         ("thought", "<think>go up</think>"),
         ("answer", "Up"),
     ]
     unclosed = _reply("board\n<think>", "<think>go up and", Span(0, 6), closed=False)
-    assert pieces(unclosed, Tags())[1:] == [("forced", "<think>"), ("thought", "go up and")]
-    assert pieces(_reply("board", "Up", Span(0, 0)), Tags()) == [("prompt", "board"), ("answer", "Up")]
-    assert pieces(_reply("board", "hm, Up", Span(0, 2)), Tags()) == [("prompt", "board"), ("reply", "hm, Up")]
+    assert pieces(unclosed, ThoughtTags("", ""))[1:] == [("forced", "<think>"), ("thought", "go up and")]
+    assert pieces(_reply("board", "Up", Span(0, 0)), ThoughtTags("", "")) == [("prompt", "board"), ("answer", "Up")]
+    assert pieces(_reply("board", "hm, Up", Span(0, 2)), ThoughtTags("", "")) == [
+        ("prompt", "board"),
+        ("reply", "hm, Up"),
+    ]
 
 
 def test_a_reply_that_is_known_as_text_alone_is_split_at_its_closing_tag_or_whole() -> None:
     def text(reply: str) -> Reply:
         return _reply("board\n", reply, Span(0, 0), closed="</think>" in reply, tokens=0)
 
-    assert pieces(text("<think>go up</think>Up"), Tags())[1:] == [("thought", "<think>go up</think>"), ("answer", "Up")]
-    assert pieces(text("go up"), Tags())[1:] == [("reply", "go up")]
-    assert pieces(text("<think>go up"), Tags("<think>", "</think>"))[1:] == [("reply", "<think>go up")]
+    assert pieces(text("<think>go up</think>Up"), ThoughtTags("", ""))[1:] == [
+        ("thought", "<think>go up</think>"),
+        ("answer", "Up"),
+    ]
+    assert pieces(text("go up"), ThoughtTags("", ""))[1:] == [("reply", "go up")]
+    assert pieces(text("<think>go up"), ThoughtTags())[1:] == [("reply", "<think>go up")]
 
 
 def _series(*values: float | None) -> Series:

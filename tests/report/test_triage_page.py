@@ -9,8 +9,9 @@ import pytest
 
 from heedful.diagnostics.task_triage import UNTOLD
 from heedful.report import write_report
+from heedful.report.outcome import Outcome, Raised
 from heedful.report.record import read_run
-from heedful.report.triage import alarm_table, triage_of
+from heedful.report.triage import triage_of
 from heedful.storage import RunFolder, write_rollouts
 from heedful.types import Ending, Group, Task, Trajectory, Verdict
 
@@ -51,14 +52,17 @@ def test_alarms_are_listed_with_when_they_stood_and_on_what_evidence(tmp_path: P
     first, late = alarm("noise_collapse", None, 0, 1, 1, 0, 0, 1), alarm("success_drop", None, 1, 0, 0, 1, 1, 1)
     quiet, unknown = alarm("oscillation", *[None, *[0] * 6]), alarm("reward_blind", *[None] * 7)
     lines = [a | b | c | d for a, b, c, d in zip(first, late, quiet, unknown, strict=True)]
-    table = alarm_table(read_run(run_with(tmp_path / "run", *lines)))
-    assert [(row["name"], row["collapse"], row["when"]) for row in table["raised"]] == [
-        ("success_drop", False, "steps 1, 4 to the end"),
-        ("noise_collapse", True, "steps 2 to 3, 6, the last one"),
-    ]
-    assert table["raised"][0]["evidence"] == WHY
-    assert table["quiet"] == ["oscillation"]
-    assert table["unknown"] == [("reward_blind", "2 of the first 7 readings")]
+    run = run_with(tmp_path / "run", *lines)
+    outcome = Outcome.of(run.path)
+    assert outcome.raised == (
+        Raised("success_drop", "warning", 1, 6, WHY),
+        Raised("noise_collapse", "collapse", 2, 6, WHY),
+    )
+    assert outcome.quiet == ["oscillation"]
+    assert outcome.unknown == {"reward_blind": "2 of the first 7 readings"}
+    page = write_report(run).read_text()
+    assert '<th scope="row">success_drop</th><td>1 to 6</td>' in page
+    assert '<th scope="row" class="flag">noise_collapse</th><td>2 to 6</td>' in page
 
 
 @pytest.mark.parametrize(

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from statistics import fmean
 from typing import Any
 
+from heedful.diagnostics.cross_scores.thoughts import ThoughtTags
 from heedful.diagnostics.signal import cause_of
 from heedful.diagnostics.statistics.group_statistics import scored
 from heedful.diagnostics.words import words_of
@@ -35,23 +36,16 @@ Words = Mapping[tuple[str, str], list[tuple[str, int]]]
 """Prompt and thought -> its tokens, and what each tells of the prompt in hundredths of a nat."""
 
 
-@dataclass(frozen=True, slots=True)
-class Tags:
-    """The tags around a thought, where the configuration names them."""
-
-    open: str = ""
-    close: str = ""
-
-
-def tags_of(config: Mapping[str, str]) -> Tags:
-    """The reasoning tags of a flat configuration: the first `tags.open` and `tags.close` found in it, or an audit's."""
+def tags_of(config: Mapping[str, str]) -> ThoughtTags:
+    """The reasoning tags of a flat configuration: the first `tags.open` and `tags.close` found in it, or an audit's.
+    Empty where it names none."""
     if audited := json.loads(config.get("settings.tags", "null")):
-        return Tags(*audited)
+        return ThoughtTags(*audited)
     found = {
         end: next((value for key, value in config.items() if f".{key}".endswith(f".tags.{end}")), "")
         for end in ("open", "close")
     }
-    return Tags(found["open"], found["close"])
+    return ThoughtTags(found["open"], found["close"])
 
 
 @dataclass(slots=True)
@@ -128,7 +122,7 @@ def _words(run: RunRecord, step: int) -> Words:
     }
 
 
-def _part(groups: Sequence[Group], tags: Tags, words: Words) -> dict[str, object]:
+def _part(groups: Sequence[Group], tags: ThoughtTags, words: Words) -> dict[str, object]:
     """All texts of a step. Prompts stand in a table, since members of a group share them."""
     prompts: dict[str, int] = {}
     templates = iter(template_shares(groups, tags))
@@ -140,7 +134,7 @@ def _part(groups: Sequence[Group], tags: Tags, words: Words) -> dict[str, object
     return {"groups": shown, "prompts": [*prompts], "pictures": pictures}
 
 
-def template_shares(groups: Sequence[Group], tags: Tags) -> Iterator[float | None]:
+def template_shares(groups: Sequence[Group], tags: ThoughtTags) -> Iterator[float | None]:
     """Of each member's first thought: the share of other tasks whose thoughts hold a phrase of it, mean over phrases.
 
     1 = every phrase of three words stands in thoughts of all other tasks. `None` where there is no phrase, or no other
@@ -159,14 +153,14 @@ def template_shares(groups: Sequence[Group], tags: Tags) -> Iterator[float | Non
             yield round(fmean(holders[one] - 1 for one in phrases) / others, 3) if phrases and others else None
 
 
-def _phrases(trajectory: Trajectory, tags: Tags) -> set[tuple[str, ...]]:
+def _phrases(trajectory: Trajectory, tags: ThoughtTags) -> set[tuple[str, ...]]:
     parts = dict(pieces(trajectory.turns[0].reply, tags)) if trajectory.turns else {}
     words = words_of(_TAGS.sub("", parts.get("thought", "")))
     return {tuple(words[start : start + GRAM]) for start in range(len(words) - GRAM + 1)}
 
 
 def _member(
-    trajectory: Trajectory, tags: Tags, words: Words, prompts: dict[str, int], template: float | None
+    trajectory: Trajectory, tags: ThoughtTags, words: Words, prompts: dict[str, int], template: float | None
 ) -> dict[str, object]:
     return {
         "member": trajectory.member,
@@ -180,7 +174,7 @@ def _member(
     }
 
 
-def _turn(turn: Turn, tags: Tags, words: Words, prompts: dict[str, int]) -> dict[str, object]:
+def _turn(turn: Turn, tags: ThoughtTags, words: Words, prompts: dict[str, int]) -> dict[str, object]:
     reply = turn.reply
     split = pieces(reply, tags)
     (prompt,) = [text for role, text in split if role == "prompt"] or [""]
@@ -206,7 +200,7 @@ def _turn(turn: Turn, tags: Tags, words: Words, prompts: dict[str, int]) -> dict
     return found | {name: value for name, value in more.items() if value}
 
 
-def pieces(reply: Reply, tags: Tags) -> list[tuple[str, str]]:
+def pieces(reply: Reply, tags: ThoughtTags) -> list[tuple[str, str]]:
     """Prompt and reply split by role: `prompt`, `forced`, `thought`, `answer`; `reply` where the roles are not certain.
 
     The stored ranges count tokens, which only the tokenizer can turn into text, so the text is split at the tags. A

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Self
@@ -63,6 +63,8 @@ class Outcome:
     raised: tuple[Raised, ...]
     judged: frozenset[str]
     """The alarms that could be judged at some step."""
+    unknown: Mapping[str, str]
+    """The others, each with the reason at the last step."""
 
     @classmethod
     def of(cls, folder: Path) -> Self:
@@ -71,16 +73,24 @@ class Outcome:
 
     @classmethod
     def of_run(cls, run: RunRecord) -> Self:
-        raised, judged = [], set()
+        raised, judged, unknown = [], set(), {}
         for name, series in run.series.items():
             alarm = name.removeprefix("alarm/")
-            if alarm == name or not series.numeric:
+            if alarm == name:
+                continue
+            if not series.numeric:
+                unknown[alarm] = series.points[-1].metric.why or "no reason given"
                 continue
             judged.add(alarm)
             if at := [point for point in series.numeric if point.number]:
                 severity = _RULES[alarm].severity if alarm in _RULES else "warning"
                 raised.append(Raised(alarm, severity, at[0].step, at[-1].step, at[0].metric.why))
-        return cls(run, tuple(sorted(raised, key=lambda one: one.step)), frozenset(judged))
+        return cls(run, tuple(sorted(raised, key=lambda one: one.step)), frozenset(judged), unknown)
+
+    @property
+    def quiet(self) -> list[str]:
+        """The alarms that could be judged and were not raised."""
+        return sorted(self.judged - {one.name for one in self.raised})
 
     def causes(self) -> tuple[Cause, ...]:
         """The likely causes of what was raised, the likeliest first."""

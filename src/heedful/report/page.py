@@ -23,7 +23,7 @@ from heedful.report.record import RunRecord, read_run
 from heedful.report.retrieval_map import retrieval_frames
 from heedful.report.tables import alarms, measurements, regime_kind, stages
 from heedful.report.templates import fill
-from heedful.report.triage import alarm_table, triage_of
+from heedful.report.triage import triage_of
 from heedful.storage import RunFolder, write_whole
 from heedful.version import __version__
 
@@ -67,9 +67,8 @@ def _page(run: RunRecord, refresh: int = 0) -> str:
                 (question, [(section, _drawn(section.panels, frame)) for section in question.sections])
                 for question in questions(run)
             ],
-            "alarms": alarm_table(run),
+            "outcome": Outcome.of_run(run),
             "early": early_answers(run.folder),
-            "causes": Outcome.of_run(run).told_causes(),
             "triage": triage_of(run),
             "stages": spent,
             "total_time": total,

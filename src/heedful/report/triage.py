@@ -1,7 +1,4 @@
-"""The parts of a page about what went wrong: alarms with their evidence, and why prompts taught nothing.
-
-They are made from the run's own metrics and rollouts. Where there is nothing to show, a sentence says why.
-"""
+"""Why prompts taught nothing, from the run's own metrics and rollouts. Where nothing is known, a sentence says why."""
 
 from __future__ import annotations
 
@@ -10,8 +7,6 @@ from collections.abc import Mapping, Sequence
 from statistics import fmean, mean, median
 from typing import Any
 
-from heedful.diagnostics.alarms.logged_rules import logged_rules
-from heedful.diagnostics.alarms.rules import AlarmConfig
 from heedful.diagnostics.task_triage import (
     ADVICE,
     CAUSES,
@@ -25,49 +20,13 @@ from heedful.diagnostics.task_triage import (
     shares_of,
     triage,
 )
-from heedful.report.record import RunRecord, Series
+from heedful.report.record import RunRecord
 from heedful.storage import read_rollouts
 
 MOST_TAGS = 12
 MOST_NAMED = 5
 HUES = {"mixed": 1, "solved": 3, "unpaid": 5, "failed": 2}
 """As in the chart of groups by kind."""
-
-
-def alarm_table(run: RunRecord) -> dict[str, list[Any]]:
-    """Every `alarm/*` of the run: `raised` (the earliest first, with evidence of that time), the names of those that
-    stayed `quiet`, and those that were never known (`unknown`: name and why)."""
-    collapses = {rule.name for rule in logged_rules(AlarmConfig()) if rule.collapse}
-    raised, quiet, unknown = [], [], []
-    for metric, series in run.series.items():
-        if not metric.startswith("alarm/"):
-            continue
-        name = metric.removeprefix("alarm/")
-        known = [point for point in series.points if point.number is not None]
-        if any(point.number for point in known):
-            whys = [point.metric.why for point in known if point.number and point.metric.why]
-            first = next(point.step for point in known if point.number)
-            row = {"name": name, "collapse": name in collapses, "when": _stretches(series)}
-            raised.append((first, row | {"evidence": "".join(whys[:1])}))
-        elif known:
-            quiet.append(name)
-        else:
-            unknown.append((name, series.points[-1].metric.why or "no reason given"))
-    in_order = sorted(raised, key=lambda found: found[0])
-    return {"raised": [row for _, row in in_order], "quiet": quiet, "unknown": unknown}
-
-
-def _stretches(series: Series) -> str:
-    found: list[list[int]] = []
-    standing = False
-    for point in series.points:
-        if point.number:
-            found[-1].append(point.step) if standing else found.append([point.step])
-        standing = bool(point.number)
-    texts = [str(steps[0]) if len(steps) == 1 else f"{steps[0]} to {steps[-1]}" for steps in found]
-    if standing:
-        texts[-1] = f"{found[-1][0]} to the end" if len(found[-1]) > 1 else f"{found[-1][0]}, the last one"
-    return f"step{'s' if len(found) > 1 or len(found[0]) > 1 else ''} {', '.join(texts)}"
 
 
 def triage_of(run: RunRecord) -> dict[str, Any]:
