@@ -20,7 +20,7 @@ from trainers import SETTINGS, Trainer, as_lines, watch
 from heedful.auditing import follow as follow_module
 from heedful.auditing import measure_log, open_log
 from heedful.auditing.follow import Ends, follow
-from heedful.auditing.scalars.files import GrowingFile, ScalarRow, scalar_files, scalar_kind, scalar_rows
+from heedful.auditing.scalars import scalar_files
 from heedful.stopping import StoppedBySignal
 from heedful.watching.status import Status
 
@@ -232,37 +232,6 @@ def test_a_watch_waits_for_its_log_and_ends_at_a_step(tmp_path: Path, player: Pl
     assert by_step(folder)[3]["trainer/reward"].value == 0.25
     assert player.ended == "The log has come to step 3."
     assert metrics(log, "heedful-watch") == audited(tmp_path, [log])
-
-
-@pytest.mark.parametrize(
-    "name",
-    [
-        "trl_console.txt",
-        "verl_console.txt",
-        "run-tiny0000.wandb",
-        "events.out.tfevents.1.host.1.0",
-        "a.csv",
-        "a.jsonl",
-    ],
-)
-def test_a_file_of_scalars_is_read_as_it_grows_each_byte_once(tmp_path: Path, name: str) -> None:
-    made = {
-        "a.csv": b"step,reward\n" + b"".join(b"%d,0.5\n" % step for step in range(9)),
-        "a.jsonl": as_lines([{"step": step, "reward": 0.5} for step in range(9)]),
-    }
-    content = made.get(name) or (SCALARS / name).read_bytes()
-    path = tmp_path / name
-    path.write_bytes(content)
-    whole, kind = [*scalar_rows(path)], scalar_kind(path)
-    growing, rows = GrowingFile(path, kind), list[ScalarRow]()
-    for size in range(0, len(content), max(1, len(content) // 150)):
-        path.write_bytes(content[:size])
-        at = growing.at
-        rows += growing.rows(ended=False)
-        assert at <= growing.at <= size
-    path.write_bytes(content)
-    rows += growing.rows(ended=True)
-    assert repr(rows) == repr(whole)
 
 
 def test_a_watch_of_what_is_there_goes_on_the_next_time_and_reads_nothing_of_its_own(

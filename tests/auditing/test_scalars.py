@@ -57,17 +57,50 @@ def test_verl_prints_its_steps_and_nan() -> None:
     assert Names().translated(rows[1].values)["trainer/validation"] == 0.375
 
 
-@pytest.mark.parametrize("name", ["run-tiny0000.wandb", EVENTS.name, "trl_console.txt", "trainer_state.json"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        "run-tiny0000.wandb",
+        EVENTS.name,
+        "trl_console.txt",
+        "verl_console.txt",
+        "trainer_state.json",
+        "a.csv",
+        "a.jsonl",
+    ],
+)
 def test_a_file_cut_at_any_byte_gives_a_beginning_of_its_rows(name: str, tmp_path: Path) -> None:
-    content = (LOGS / name).read_bytes()
-    kind = scalar_kind(LOGS / name)
-    whole = [(row.step, dict(row.values)) for row in scalar_rows(LOGS / name)]
+    made = {
+        "a.csv": b"step,reward\n" + b"".join(b"%d,0.5\n" % step for step in range(9)),
+        "a.jsonl": b"".join(b'{"step": %d, "reward": 0.5}\n' % step for step in range(9)),
+    }
+    content = made.get(name) or (LOGS / name).read_bytes()
     cut = tmp_path / name
+    cut.write_bytes(content)
+    whole, kind = [repr(row) for row in scalar_rows(cut)], scalar_kind(cut)
     for size in range(0, len(content), max(1, len(content) // 400)):
         cut.write_bytes(content[:size])
-        rows = [(row.step, dict(row.values)) for row in scalar_rows(cut, kind)]
-        # Of an event file the last step may lack names.
-        assert rows == whole[: len(rows)] or (kind == "event file" and rows[:-1] == whole[: len(rows) - 1])
+        rows = [repr(row) for row in scalar_rows(cut, kind, ended=False)]
+        assert rows == whole[: len(rows)]
+        if name not in (*made, "verl_console.txt"):  # whose values stand in one line
+            taken = [repr(row) for row in scalar_rows(cut, kind)]
+            # Of an event file the last step may lack names.
+            assert taken == whole[: len(taken)] or (kind == "event file" and taken[:-1] == whole[: len(taken) - 1])
+
+
+def test_a_file_that_is_written_anew_keeps_its_values_until_new_ones_are_there(tmp_path: Path) -> None:
+    state = tmp_path / "trainer_state.json"
+    content = (LOGS / state.name).read_bytes()
+    state.write_bytes(content)
+    history = History.growing([state], {})
+    assert history.update()
+    before = dict(history.steps)
+    state.write_bytes(content[:200])
+    assert history.update()
+    assert (history.steps, history.changed) == (before, set())
+    state.write_bytes(json.dumps({"log_history": [{"step": 7, "reward": 0.5}]}).encode())
+    assert history.update()
+    assert history.steps == {7: {"trainer/reward": 0.5}}
 
 
 def test_values_of_either_generation_of_writers_are_read(tmp_path: Path) -> None:

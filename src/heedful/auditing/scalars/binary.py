@@ -1,6 +1,6 @@
 """The binary files of TensorBoard and W&B: records of protocol buffers, read without either package.
 
-Both grow by appending. A record that is not whole yet ends the reading; the next reading begins there.
+Both grow by appending. A record that is not whole yet ends the reading.
 """
 
 from __future__ import annotations
@@ -25,9 +25,8 @@ def is_wandb_file(head: bytes) -> bool:
     return head.startswith(_WANDB)
 
 
-def event_rows(content: bytes) -> Iterator[tuple[int, int, str, float]]:
-    """Each scalar in the records of an event file, as both generations of writers store them: the end of its record,
-    step, name and value."""
+def event_rows(content: bytes) -> Iterator[tuple[int, str, float]]:
+    """Each scalar in the records of an event file, as both generations of writers store them: step, name and value."""
     at = 0
     while at + 12 <= len(content):
         (size,) = struct.unpack_from("<Q", content, at)
@@ -43,7 +42,7 @@ def event_rows(content: bytes) -> Iterator[tuple[int, int, str, float]]:
                 if isinstance(value, bytes) and len(value) == 4:
                     (value,) = struct.unpack("<f", value)
                 if isinstance(value, float) and isinstance(held.get(1), bytes):
-                    yield end, step, held[1].decode("utf-8", "replace"), value
+                    yield step, held[1].decode("utf-8", "replace"), value
         at = end
 
 
@@ -58,12 +57,9 @@ def _tensor(message: bytes) -> float | None:
     return float(struct.unpack(code, raw)[0]) if isinstance(raw, bytes) and len(raw) == size else None
 
 
-def wandb_rows(content: bytes, at: int = HEADER) -> Iterator[tuple[int, dict[str, str]]]:
-    """The JSON texts of each row of a `.wandb` file by name, after the end of its record.
-
-    `content` begins with any block of the file, and is read from `at` on, where a record begins.
-    """
-    for end, record in _wandb_records(content, at):
+def wandb_rows(content: bytes) -> Iterator[dict[str, str]]:
+    """The JSON texts of each row of a `.wandb` file by name."""
+    for record in _wandb_records(content):
         for history in (value for number, value in _fields(record) if number == 2 and isinstance(value, bytes)):
             row: dict[str, str] = {}
             for item in (value for number, value in _fields(history) if number == 1):
@@ -77,12 +73,12 @@ def wandb_rows(content: bytes, at: int = HEADER) -> Iterator[tuple[int, dict[str
                 if names and text is not None:
                     row["/".join(dict.fromkeys(names))] = text
             if row:
-                yield end, row
+                yield row
 
 
-def _wandb_records(content: bytes, at: int) -> Iterator[tuple[int, bytes]]:
+def _wandb_records(content: bytes) -> Iterator[bytes]:
     """The whole records. One that does not fit the rest of its block goes on in the next."""
-    parts = b""
+    at, parts = HEADER, b""
     while at + HEADER <= len(content):
         left = BLOCK - at % BLOCK
         if left < HEADER:
@@ -95,7 +91,7 @@ def _wandb_records(content: bytes, at: int) -> Iterator[tuple[int, bytes]]:
         data = content[at + HEADER : end]
         parts = data if kind in (1, 2) else parts + data  # whole, first, middle, last
         if kind in (1, 4):
-            yield end, parts
+            yield parts
         at = end
 
 

@@ -26,7 +26,6 @@ import re
 import sqlite3
 from collections.abc import Iterator, Mapping
 from contextlib import closing
-from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -109,114 +108,70 @@ def scalar_files(path: Path) -> tuple[Path, ...]:
     return tuple(found or last) or (path,)
 
 
-def scalar_rows(path: Path, kind: str = "") -> Iterator[ScalarRow]:
-    """The rows of a file that has ended, in its order.
+def scalar_rows(path: Path, kind: str = "", ended: bool = True) -> Iterator[ScalarRow]:
+    """The rows of a file, in its order.
+
+    `ended`: the last line counts without its end, and the last step of an event file, whose values come one by one, as
+    it is. A file that grows is read again from its start.
 
     Raises ValueError for a file that is no file of scalars, and OSError where it cannot be read.
     """
-    yield from GrowingFile(path, kind or scalar_kind(path)).rows(ended=True)
-
-
-@dataclass(slots=True)
-class GrowingFile:
-    """Reads the rows of a file as it grows, each of its bytes once."""
-
-    path: Path
-    kind: str
-    at: int = 0
-    """The bytes that are read. Of Trackio, the last row."""
-    counted: int = 0
-    """Lines of training on TRL's console."""
-    open: ScalarRow | None = None
-    """Of an event file the last step, whose values come one by one."""
-
-    def rows(self, ended: bool) -> Iterator[ScalarRow]:
-        """The rows that were added. `ended`: the last line counts without its end, and the last step as it is.
-
-        Raises ValueError for a file that is no file of scalars, and OSError where it cannot be read.
-        """
-        if self.kind == "Trackio":
-            yield from self._trackio()
-            return
-        with open_file(self.path) as stream:
-            head = stream.readline() if self.kind == "CSV" and self.at else b""
-            base = self.at - self.at % binary.BLOCK if self.kind == "W&B" else self.at
-            stream.seek(base)
-            content = stream.read()
-        if self.kind == "event file":
-            yield from self._events(content, ended)
-        elif self.kind == "W&B":
-            for end, texts in binary.wandb_rows(content, max(self.at - base, binary.HEADER)):
-                self.at = base + end
-                yield from row_of({name: _value(text) for name, text in texts.items()})
-        elif self.kind == "trainer_state":
-            try:
-                history = parse_json(content)["log_history"]
-            except ValueError:
-                return  # not whole yet: the trainer writes it in place
-            for row in history[:-1] if history and "train_runtime" in history[-1] else history:
-                yield from row_of(row)
-        elif self.kind in ("CSV", "lines", "console"):
-            if head.startswith(_UTF_16) and content:
-                raise LateValue  # an export was written anew
-            whole = content if ended or content.startswith(_UTF_16) else content[: content.rfind(b"\n") + 1]
-            self.at += len(whole)
-            if self.kind == "CSV":
-                yield from _csv(_decoded(head + whole))
-            elif self.kind == "lines":
-                for line in whole.splitlines():
-                    yield from row_of(_object(_decoded(line)) or {})
-            else:
-                yield from self._console(whole.decode("utf-8", "replace"))
-        else:
-            raise ValueError(
-                f"Expected scalars in {self.path} (trainer_state.json, TensorBoard's event files, .wandb, Trackio's "
-                "SQLite file, JSON lines or CSV with a step, verl's or TRL's console), found another kind of file."
-            )
-
-    def _events(self, content: bytes, ended: bool) -> Iterator[ScalarRow]:
-        """Raises LateValue for a value of a step that is no longer open."""
-        by_step = {self.open.step: dict(self.open.values)} if self.open else {}
-        base, least = self.at, self.open.step if self.open else None
-        for end, step, name, value in binary.event_rows(content):
-            if least is not None and step < least:
-                raise LateValue
+    kind = kind or scalar_kind(path)
+    if kind == "Trackio":
+        yield from _trackio(path)
+        return
+    with open_file(path) as stream:
+        content = stream.read()
+    if kind in ("CSV", "lines", "console") and not ended and not content.startswith(_UTF_16):
+        content = content[: content.rfind(b"\n") + 1]
+    if kind == "event file":
+        by_step: dict[int, dict[str, float]] = {}
+        for step, name, value in binary.event_rows(content):
             by_step.setdefault(step, {})[name] = value
-            self.at = base + end
-        rows = [ScalarRow(step, by_step[step]) for step in sorted(by_step)]
-        self.open = rows.pop() if rows and not ended else None
-        yield from rows
-
-    def _console(self, text: str) -> Iterator[ScalarRow]:
-        """verl prints the step. TRL does not: its lines are counted, and evaluations belong to the line before."""
-        for row in map(_printed, text.splitlines()):
-            if "step" not in row and row:
-                self.counted += not any(name.startswith("eval_") for name in row)
-                row["step"] = self.counted
-            yield from row_of(row)
-
-    def _trackio(self) -> Iterator[ScalarRow]:
-        address = f"file:{quote(str(self.path.resolve()))}?mode=ro"
+        for step in sorted(by_step)[: None if ended else -1]:
+            yield ScalarRow(step, by_step[step])
+    elif kind == "W&B":
+        for texts in binary.wandb_rows(content):
+            yield from row_of({name: _value(text) for name, text in texts.items()})
+    elif kind == "trainer_state":
         try:
-            with closing(sqlite3.connect(address, uri=True)) as base:
-                latest = "(select run_id from metrics order by id desc limit 1)"
-                query = f"select id, step, metrics from metrics where run_id = {latest} and id > ? order by id"
-                rows = base.execute(query, (self.at,)).fetchall()
-                first = base.execute(f"select min(id) from metrics where run_id = {latest}").fetchone()[0]
-        except sqlite3.Error as error:
-            raise ValueError(
-                f"Expected Trackio's table `metrics` in {self.path}, found that SQLite says: {error}."
-            ) from error
-        if self.at and first is not None and first > self.at:
-            raise LateValue  # another run has begun
-        for number, step, metrics in rows:
-            self.at = number
-            row = _object(metrics.decode("utf-8", "replace") if isinstance(metrics, bytes) else str(metrics))
-            yield from row_of({"_step": step, **(row or {})})
+            history = parse_json(content)["log_history"]
+        except ValueError:
+            return  # not whole yet: the trainer writes it in place
+        for row in history[:-1] if history and "train_runtime" in history[-1] else history:
+            yield from row_of(row)
+    elif kind == "CSV":
+        yield from _csv(_decoded(content))
+    elif kind == "lines":
+        for line in content.splitlines():
+            yield from row_of(_object(_decoded(line)) or {})
+    elif kind == "console":
+        # verl prints the step. TRL does not: its lines are counted, and evaluations belong to the line before.
+        counted = 0
+        for row in map(_printed, content.decode("utf-8", "replace").splitlines()):
+            if "step" not in row and row:
+                counted += not any(name.startswith("eval_") for name in row)
+                row["step"] = counted
+            yield from row_of(row)
+    else:
+        raise ValueError(
+            f"Expected scalars in {path} (trainer_state.json, TensorBoard's event files, .wandb, Trackio's SQLite "
+            "file, JSON lines or CSV with a step, verl's or TRL's console), found another kind of file."
+        )
 
 
-class LateValue(Exception):
-    """What was read of a file no longer holds: it has to be read again."""
+def _trackio(path: Path) -> Iterator[ScalarRow]:
+    """The rows of the run that was logged last."""
+    address = f"file:{quote(str(path.resolve()))}?mode=ro"
+    try:
+        with closing(sqlite3.connect(address, uri=True)) as base:
+            latest = "(select run_id from metrics order by id desc limit 1)"
+            rows = base.execute(f"select step, metrics from metrics where run_id = {latest} order by id").fetchall()
+    except sqlite3.Error as error:
+        raise ValueError(f"Expected Trackio's table `metrics` in {path}, found that SQLite says: {error}.") from error
+    for step, metrics in rows:
+        row = _object(metrics.decode("utf-8", "replace") if isinstance(metrics, bytes) else str(metrics))
+        yield from row_of({"_step": step, **(row or {})})
 
 
 def row_of(row: Mapping[str, Any]) -> Iterator[ScalarRow]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -10,7 +11,7 @@ from statistics import fmean
 from typing import Any
 
 from heedful.auditing.scalars.aliases import ALIASES, Names
-from heedful.auditing.scalars.files import GrowingFile, LateValue, ScalarRow, scalar_kind, scalar_rows
+from heedful.auditing.scalars.files import ScalarRow, scalar_kind, scalar_rows
 from heedful.auditing.steps import STEPS_HELD, LoggedStep
 from heedful.boundary import listed
 from heedful.diagnostics.statistics.intervals import wilson
@@ -21,16 +22,20 @@ FINITE = ("trainer/grad_norm", "trainer/loss", "trainer/reward")
 USUAL = 5
 """Steps in a row with a scalar after which its absence counts as a number that is not finite, if a scalar that always
 comes with it is there: prime-rl writes no key then."""
+LONG, REST, LONGEST_REST = 0.5, 20.0, 60.0
+"""A file whose reading takes longer than so many seconds rests for so many times as long, and for so many seconds at
+most."""
 
 
 @dataclass(slots=True)
 class ScalarFile:
-    """One file of scalars, read as far as it is whole."""
+    """One file of scalars, read as far as it is whole. It is read from its start each time that it has grown."""
 
     path: Path
     given: Mapping[str, str]
     """heedful's name -> the trainer's key, as the user said."""
-    growing: GrowingFile | None = None
+    kind: str = ""
+    """Empty: without a whole line nothing says what the file is."""
     names: Names = field(default_factory=Names)
     count: int = 0
     by_step: dict[int, dict[str, float]] = field(default_factory=dict)
@@ -38,10 +43,8 @@ class ScalarFile:
     """One of `FINITE` -> the scalars that always come with it."""
     keys: set[str] = field(default_factory=set)
     seen: tuple[tuple[int, int, int], ...] = ()
-
-    @property
-    def kind(self) -> str:
-        return self.growing.kind if self.growing else ""
+    rests: float = 0.0
+    """When it may be read again, by the clock of `time.monotonic`."""
 
     @property
     def of_transformers(self) -> bool:
@@ -50,39 +53,31 @@ class ScalarFile:
         return bool(self.names.unknown & {"epoch", "train/epoch"}) and validation.startswith("eval")
 
     def update(self, ended: bool) -> bool:
-        """Read what was added. `ended`: the file is taken as it is. Returns whether anything may have changed."""
+        """Read the file again where it has changed. `ended`: the file is taken as it is. Returns whether anything may
+        have changed."""
         try:
             found = [self.path.stat(), *([log.stat()] if (log := Path(f"{self.path}-wal")).exists() else [])]
         except FileNotFoundError:
             return False
-        seen = tuple((each.st_ino, each.st_size, each.st_mtime_ns) for each in found)
-        if seen == self.seen and not ended:
+        seen, begun = tuple((each.st_ino, each.st_size, each.st_mtime_ns) for each in found), time.monotonic()
+        if not ended and (seen == self.seen or begun < self.rests):
             return False
-        again = bool(self.seen) and (seen[0][0] != self.seen[0][0] or seen[0][1] < self.seen[0][1])
-        self.seen = seen
         try:
-            if again or self.growing is None or self.growing.kind == "trainer_state":
-                self._begin()
-            try:
-                self._read(ended)
-            except LateValue:
-                self._begin()
-                self._read(ended)
-        except (OSError, ValueError):
-            self.seen = ()  # it is being written, or locked
+            kind = scalar_kind(self.path)
+            rows = list(scalar_rows(self.path, kind, ended)) if kind else []
+        except (OSError, ValueError):  # it is being written, or locked
             if ended:
                 raise
-        return True
-
-    def _begin(self) -> None:
-        self.names, self.count, self.by_step, self.beside, self.keys = Names(self.given), 0, {}, {}, set()
-        kind = scalar_kind(self.path)
-        # Without a whole line nothing says what the file is.
-        self.growing = GrowingFile(self.path, kind) if kind else None
-
-    def _read(self, ended: bool) -> None:
-        for row in self.growing.rows(ended) if self.growing else ():
+            return True
+        took = time.monotonic() - begun
+        self.seen, self.rests = seen, begun + min(LONGEST_REST, REST * took) if took > LONG else 0.0
+        if not rows and self.count and not ended:
+            return True  # it is being written anew
+        self.kind, self.names, self.count = kind, Names(self.given), 0
+        self.by_step, self.beside, self.keys = {}, {}, set()
+        for row in rows:
             self.take(row)
+        return True
 
     def take(self, row: ScalarRow) -> None:
         """Take the next row."""
