@@ -120,7 +120,12 @@ def follow(
         StoppedBySignal: a signal came; all closed steps are saved.
         KeyboardInterrupt: Ctrl-C; all closed steps are saved.
     """
-    folder = out or _own_folder(source)
+    inside = source / OWN_FOLDER
+    folder = out or Path("audits") / f"{source.resolve().stem}-watch"
+    # Beside rows that lie directly in a folder the results would look like rows.
+    directly = source.is_dir() and source in {file.parent for file in names_of_files(source)[1]}
+    if out is None and source.is_dir() and (inside.exists() or not directly):
+        folder = inside
     if not source.exists():
         raise ValueError(
             f"Expected a log, or a place that gets one, at {source}, found nothing there. Make an empty "
@@ -146,14 +151,6 @@ def follow(
                 raise KeyboardInterrupt from None
             raise StoppedBySignal(request.signal, f"closed steps are saved in {folder}") from None
     return folder
-
-
-def _own_folder(source: Path) -> Path:
-    """Where the results go. Beside rows that lie directly in a folder they would look like rows."""
-    inside = source / OWN_FOLDER
-    if source.is_dir() and (inside.exists() or source not in {file.parent for file in names_of_files(source)[1]}):
-        return inside
-    return Path("audits") / f"{source.resolve().stem}-watch"
 
 
 @dataclass(slots=True)

@@ -329,9 +329,28 @@ def judge_of(settings: AuditSettings, tags: ThoughtTags, seed: int, own: OwnRun 
     right = nothing_right if own is None else rightness(own)
     if settings.model is not None:
         yield replace(model_judge(settings.model, settings, tags, seed), right=right)
-    else:
-        with _served_judge(str(settings.server), str(settings.model_name), settings, tags, seed) as judge:
-            yield replace(judge, right=right)
+        return
+    from heedful.models.load import read_own_tokenizer
+    from heedful.policies.servers import Client, Limits, read_key
+    from heedful.policies.servers.examination import base_of, check_tokenizer, examine, refuse_unknown
+    from heedful.scorers.judge import judge_name
+    from heedful.scorers.server import ServerScorer
+
+    url, model, source = str(settings.server), str(settings.model_name), str(settings.tokenizer)
+    client = Client([base_of(url)], Limits(settings.connections), key=read_key(settings.api_key_env))
+    try:
+        facts = examine(client, client.servers[0])
+        refuse_unknown(facts, model)
+        read = read_own_tokenizer(source, _TOKENIZER_REMEDY)
+        tokenizer: Any = read.tokenizer
+        check_tokenizer(client, model, lambda text: tokenizer(text, add_special_tokens=False).input_ids, source)
+
+        def make_scorer(name: str) -> ServerScorer:
+            return ServerScorer(client, model, facts, name=name)
+
+        yield ModelJudge(make_scorer, tokenizer, judge_name(model), tags, seed, note=read.note, right=right)
+    finally:
+        client.close()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -381,29 +400,3 @@ def model_judge(source: str, settings: AuditSettings, tags: ThoughtTags, seed: i
         return HFScorer(model, name=name, max_tokens=settings.max_tokens)
 
     return ModelJudge(make_scorer, read.tokenizer, name, tags, seed, vision=vision_of(model), note=read.note)
-
-
-@contextmanager
-def _served_judge(url: str, model: str, settings: AuditSettings, tags: ThoughtTags, seed: int) -> Iterator[ModelJudge]:
-    """A model on a server."""
-    from heedful.models.load import read_own_tokenizer
-    from heedful.policies.servers import Client, Limits, read_key
-    from heedful.policies.servers.examination import base_of, check_tokenizer, examine, refuse_unknown
-    from heedful.scorers.judge import judge_name
-    from heedful.scorers.server import ServerScorer
-
-    client = Client([base_of(url)], Limits(settings.connections), key=read_key(settings.api_key_env))
-    try:
-        facts = examine(client, client.servers[0])
-        refuse_unknown(facts, model)
-        source = str(settings.tokenizer)
-        read = read_own_tokenizer(source, _TOKENIZER_REMEDY)
-        tokenizer: Any = read.tokenizer
-        check_tokenizer(client, model, lambda text: tokenizer(text, add_special_tokens=False).input_ids, source)
-
-        def make_scorer(name: str) -> ServerScorer:
-            return ServerScorer(client, model, facts, name=name)
-
-        yield ModelJudge(make_scorer, tokenizer, judge_name(model), tags, seed, note=read.note)
-    finally:
-        client.close()
