@@ -135,11 +135,8 @@ def half_blocks(image: Image, columns: int) -> Text:
     text = Text(no_wrap=True)
     for top in range(0, height, 2):
         for left in range(width):
-            upper, lower = (_colour(values, (row * width + left) * 3) for row in (top, top + 1))
+            places = ((row * width + left) * 3 for row in (top, top + 1))
+            upper, lower = (Color.from_rgb(*values[at : at + 3]) for at in places)
             text.append("\N{UPPER HALF BLOCK}", Style(color=upper, bgcolor=lower))
         text.append("\n" if top + 2 < height else "")
     return text
-
-
-def _colour(values: bytes, at: int) -> Color:
-    return Color.from_rgb(*values[at : at + 3])

@@ -5,19 +5,15 @@ The run is not changed. Fresh episodes of training tasks are played with its che
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 from heedful.boundary import CommandLine, Positional, Shown
 from heedful.run.config import TrainConfig, read_config
 from heedful.run.evaluation.subjects import choose_checkpoint, find_subject, is_checkpoint
 from heedful.run.gradients import GradientsSettings, measure_gradients
 from heedful.storage import RunFolder, is_run
-
-if TYPE_CHECKING:
-    from rich.console import Console
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,56 +52,38 @@ def main(argv: list[str]) -> int:
     folder, config, steps = _chosen(line.words.run, line.words.checkpoint, line.words.attribute)
     config = replace(config, threads=settings.threads or config.threads, device=settings.device or config.device)
 
-    from heedful.console import SafeConsole
+    from heedful.console import SafeConsole, plain_table
+    from heedful.report.attribution import parts_table, told, write_attribution_page
     from heedful.report.gradients import TABLES, sentences, table, write_gradients_page
+    from heedful.run.attribution import attribute_update
     from heedful.storage import read_gradients
 
     console = SafeConsole()
     if not console.is_terminal:
         console.width = 160  # a log has room for a table
-    if line.words.attribute:
-        return _attribute(folder, config, steps, settings, console)
     for step in steps:
-        measure_gradients(folder, config, step, settings, console)
-        stored = read_gradients(folder.gradients(step))
-        for title, columns in TABLES:
-            _print_table(f"Step {step}: {title}", table(stored, columns), console)
-        for sentence in sentences(stored):
+        if line.words.attribute:
+            attribute_update(folder, config, step, settings.attribution, settings.seed, console)
+            path = folder.attribution(step)
+            stored = read_gradients(path)
+            tables, said = [("the change of each reading in this update, by part", parts_table(stored))], told(stored)
+        else:
+            measure_gradients(folder, config, step, settings, console)
+            path = folder.gradients(step)
+            stored = read_gradients(path)
+            tables, said = [(title, table(stored, columns)) for title, columns in TABLES], sentences(stored)
+        for title, (headings, *rows) in tables:
+            shown = plain_table(*headings)
+            for row in rows:
+                shown.add_row(*row)
+            console.print(f"Step {step}: {title}", style="bold")
+            console.print(shown)
+        for sentence in said:
             console.print(sentence, soft_wrap=True)
-        console.print(f"written to {folder.gradients(step)}", soft_wrap=True)
-    console.print(f"page: {write_gradients_page(folder)}", soft_wrap=True)
+        console.print(f"written to {path}", soft_wrap=True)
+    page = write_attribution_page(folder) if line.words.attribute else write_gradients_page(folder)
+    console.print(f"page: {page}", soft_wrap=True)
     return 0
-
-
-def _attribute(
-    folder: RunFolder, config: TrainConfig, steps: list[int], settings: GradientsSettings, console: Console
-) -> int:
-    """Split the updates of these steps, and print the parts."""
-    from heedful.report.attribution import parts_table, told, write_attribution_page
-    from heedful.run.attribution import attribute_update
-    from heedful.storage import read_gradients
-
-    for step in steps:
-        attribute_update(folder, config, step, settings.attribution, settings.seed, console)
-        stored = read_gradients(folder.attribution(step))
-        title = f"Step {step}: the change of each reading in this update, by part"
-        _print_table(title, parts_table(stored), console)
-        for sentence in told(stored):
-            console.print(sentence, soft_wrap=True)
-        console.print(f"written to {folder.attribution(step)}", soft_wrap=True)
-    console.print(f"page: {write_attribution_page(folder)}", soft_wrap=True)
-    return 0
-
-
-def _print_table(title: str, rows: Sequence[Sequence[str]], console: Console) -> None:
-    """Print a table, whose first row has the headings."""
-    from heedful.console import plain_table
-
-    shown = plain_table(*rows[0])
-    for row in rows[1:]:
-        shown.add_row(*row)
-    console.print(title, style="bold")
-    console.print(shown)
 
 
 def _chosen(name: str, checkpoints: tuple[str, ...], attribute: bool) -> tuple[RunFolder, TrainConfig, list[int]]:

@@ -55,7 +55,9 @@ def reply_of(line: str, env: Environment) -> str | None:
         return line
     if not actions:
         return format_reply([line], "") if isinstance(env, AnswersFreely) else line
-    chosen = [_action(word, actions) for word in _words(line, actions)]
+    # At spaces, too, unless names of actions have spaces in them.
+    between = r"[,;|]+" if any(" " in action for action in actions) else r"[,;|\s]+"
+    chosen = [_action(word.strip(), actions) for word in re.split(between, line) if word.strip()]
     if not chosen:
         raise ValueError(f"Expected one of {', '.join(actions)}, or `quit`.")
     if len(chosen) > most:
@@ -77,12 +79,6 @@ def _actions(env: Environment) -> tuple[tuple[str, ...], int]:
     """The names of the actions, and how many a turn may have. None where answers are free text."""
     actions = actions_of(env)
     return actions, most_actions_of(env) if actions else 1
-
-
-def _words(line: str, actions: tuple[str, ...]) -> list[str]:
-    """The line cut at separators and commas. Also at spaces, unless names of actions have spaces in them."""
-    pattern = r"[,;|]+" if any(" " in action for action in actions) else r"[,;|\s]+"
-    return [word.strip() for word in re.split(pattern, line) if word.strip()]
 
 
 def _action(word: str, actions: tuple[str, ...]) -> str:

@@ -233,25 +233,20 @@ def _ask(env: Environment, console: Console) -> str | None:
     """Ask until the answer can be read. `None` when the person leaves."""
     while True:
         try:
-            line = _line(console).strip()
+            if sys.stdin.isatty():
+                line = console.input("> ")
+            else:  # a file or a pipe
+                console.print("> ", end="")
+                line = sys.stdin.readline()
+                if not line:
+                    raise EOFError
         except (EOFError, KeyboardInterrupt):
             console.print()
             return None
         try:
-            return reply_of(line, env)
+            return reply_of(line.strip(), env)
         except ValueError as problem:
             console.print(str(problem), style="red", markup=False)
-
-
-def _line(console: Console) -> str:
-    """The next line that is typed, or that a file or a pipe gives. Raises EOFError where there is none."""
-    if sys.stdin.isatty():
-        return console.input("> ")
-    console.print("> ", end="")
-    line = sys.stdin.readline()
-    if not line:
-        raise EOFError
-    return line
 
 
 def _show_step(step: Step, console: Console) -> None:

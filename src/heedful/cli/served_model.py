@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Annotated, Any
-
-from rich.console import Console
+from typing import Annotated, Any
 
 from heedful.boundary import CommandLine, NamesSecret, to_json
 from heedful.cli.episode import SampledSettings, drawn_task, named, show_end, table_of_turns
@@ -15,9 +13,6 @@ from heedful.envs.common.tagged import in_tags
 from heedful.run.evaluation.held_out import any_scored, refuse_numbers, write_numbers
 from heedful.run.served.settings import ServedSettings, served_settings
 from heedful.run.terminal import success_table
-
-if TYPE_CHECKING:
-    from heedful.run.served import ServedModel
 
 
 def _scorer(words: Any, settings: ServedSettings) -> str:
@@ -48,10 +43,6 @@ def evaluate_server(line: CommandLine[Any]) -> int:
         raise ValueError("--server needs --model-name NAME; `heedful doctor --server URL` lists the names.")
     defaults = served_settings(words.subject, words.model_name or "model")
     settings = line.settings(ServedSettings, defaults, {"sampling.temperature": words.temperature})
-    return _evaluate(line.words, settings)
-
-
-def _evaluate(words: Any, settings: ServedSettings) -> int:
     from heedful.run.served import evaluate_served, open_served
 
     refuse_numbers(settings.json)
@@ -91,34 +82,30 @@ def play_server(line: CommandLine[Any]) -> int:
     names = ("env", "context", "sampling", "tags", "template_options", "api_key_env")
     kept = ServedPlaySettings(**{name: getattr(defaults, name) for name in names})
     settings = line.settings(ServedPlaySettings, kept)
+    from heedful.policies.served_text import text_alone
+    from heedful.rollout.player import Player, made
     from heedful.run.served import open_served
+    from heedful.run.terminal import episode_text
+    from heedful.seeds import derive
+    from heedful.types import Group
 
     console = SafeConsole()
     shared = {name: getattr(settings, name) for name in names}
     # A greedy episode is played as one, which an evaluation plays besides the sampled ones.
     asked = replace(defaults, **shared | {"sampling": replace(settings.sampling, greedy=False)})
     with open_served(words.by, str(words.model_name), words.tokenizer, asked, console.print) as model:
-        return _play(model, settings, console)
-
-
-def _play(model: ServedModel, settings: ServedPlaySettings, console: Console) -> int:
-    from heedful.policies.served_text import text_alone
-    from heedful.rollout.player import Player, made
-    from heedful.run.terminal import episode_text
-    from heedful.seeds import derive
-    from heedful.types import Group
-
-    env, task = in_tags(settings.env, model.settings.tags), drawn_task(settings)
-    console.print(f"{model.name} at {model.facts.url}: {named(task, settings.member)}", style="bold", soft_wrap=True)
-    policy = model.policy(settings.sampling, derive(settings.seed, "play", settings.member))
-    player = Player(made(env.episode), task, settings.member, turns_of(env), settings.context)
-    while player.ending is None:
-        player.advance(policy.answer(player.conversation)[0])
-    trajectory = player.trajectory(policy.temperature, policy.version)
-    if model.text_only:
-        (group,) = text_alone([Group(task, (trajectory,))])
-        (trajectory,) = group.trajectories
-    console.print(episode_text(trajectory, model.settings.tags))
-    if not model.text_only:
-        console.print(table_of_turns(trajectory.turns))
-    return show_end(trajectory, console)
+        env, task = in_tags(settings.env, model.settings.tags), drawn_task(settings)
+        name = f"{model.name} at {model.facts.url}"
+        console.print(f"{name}: {named(task, settings.member)}", style="bold", soft_wrap=True)
+        policy = model.policy(settings.sampling, derive(settings.seed, "play", settings.member))
+        player = Player(made(env.episode), task, settings.member, turns_of(env), settings.context)
+        while player.ending is None:
+            player.advance(policy.answer(player.conversation)[0])
+        trajectory = player.trajectory(policy.temperature, policy.version)
+        if model.text_only:
+            (group,) = text_alone([Group(task, (trajectory,))])
+            (trajectory,) = group.trajectories
+        console.print(episode_text(trajectory, model.settings.tags))
+        if not model.text_only:
+            console.print(table_of_turns(trajectory.turns))
+        return show_end(trajectory, console)
