@@ -8,15 +8,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from markupsafe import Markup
-
 from heedful.boundary.jsontext import read_json
 from heedful.diagnostics.attribution import BEFORE, EXPLAINED, MEASURED, TOTAL, is_clear
 from heedful.report.drawing.bars import Bars, common_range, draw_bars
 from heedful.report.drawing.chart import Curve, key
 from heedful.report.drawing.numerals import numeral
 from heedful.report.drawing.panel import DrawnPanel
-from heedful.report.gradients import NO_POINTER, cell, shown_fact
+from heedful.report.gradients import cell, shown_fact
 from heedful.report.record import Series
 from heedful.report.templates import fill
 from heedful.storage import RunFolder, StoredGradients, read_gradients, write_whole
@@ -126,7 +124,7 @@ def panel(stored: Sequence[StoredGradients], reading: str) -> DrawnPanel:
             if value is not None:
                 sizes[part] = max(sizes.get(part, 0.0), abs(value))
     if not sizes:
-        return DrawnPanel(title, unit, Markup(""), "", (), "no update was split", (), ())
+        return DrawnPanel(title, unit, absent="no update was split")
     shown = [*sorted(sizes, key=lambda part: -sizes[part])[:_MOST_PARTS], MEASURED]
     bars = [
         Bars(part, hue, tuple(one.metric(f"attribution/{reading}/{part}") for one in stored))
@@ -135,7 +133,7 @@ def panel(stored: Sequence[StoredGradients], reading: str) -> DrawnPanel:
     steps = [f"step {one.step}" for one in stored]
     svg = draw_bars(bars, steps, [""] * len(steps), common_range([bars]), f"{title}: the parts of updates")
     legend = tuple((key(Curve(each.label, Series("", ()), each.hue), stacked=True), each.label) for each in bars)
-    return DrawnPanel(title, unit, svg, NO_POINTER, legend, "", (), ())
+    return DrawnPanel(title, unit, svg, legend=legend)
 
 
 def moved_table(stored: StoredGradients, reading: str) -> list[list[str]]:

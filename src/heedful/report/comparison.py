@@ -88,7 +88,7 @@ def write_comparison(runs: Sequence[Path | str], out: Path | str) -> Path:
             "version": __version__,
             **embedded(records, Path(out), names=_names(records)),
             "runs": [
-                (key(Curve(run.name, Series("", ()), hue)), name, _about(run), told(run))
+                (key(Curve(run.name, Series("", ()), hue)), name, run, told(run))
                 for hue, (name, run) in enumerate(zip(_names(records), records, strict=True), start=1)
             ],
             "first": FIRST,
@@ -116,11 +116,6 @@ def _names(records: Sequence[RunRecord]) -> list[str]:
         if len(set(names)) == len(names):
             return names
     return [str(path) for path in paths]
-
-
-def _about(run: RunRecord) -> str:
-    regime = f", {run.verdict.regime}" if run.verdict and run.verdict.regime else ""
-    return f"steps {run.steps[0]} to {run.steps[1]}{regime}"
 
 
 def _evaluations(records: Sequence[RunRecord]) -> list[tuple[str, str, Axis]]:

@@ -29,6 +29,7 @@ GRAM = 3
 NATS, LEVELS = 20, (35, 126)
 """An entropy is one character: its code is 35 and 20 times the nats, at most 126."""
 _OPENING_TAG = re.compile(r"(<[A-Za-z_][\w-]*>|\[[A-Z_]+\])\s*\Z")
+_LEADING_TAG = re.compile(r"\s*(<[A-Za-z_][\w-]*>|\[[A-Z_]+\])")
 _TAGS = re.compile(r"\A\s*[<\[][\w-]+[>\]]|[<\[]/[\w-]+[>\]]\s*\Z")
 """Those around a thought."""
 
@@ -55,7 +56,7 @@ class Episodes:
     index: dict[str, Any]
     """`tasks`: id, seed, split. `reasons` of verdicts. `steps`: step -> a row for each group: number of the task,
     outcomes, rewards, weight, number of the reason, spread, what moved, kind by outcomes. `play`: how an episode is
-    played again."""
+    played again: the run's folder, empty where heedful did not train it."""
     parts: dict[str, str] = field(default_factory=dict)
     """Step -> its texts, packed."""
 
@@ -66,7 +67,8 @@ def episodes_of(run: RunRecord, newest: int | None = None) -> Episodes:
     reasons: dict[str, int] = {}
     measured = {point.step for series in run.series.values() for point in series.points}
     steps = [step for step in run.folder.rollout_steps() if step in measured]
-    found = Episodes({"play": _play(run), "steps": {}})
+    trained = not run.audited and "trainer" not in run.config and "env.type" in run.config
+    found = Episodes({"play": str(run.folder.path) if trained else "", "steps": {}})
     tags = tags_of(run.config)
     for step in steps[-newest:] if newest else steps:
         stored = read_rollouts(run.folder.rollouts(step))
@@ -88,11 +90,6 @@ def episodes_of(run: RunRecord, newest: int | None = None) -> Episodes:
         found.parts[str(step)] = packed(_part(stored.groups, tags, _words(run, step)))
     found.index |= {"tasks": [*tasks], "reasons": [*reasons]}
     return found
-
-
-def _play(run: RunRecord) -> str:
-    """The command that plays a task of the run again, without its task. Empty where heedful did not train it."""
-    return "" if run.audited or "trainer" in run.config or "env.type" not in run.config else str(run.folder.path)
 
 
 def moved(rewards: Sequence[float | None], verdict: Verdict | None) -> float:
@@ -211,7 +208,8 @@ def pieces(reply: Reply, tags: ThoughtTags) -> list[tuple[str, str]]:
     if opening and prompt.rstrip().endswith(opening) and text.startswith(opening):
         forced, text = opening, text[len(opening) :]
         prompt = prompt.rstrip().removesuffix(opening)
-    closing = tags.close or _closing(forced or _leading_tag(text))
+    leading = forced or (match[1] if (match := _LEADING_TAG.match(text)) else "")
+    closing = tags.close or (f"{leading[0]}/{leading[1:]}" if leading else "")
     if reply.ids and not len(reply.thought):
         parts = [("answer", text)]
     elif closing and closing in text and reply.closed:
@@ -222,12 +220,3 @@ def pieces(reply: Reply, tags: ThoughtTags) -> list[tuple[str, str]]:
     else:
         parts = [("reply", text)]
     return [(role, part) for role, part in (("prompt", prompt), ("forced", forced), *parts) if part]
-
-
-def _leading_tag(text: str) -> str:
-    match = re.match(r"\s*(<[A-Za-z_][\w-]*>|\[[A-Z_]+\])", text)
-    return match[1] if match else ""
-
-
-def _closing(opening: str) -> str:
-    return f"{opening[0]}/{opening[1:]}" if opening else ""

@@ -214,12 +214,8 @@ def panels(stored: Sequence[StoredGradients], series: Sequence[tuple[str, str, i
         counts = [f"n {one.metric(f'gradient/{bucket}/reward_variance').n or 0}" for bucket in buckets(one)]
         title = f"Step {one.step}"
         svg = draw_bars(bars, names, counts, span, f"{title}: {', '.join(label for label, _, _ in series)}")
-        drawn.append(DrawnPanel(title, "", svg, NO_POINTER, legend, "", (), ()))
+        drawn.append(DrawnPanel(title, "", svg, legend=legend))
     return drawn
-
-
-NO_POINTER = '{"steps":[],"places":[],"curves":[]}'
-"""Bars have titles of their own."""
 
 
 def shown_fact(value: str | int | float | None) -> str | Markup:

@@ -10,9 +10,14 @@ import shutil
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
-from heedful.report.drawing.chart import Frame
+from heedful.console import duration
+from heedful.diagnostics.catalogue import entry_of
+from heedful.diagnostics.names import CPU
+from heedful.report.drawing.chart import Frame, Mark, draw_sparkline
 from heedful.report.drawing.early import early_answers
+from heedful.report.drawing.numerals import covers, interval, numeral
 from heedful.report.drawing.panel import DrawnPanel, Panel, draw
 from heedful.report.embedding import packed
 from heedful.report.episodes import Episodes, episodes_of
@@ -21,14 +26,16 @@ from heedful.report.outcome import Outcome
 from heedful.report.panels import first_panels, questions
 from heedful.report.record import RunRecord, read_run
 from heedful.report.retrieval_map import retrieval_frames
-from heedful.report.tables import alarms, measurements, regime_kind, stages
 from heedful.report.templates import fill
 from heedful.report.triage import triage_of
 from heedful.storage import RunFolder, write_whole
+from heedful.types import Metric
 from heedful.version import __version__
 
 INLINE = 2_000_000
 """Most bytes of packed texts inside a page. More stand in a folder beside it."""
+_REGIMES = ("diverse", "template", "compressed", "low-entropy")
+"""Labels of a regime that have a colour of their own."""
 NEWEST = 20
 """Last steps whose texts are on the page of a run that goes on."""
 
@@ -44,14 +51,10 @@ def write_report(run_folder: RunFolder | Path | str, refresh: int = 0) -> Path:
     run = read_run(run_folder)
     if refresh:
         run = replace(run, verdict=None)  # it is that of an earlier end
-    write_whole(run.folder.report, _page(run, refresh))
-    return run.folder.report
-
-
-def _page(run: RunRecord, refresh: int = 0) -> str:
     frame = Frame(run.steps, alarms(run))
     spent, total = stages(run)
-    return fill(
+    regime = run.verdict.regime.lower() if run.verdict else ""
+    page = fill(
         "report.html",
         {
             "name": run.name,
@@ -60,7 +63,7 @@ def _page(run: RunRecord, refresh: int = 0) -> str:
             "version": __version__,
             "steps": run.steps,
             "verdict": run.verdict,
-            "regime_kind": regime_kind(run.verdict.regime if run.verdict else ""),
+            "regime_kind": regime if regime in _REGIMES else "unknown",
             "told": told(run),
             "first": _drawn(first_panels(run), frame),
             "questions": [
@@ -79,6 +82,8 @@ def _page(run: RunRecord, refresh: int = 0) -> str:
         },
         refresh,
     )
+    write_whole(run.folder.report, page)
+    return run.folder.report
 
 
 def embedded(
@@ -121,3 +126,69 @@ def embedded(
 def _drawn(panels: Sequence[Panel], frame: Frame) -> list[DrawnPanel]:
     drawn = (draw(panel, frame) for panel in panels)
     return [panel for panel in drawn if panel is not None]
+
+
+def alarms(run: RunRecord) -> tuple[Mark, ...]:
+    """The step at which each alarm was raised, each time it was."""
+    marks = []
+    for name, series in run.series.items():
+        if name.startswith("alarm/"):
+            raised = False
+            for point in series.points:
+                if point.number and not raised:
+                    evidence = f": {point.metric.why}" if point.metric.why else ""
+                    marks.append(
+                        Mark(point.step, f"alarm {name.removeprefix('alarm/')} at step {point.step}{evidence}")
+                    )
+                raised = bool(point.number)
+    return tuple(marks)
+
+
+def stages(run: RunRecord) -> tuple[list[dict[str, Any]], str]:
+    """Time by stage, longest first, and the total in words. A stage called `total` or `step` contains the others."""
+    seconds = {
+        name.removeprefix("time/"): sum(point.number or 0.0 for point in series.numeric)
+        for name, series in run.series.items()
+        if name.startswith("time/") and name != CPU and series.numeric
+    }
+    whole = max((seconds.pop(name, 0.0) for name in ("total", "step")), default=0.0)
+    total = max(whole, sum(seconds.values()))
+    rows = [
+        {
+            "name": name,
+            "seconds": duration(spent, 1),
+            "share": f"{100 * spent / total:.1f}%" if total else "",
+            "percent": 100 * spent / total if total else 0.0,
+            "per_step": numeral(spent / len(run.get(f"time/{name}").numeric)),
+        }
+        for name, spent in sorted(seconds.items(), key=lambda stage: -stage[1])
+    ]
+    return rows, duration(total, 1)
+
+
+def measurements(run: RunRecord) -> dict[str, list[dict[str, Any]]]:
+    """Everything measured, by family (the first part of the name): one row for each metric."""
+    families: dict[str, list[dict[str, Any]]] = {}
+    for name in sorted(run.series):
+        series, known = run.series[name], entry_of(name)
+        taken, missing = series.measured, series.missing
+        last = taken[-1].metric if taken else None
+        row = {
+            "name": name,
+            "unit": known.unit if known else "",
+            "definition": known.text if known else "",
+            "spark": draw_sparkline(series),
+            "first": _value(taken[0].metric) if taken else "–",
+            "last": _value(last) if last else "–",
+            "interval": interval(last) if last else "",
+            "covers": covers(last) if last else "",
+            "n": "" if last is None or last.n is None else f"{last.n:,}",
+            "count": f"{len(taken)}" + (f" of {len(series.points)}" if missing else ""),
+            "why": "; ".join(dict.fromkeys(point.metric.why or "no reason given" for point in missing)),
+        }
+        families.setdefault(name.split("/")[0], []).append(row)
+    return families
+
+
+def _value(metric: Metric) -> str:
+    return metric.value if isinstance(metric.value, str) else numeral(metric.value or 0.0)

@@ -6,7 +6,7 @@ Promise: a chart that has nothing to show says why. Only optional charts are lef
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from markupsafe import Markup
 
@@ -36,14 +36,15 @@ class DrawnPanel:
 
     title: str
     unit: str
-    svg: Markup
-    hover: str
-    legend: tuple[tuple[Markup, str], ...]
-    absent: str
+    svg: Markup = field(default_factory=Markup)
+    hover: str = '{"steps":[],"places":[],"curves":[]}'
+    """`Chart.hover`. Bars have titles of their own."""
+    legend: tuple[tuple[Markup, str], ...] = ()
+    absent: str = ""
     """Why there is no chart at all; empty where there is one."""
-    gaps: tuple[str, ...]
+    gaps: tuple[str, ...] = ()
     """Which curves miss values, and why."""
-    about: tuple[tuple[str, str], ...]
+    about: tuple[tuple[str, str], ...] = ()
     """Metric names and their definitions."""
 
 
@@ -84,14 +85,14 @@ def draw(panel: Panel, frame: Frame) -> DrawnPanel | None:
     )
     title = f"{panel.title}, {panel.unit}" if panel.unit else panel.title
     if not any(not curve.reference for curve in measured):
-        return DrawnPanel(panel.title, panel.unit, Markup(""), "", (), _absence(panel.curves), (), about)
+        return DrawnPanel(panel.title, panel.unit, absent=_absence(panel.curves), about=about)
     if panel.stacked:
         chart = draw_shares(measured, frame, title)
     else:
         chart = draw_lines(measured, frame, panel.axis, title)
     legend = tuple((key(curve, panel.stacked), curve.label) for curve in measured)
     gaps = tuple(f"{curve.label}: {_gaps(curve.series)}" for curve in panel.curves if _gaps(curve.series))
-    return DrawnPanel(panel.title, panel.unit, chart.svg, chart.hover, legend, "", gaps, about)
+    return DrawnPanel(panel.title, panel.unit, chart.svg, chart.hover, legend, gaps=gaps, about=about)
 
 
 def _absence(curves: Sequence[Curve]) -> str:
