@@ -25,7 +25,8 @@ def decoded(png: bytes) -> Pixels:
 
     try:
         with pillow.open(io.BytesIO(_plain(png)), formats=("PNG",)) as file:
-            if file.size != _size_in_header(png):
+            # By the size in the first chunk a picture is admitted. Pillow takes that of a later one.
+            if file.size != (int.from_bytes(png[16:20], "big"), int.from_bytes(png[20:24], "big")):
                 raise ValueError(f"a second size, {file.size[0]} x {file.size[1]}")
             # Pillow makes every grey of 16 bits above 255 white.
             eight_bits = file.convert("I").point(lambda grey: grey / 256).convert("L") if file.mode[0] == "I" else file
@@ -66,11 +67,6 @@ def _plain(png: bytes) -> bytes:
     """
     critical = (whole for name, whole in chunks(png) if not name[0] & _ANCILLARY)
     return b"".join((png[:_SIGNATURE], *critical))
-
-
-def _size_in_header(png: bytes) -> tuple[int, int]:
-    """The size in the first chunk, by which a picture is admitted. Pillow takes that of a later one."""
-    return int.from_bytes(png[16:20], "big"), int.from_bytes(png[20:24], "big")
 
 
 def pixels_hash(pixels: Pixels) -> bytes:

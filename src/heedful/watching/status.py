@@ -105,12 +105,9 @@ class Status(Sink):
             self._state.run(self._write_status)
         if self._paged and self._step is not None and (at_once or (self._grown and self._page.due())):
             self._grown = False
-            self._page.run(self._write_page)
+            from heedful.report import write_report  # a watch begins before there is a page
 
-    def _write_page(self) -> None:
-        from heedful.report import write_report  # a watch begins before there is a page
-
-        write_report(self._folder, PAGE)
+            self._page.run(lambda: write_report(self._folder, PAGE))
 
     def _write_status(self, ended: str = "") -> None:
         outcome = None if self._step is None else Outcome.of(self._folder.path)
@@ -168,15 +165,11 @@ def last_checkpoint(log: Path, before: int) -> str | None:
     """
     found: dict[int, Path] = {}
     for folder in log.resolve().parents[:2] if log.is_file() else (log.resolve(), *log.resolve().parents[:2]):
-        for entry in chain(*(_folders(place) for place in (folder, folder / "checkpoints", folder / "weights"))):
-            name = _CHECKPOINT.fullmatch(entry.name)
+        for entry in chain(*(place.glob("*") for place in (folder, folder / "checkpoints", folder / "weights"))):
+            name = _CHECKPOINT.fullmatch(entry.name) if entry.is_dir() else None
             if name and int(name[1]) < before and not (entry.parent == log.resolve() and entry.name.startswith("step")):
                 found.setdefault(int(name[1]), entry)
     return str(found[max(found)]) if found else None
-
-
-def _folders(place: Path) -> Iterator[Path]:
-    return (entry for entry in place.iterdir() if entry.is_dir()) if place.is_dir() else iter(())
 
 
 def _markdown(tree: dict[str, Any]) -> Iterator[str]:
