@@ -39,7 +39,7 @@ from heedful.protocols import Environment, WindowExceeded
 from heedful.seeds import stream
 from heedful.storage import check_model
 from heedful.storage.rollouts import pictures_of
-from heedful.types import CrossScores, Group, Metric, Prompt, Reply, Rightness, Span, Trajectory, Turn, nothing_right
+from heedful.types import CrossScores, Group, Prompt, Reply, Rightness, Span, Trajectory, Turn, nothing_right
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
@@ -196,7 +196,14 @@ class ModelJudge:
             if self.right is not nothing_right:
                 metrics += later_metrics(scorer, later_exchange(groups, rng), temperature, right=self.right)
         if scores is not NO_SCORES and shows_pictures(groups):
-            metrics += self._images(step, groups, name, FirstTurns(scores, thoughts))
+            # What moves thoughts, the picture or the text: as a run measures it, with the default sizes.
+            asked = ThoughtScores(DiagnosticsConfig(), self.make_scorer(name), self.seed, self.tags, step, groups, "")
+            first = FirstTurns(scores, thoughts)
+            try:
+                metrics += image_metrics(self.reader, asked, first)
+            except WindowExceeded as error:
+                left_out = dict.fromkeys((IMAGE, LATER_IMAGE), str(error))
+                metrics += image_metrics(self.reader, replace(asked, left_out=left_out), first)
         return Diagnosis(metrics) if scores is NO_SCORES else Diagnosis(metrics, scores, thoughts)
 
     def _scores(self, thoughts: Thoughts, temperature: float) -> tuple[str, CrossScores]:
@@ -214,15 +221,6 @@ class ModelJudge:
                 f"{len(thoughts.prompts_N)} prompts ({str(error).splitlines()[0]}). Give a smaller --max-tokens, "
                 "--dtype bfloat16, or fewer --prompts and --thoughts."
             ) from error
-
-    def _images(self, step: int, groups: Sequence[Group], name: str, first: FirstTurns) -> list[Metric]:
-        """What moves thoughts, the picture or the text: as a run measures it, with the default sizes."""
-        asked = ThoughtScores(DiagnosticsConfig(), self.make_scorer(name), self.seed, self.tags, step, groups, "")
-        try:
-            return image_metrics(self.reader, asked, first)
-        except WindowExceeded as error:
-            left_out = dict.fromkeys((IMAGE, LATER_IMAGE), str(error))
-            return image_metrics(self.reader, replace(asked, left_out=left_out), first)
 
 
 @dataclass(slots=True)

@@ -6,13 +6,11 @@ A line has one meaning or is refused with a sentence, and a refused line costs n
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
 
 from heedful.envs.common.actions import OPEN_ANSWER, OPEN_THOUGHT, SEPARATOR, actions_of, format_reply, most_actions_of
 from heedful.envs.common.tools import call_text
 from heedful.models.chat.calls import find_call, signatures, tools_of
 from heedful.protocols import AnswersFreely, Environment
-from heedful.types import Tool
 
 LEAVE = ("quit", "exit", "q")
 """Words that leave the episode, unless an action has that name."""
@@ -49,8 +47,11 @@ def reply_of(line: str, env: Environment) -> str | None:
     if line.lower() in LEAVE and line.lower() not in [action.lower() for action in actions]:
         return None
     tools = tools_of(env)
-    if tools:
-        return _call(line, tools)
+    if tools:  # a call as it is, else that of the plain answer
+        call = line if find_call(line) is not None else call_text(line, tools)
+        if not call:
+            raise ValueError(f"Expected a call of {signatures(tools)}: a plain answer, JSON, or `quit`.")
+        return call
     if OPEN_ANSWER in line or OPEN_THOUGHT in line:
         return line
     if not actions:
@@ -63,16 +64,6 @@ def reply_of(line: str, env: Environment) -> str | None:
     if len(chosen) > most:
         raise ValueError(f"Expected at most {most} in one turn, found {len(chosen)}: {', '.join(chosen)}.")
     return format_reply(chosen, "")
-
-
-def _call(line: str, tools: Sequence[Tool]) -> str:
-    """The call that a line means: as it is if it holds one, else that of the plain answer."""
-    if find_call(line) is not None:
-        return line
-    call = call_text(line, tools)
-    if not call:
-        raise ValueError(f"Expected a call of {signatures(tools)}: a plain answer, JSON, or `quit`.")
-    return call
 
 
 def _actions(env: Environment) -> tuple[tuple[str, ...], int]:

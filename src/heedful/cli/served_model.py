@@ -15,14 +15,6 @@ from heedful.run.served.settings import ServedSettings, served_settings
 from heedful.run.terminal import success_table
 
 
-def _scorer(words: Any, settings: ServedSettings) -> str:
-    """The flags with which an audit scores by the evaluated model, as far as they are known."""
-    if words.tokenizer is None or settings.sampling.temperature != 1:
-        return "--model MODEL"
-    key = f" --api-key-env {settings.api_key_env}" if settings.api_key_env else ""
-    return f"--server {words.server} --model-name {words.model_name} --tokenizer {words.tokenizer}{key}"
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServedPlaySettings(SampledSettings):
     """Settings of an episode that a served model plays."""
@@ -67,7 +59,11 @@ def evaluate_server(line: CommandLine[Any]) -> int:
         console.print(f"written to {settings.json}")
     folder = evaluation.folder.path
     console.print(f"page: {evaluation.folder.report}")
-    console.print(f"does its reasoning heed its input? heedful audit {folder} {_scorer(words, settings)}")
+    scorer = "--model MODEL"
+    if words.tokenizer is not None and settings.sampling.temperature == 1:  # an audit scores by the same model
+        key = f" --api-key-env {settings.api_key_env}" if settings.api_key_env else ""
+        scorer = f"--server {words.server} --model-name {words.model_name} --tokenizer {words.tokenizer}{key}"
+    console.print(f"does its reasoning heed its input? heedful audit {folder} {scorer}")
     return 0 if any_scored(evaluation.metrics) else 1
 
 

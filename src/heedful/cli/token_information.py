@@ -50,6 +50,8 @@ def show_listening(
     trajectory: Trajectory, loaded: LoadedModel, env: Any, sampling: Sampling, count: int, console: Console
 ) -> None:
     """Play `count` reference tasks with the same model, then print every thought coloured by pointwise information."""
+    from rich.text import Text
+
     from heedful.rollout import LockStep, Request
 
     try:
@@ -67,7 +69,11 @@ def show_listening(
         "observation is exchanged for those that the references show in that turn."
     )
     console.print(introduction, soft_wrap=True, markup=False)
-    console.print(_legend())
+    legend = Text()
+    for value in (-FULL_COLOUR, -FULL_COLOUR / 2, 0.0, FULL_COLOUR / 2, FULL_COLOUR):
+        legend.append(f" {value:+g} ", style=_colour(value))
+    legend.append(" nats; + likelier under its own prompt than the references let expect, - less likely")
+    console.print(legend)
     for weighed in weigh_thoughts(trajectory, references, loaded):
         console.print(_line(weighed), soft_wrap=True)
 
@@ -98,15 +104,6 @@ def weigh_thoughts(
         values = pointwise_information(scores.tokens[0], 0, [1 / len(contexts)] * len(contexts))
         weighed.append(WeighedThought(number, len(others), texts, tuple(values.tolist())))
     return weighed
-
-
-def _legend() -> Text:
-    from rich.text import Text
-
-    legend = Text()
-    for value in (-FULL_COLOUR, -FULL_COLOUR / 2, 0.0, FULL_COLOUR / 2, FULL_COLOUR):
-        legend.append(f" {value:+g} ", style=_colour(value))
-    return legend.append(" nats; + likelier under its own prompt than the references let expect, - less likely")
 
 
 def _line(weighed: WeighedThought) -> Text:

@@ -109,22 +109,17 @@ def export(folder: Path, into: Path, kind: Kind = "parquet") -> list[Path]:
     if kind == "parquet":
         require_pyarrow(into / "metrics.parquet")
     written = []
-    for table, rows in _tables(run).items():
+    for table, rows in (
+        ("metrics", _metrics(run)),
+        ("groups", (_groups(one) for one in _stored(run))),
+        ("episodes", (_episodes(run, one) for one in _stored(run))),
+        ("turns", (_turns(run, one) for one in _stored(run))),
+        ("swaps", (_swaps(run, step) for step in run.folder.score_steps())),
+    ):
         path = into / f"{table}{suffix}"
         with naming_a_full_disk(path, kept="the tables before it"):
             written += [path] if (_parquet if kind == "parquet" else _jsonl)(path, TABLES[table], rows) else []
     return written
-
-
-def _tables(run: RunRecord) -> dict[str, Iterator[list[Row]]]:
-    """Table -> its rows, a list for each step."""
-    return {
-        "metrics": _metrics(run),
-        "groups": (_groups(one) for one in _stored(run)),
-        "episodes": (_episodes(run, one) for one in _stored(run)),
-        "turns": (_turns(run, one) for one in _stored(run)),
-        "swaps": (_swaps(run, step) for step in run.folder.score_steps()),
-    }
 
 
 def _stored(run: RunRecord) -> Iterator[Rollouts]:

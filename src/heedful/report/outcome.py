@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -124,7 +125,7 @@ class Outcome:
             (words, series)
             for name, words in FIGURES.items()
             for key, series in self.run.series.items()
-            if _is(key, name)
+            if key == name or re.fullmatch(rf"(information|retrieval)(@[^/]*)?/first_turn/{name}", key)
         ]
 
     def to_json(self) -> dict[str, Any]:
@@ -193,13 +194,6 @@ def named_alarms(fail_on: Sequence[str]) -> frozenset[str]:
 def shown(metric: Metric) -> str:
     """A reading with three decimals. `-` where there is none."""
     return f"{metric.value:.3f}" if isinstance(metric.value, int | float) else "-"
-
-
-def _is(metric: str, name: str) -> bool:
-    if "/" in name:
-        return metric == name
-    kind, _, rest = metric.partition("/")
-    return kind.partition("@")[0] in ("information", "retrieval") and rest == f"first_turn/{name}"
 
 
 def _cell(text: str) -> str:

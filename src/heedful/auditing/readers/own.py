@@ -125,12 +125,17 @@ class OwnRows(RowReader):
         # Rows of ours repeat how the episode ended. Others may know it in the last turn only.
         last = rows[-1]
         temperature, weight = head.number("temperature"), head.number("weight")
+        value, outcome = last.get(self.success or ""), self.outcome(last)
+        # Where a row of ours has no success, the episode broke. In others only success is unknown then.
+        broke = value is None and self.success and self.knowledge.own
+        if outcome is None and not broke and (isinstance(value, float) or any(turn.rewards for turn in turns)):
+            outcome = SCORED_ONLY
         trajectory = Trajectory(
             task,
             head.whole("member"),
             turns,
             _ENDINGS.get(str(last.get("ending")), Ending.OUT_OF_TURNS),
-            self._success(last, turns),
+            outcome,
             last.outcome("progress"),
             head.whole("policy_version"),
             self.hints.temperature if temperature is None else temperature,
@@ -139,14 +144,6 @@ class OwnRows(RowReader):
         group = (head.key(self.group) if self.group else None) or head.key("task_id") or task.id
         verdict = None if weight is None else Verdict(weight, str(head.get("reason")), head.number("spread"))
         return LoggedEpisode(place, self.step(head, place), group, task, trajectory, verdict=verdict)
-
-    def _success(self, last: Fields, turns: Sequence[Turn]) -> float | None:
-        """Where a row of ours has no success, the episode broke. In others only success is unknown then."""
-        value, outcome = last.get(self.success or ""), self.outcome(last)
-        if outcome is not None or (value is None and self.success and self.knowledge.own):
-            return outcome
-        scored = isinstance(value, float) or any(turn.rewards for turn in turns)
-        return SCORED_ONLY if scored else None
 
 
 @dataclass(slots=True)

@@ -83,7 +83,10 @@ class VerifiersTraces(RowReader):
         first = next((at for at, node in enumerate(path) if node.get("sampled")), len(path))
         messages = messages_of([node.get("message") for node in path], "nodes", tags) if path else ()
         rewards = known_rewards({name: _reward(entry) for name, entry in trace.inner("rewards").items()})
-        group = _group(row, trace)
+        group = row.inner("group").key("id")
+        if group is None:
+            named = trace.inner("task") or row.inner("task")
+            group = str(named.get("key") or named.get("hash") or records.digest(repr(dict(named))))
         # An assistant's message that no model sampled is context.
         roles = ("assistant" if node.get("sampled") else "context" for node in path)
         said = tuple({**message, "role": role} for message, role in zip(messages, roles, strict=True))
@@ -167,12 +170,3 @@ def _work_step(row: Fields) -> int | None:
 def _temperature(trace: Fields) -> float | None:
     sampled = (call.inner("sampling").number("temperature") for call in trace.objects("calls"))
     return next((temperature for temperature in sampled if temperature is not None), None)
-
-
-def _group(row: Fields, trace: Fields) -> str:
-    group = row.inner("group").key("id")
-    if group is not None:
-        return group
-    task = trace.inner("task") or row.inner("task")
-    named = task.get("key") or task.get("hash")
-    return str(named) if named else records.digest(repr(dict(task)))

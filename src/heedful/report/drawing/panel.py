@@ -5,7 +5,6 @@ Promise: a chart that has nothing to show says why. Only optional charts are lef
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from markupsafe import Markup
@@ -85,7 +84,10 @@ def draw(panel: Panel, frame: Frame) -> DrawnPanel | None:
     )
     title = f"{panel.title}, {panel.unit}" if panel.unit else panel.title
     if not any(not curve.reference for curve in measured):
-        return DrawnPanel(panel.title, panel.unit, absent=_absence(panel.curves), about=about)
+        absent = "; ".join(list(dict.fromkeys(_gaps(curve.series) for curve in recorded))[:MOST_REASONS])
+        names = " or ".join(curve.series.name for curve in panel.curves if not curve.reference)
+        absent = absent or f"This run did not record {names}."
+        return DrawnPanel(panel.title, panel.unit, absent=absent, about=about)
     if panel.stacked:
         chart = draw_shares(measured, frame, title)
     else:
@@ -93,13 +95,6 @@ def draw(panel: Panel, frame: Frame) -> DrawnPanel | None:
     legend = tuple((key(curve, panel.stacked), curve.label) for curve in measured)
     gaps = tuple(f"{curve.label}: {_gaps(curve.series)}" for curve in panel.curves if _gaps(curve.series))
     return DrawnPanel(panel.title, panel.unit, chart.svg, chart.hover, legend, gaps=gaps, about=about)
-
-
-def _absence(curves: Sequence[Curve]) -> str:
-    reasons = list(dict.fromkeys(_gaps(curve.series) for curve in curves if curve.series.points))
-    if reasons:
-        return "; ".join(reasons[:MOST_REASONS])
-    return f"This run did not record {' or '.join(curve.series.name for curve in curves if not curve.reference)}."
 
 
 def _gaps(series: Series) -> str:
