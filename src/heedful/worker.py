@@ -25,7 +25,7 @@ import sys
 import threading
 import time
 import weakref
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 
 from heedful.guarded import Raised, RaisedElsewhere, guarded_call
 from heedful.stopping import leave_signals_to_the_parent
@@ -66,13 +66,11 @@ class Worker:
         argument: bytes = b"",
         *,
         loading: float = 300.0,
-        variables: Mapping[str, str] | None = None,
         quiet: bool = False,
     ) -> None:
         """Start the process, without waiting for it.
 
-        `loading`: seconds for the call of `load`. `variables`: environment variables beside those of this process.
-        `quiet`: nothing that it prints is shown.
+        `loading`: seconds for the call of `load`. `quiet`: nothing that it prints is shown.
         """
         self.obituary = ""
         """How it ended, as a clause. Empty while it is not known to have ended."""
@@ -91,7 +89,6 @@ class Worker:
                 stderr=subprocess.DEVNULL if quiet else None,
                 pass_fds=(theirs.fileno(), watched),
                 process_group=0,
-                env={**os.environ, **(variables or {})},
             )
         finally:
             theirs.close()

@@ -223,7 +223,7 @@ class Watch:
                     sink.begin(folder)  # the folder is ours: a sink may put files of its own there
                 self.note(f"{log.format} in {self.source}. Writing to {folder}.")
             pipeline = Pipeline(log, self.settings, folder, record, self.sinks, judge, told)
-            self.reading = Reading(pipeline, history, self)
+            self.reading = Reading(pipeline, history, self.files(), self.grown, self.seen)
             self.started, self.current, self.strange, self.rows = {}, None, {}, Counter()
             self.begun, self.busy = self.clock.now(), 0.0
             try:

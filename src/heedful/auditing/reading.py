@@ -1,6 +1,6 @@
 """One reading of a log from its first row: rows become episodes, episodes steps, and steps lines with their scalars.
 
-An audit and a watch differ in the source alone: at the end of what is there, an audit ends and a watch waits.
+At the end of what is there, an audit ends and a watch waits.
 """
 
 from __future__ import annotations
@@ -8,11 +8,10 @@ from __future__ import annotations
 import math
 from bisect import bisect_left
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Protocol
 
 from heedful.auditing.logs.files import is_parquet, rows_of
 from heedful.auditing.logs.records import Faults, Location, LoggedEpisode, Row
@@ -22,42 +21,18 @@ from heedful.auditing.scalars import History
 from heedful.auditing.steps import STEPS_HELD, Joined, LoggedStep, StartOver, StepStream
 
 
-class Source(Protocol):
-    """Where the files of a log come from."""
-
-    def files(self) -> Iterator[Path]:
-        """The files in the order of the log, each when its first rows are there. A watch waits here for the next."""
-
-    def grown(self, file: Path, at: int) -> bool:
-        """Whether there may be more of a file behind these bytes. A watch waits here. No: it is taken as it is."""
-
-    def seen(self, row: Row, place: Location) -> None:
-        """A row is read. Raises StartOver where it shows the log in another light."""
-
-
-@dataclass(slots=True)
-class Finished:
-    """The source of an audit: what is there, and no more."""
-
-    here: tuple[Path, ...]
-
-    def files(self) -> Iterator[Path]:
-        yield from self.here
-
-    def grown(self, file: Path, at: int) -> bool:
-        return False
-
-    def seen(self, row: Row, place: Location) -> None:
-        pass
-
-
 @dataclass(slots=True)
 class Reading:
     """Reads a log and hands its steps to a pipeline, in the order of an audit."""
 
     pipeline: Pipeline
     history: History
-    source: Source
+    files: Iterable[Path]
+    """The files in the order of the log, each when its first rows are there. A watch waits here for the next."""
+    grown: Callable[[Path, int], bool] = lambda file, at: False
+    """Whether there may be more of a file behind these bytes. A watch waits here. No: it is taken as it is."""
+    seen: Callable[[Row, Location], None] = lambda row, place: None
+    """Takes each row that is read. Raises StartOver where it shows the log in another light."""
     faults: Faults = field(default_factory=Faults)
     prints: Prints = field(default_factory=Prints)
     stream: StepStream = field(init=False)
@@ -94,7 +69,7 @@ class Reading:
         log = self.pipeline.log
         for file, sentence in log.files.refused:
             self.faults.add(Location(file, 0), "a file that can be read", sentence)
-        for file in self.source.files():
+        for file in self.files:
             self.file_steps[file] = set()
             for episode in self._episodes(file):
                 self.file_steps[file].add(episode.step)
@@ -112,7 +87,7 @@ class Reading:
         reader = self.pipeline.log.reader
         before = self.position
         try:
-            rows = rows_of(file, self.faults, self._tell, reader.columns, lambda at: self.source.grown(file, at))
+            rows = rows_of(file, self.faults, self._tell, reader.columns, lambda at: self.grown(file, at))
             yield from reader.episodes(self._seen(rows), self.faults)
             with suppress(FileNotFoundError):
                 self.prints.take(file, file.stat().st_size if is_parquet(file) else self.position - before)
@@ -122,7 +97,7 @@ class Reading:
 
     def _seen(self, rows: Iterator[tuple[Location, Row]]) -> Iterator[tuple[Location, Row]]:
         for place, row in rows:
-            self.source.seen(row, place)
+            self.seen(row, place)
             yield place, row
 
     def close(self, but_newest: bool = False) -> None:

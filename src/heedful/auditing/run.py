@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from heedful.auditing.pipeline import Pipeline
-from heedful.auditing.reading import Finished, Reading
+from heedful.auditing.reading import Reading
 from heedful.auditing.recognised import RecognisedLog, open_log
 from heedful.auditing.record import RECORD, AuditRecord, new_folder, resume
 from heedful.auditing.scalars import History, mapped
@@ -65,7 +65,7 @@ def measure_log(
                 record.scalars = history.read
                 record.save(folder)
                 pipeline = Pipeline(log, settings, folder, record, sinks, judge)
-                reading = Reading(pipeline, history, Finished(log.files.files))
+                reading = Reading(pipeline, history, log.files.files)
                 try:
                     reading.run()
                     break

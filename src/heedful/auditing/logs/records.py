@@ -185,9 +185,9 @@ class Fields(dict[str, Any]):
     def text(self, name: str) -> str:
         return text_of(self.get(name), self._within + name)
 
-    def whole(self, name: str, missing: int = 0) -> int:
-        """A whole number of at most 64 bits. `missing`: what stands for none."""
-        return missing if self.get(name) is None else integer(self[name], self._within + name)
+    def whole(self, name: str) -> int:
+        """A whole number of at most 64 bits, 0 where it is missing."""
+        return 0 if self.get(name) is None else integer(self[name], self._within + name)
 
     def step(self, name: str) -> int | None:
         """A training step, or missing."""
