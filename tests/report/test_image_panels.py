@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from heedful.report import write_report
-from heedful.report.drawing.panel import Section
+from heedful.report.drawing.panel import Question
 from heedful.report.panels import questions
 from heedful.report.record import read_run
 from heedful.storage import RunFolder, write_whole
@@ -17,14 +17,14 @@ def run(tmp_path: Path, *names: str) -> RunFolder:
     return folder
 
 
-def _sections(folder: RunFolder) -> dict[str, Section]:
-    return {section.id: section for question in questions(read_run(folder)) for section in question.sections}
+def asked(folder: RunFolder) -> dict[str, Question]:
+    return {question.id: question for question in questions(read_run(folder))}
 
 
 def test_pictures_have_a_section_of_their_own(tmp_path: Path) -> None:
     gaps = [f"information/{scope}/gap" for scope in ("image", "text", "first_turn", "image_all")]
     folder = run(tmp_path, *gaps)
-    found = _sections(folder)["pictures"]
+    found = asked(folder)["pictures"]
     shown = {panel.title: [curve.label for curve in panel.curves if curve.series.points] for panel in found.panels}
     exchanged = ["picture, first turn", "text, first turn", "both, first turn", "all pictures, later turn"]
     assert shown == {"Gap, by what is exchanged": exchanged}
@@ -33,5 +33,5 @@ def test_pictures_have_a_section_of_their_own(tmp_path: Path) -> None:
 
 def test_a_run_of_text_has_no_such_section(tmp_path: Path) -> None:
     folder = run(tmp_path, "information/first_turn/gap", "information/first_turn/mi")
-    assert "pictures" not in _sections(folder)
+    assert "pictures" not in asked(folder)
     assert "Is the picture read?" not in write_report(folder).read_text()

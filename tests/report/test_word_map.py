@@ -6,7 +6,6 @@ from pathlib import Path
 import pytest
 
 from heedful.report import write_report
-from heedful.report.drawing.panel import Section
 from heedful.report.embedding import unpacked
 from heedful.report.panels import questions
 from heedful.report.record import read_run
@@ -28,10 +27,6 @@ def run(tmp_path: Path) -> RunFolder:
     words = [TokenValues(0, ("go ", "up"), (0.25, -1.5)), TokenValues(1, ("no", HOSTILE, "!"), (0.0, 0.004, 0.5))]
     write_scores(folder.scores(20), scores, ["go up", f"no{HOSTILE}!", "x"], ["p", "q"], words)
     return folder
-
-
-def _sections(run: RunFolder) -> list[Section]:
-    return [section for question in questions(read_run(run)) for section in question.sections]
 
 
 def test_tokens_stand_where_their_thought_stands(run: RunFolder) -> None:
@@ -59,8 +54,8 @@ def test_tokens_reach_the_page_as_inert_text_with_a_legend_in_nats(run: RunFolde
 
 
 def test_scopes_and_judges_stand_side_by_side(run: RunFolder) -> None:
-    found = {section.id: section for section in _sections(run)}
-    curves = {panel.title: [curve.label for curve in panel.curves] for panel in found["reads"].panels}
+    (listens,) = (question for question in questions(read_run(run)) if question.id == "listens")
+    curves = {panel.title: [curve.label for curve in panel.curves] for panel in listens.panels}
     scopes = ["first turn", "any turn", "last observation swapped"]
     assert curves["8-way retrieval"] == scopes
     assert curves["Gap between own and other prompts"] == [*scopes, "first turn, judge other"]

@@ -66,10 +66,7 @@ def write_report(run_folder: RunFolder | Path | str, refresh: int = 0) -> Path:
             "regime_kind": regime if regime in _REGIMES else "unknown",
             "told": told(run),
             "first": _drawn(first_panels(run), frame),
-            "questions": [
-                (question, [(section, _drawn(section.panels, frame)) for section in question.sections])
-                for question in questions(run)
-            ],
+            "questions": [(question, _drawn(question.panels, frame)) for question in questions(run)],
             "outcome": Outcome.of_run(run),
             "early": early_answers(run.folder),
             "triage": triage_of(run),

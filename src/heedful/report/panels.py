@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from functools import partial
 
 from heedful.report.drawing.chart import Axis, Curve
-from heedful.report.drawing.panel import Panel, Question, Section, some
+from heedful.report.drawing.panel import Panel, Question, some
 from heedful.report.record import RunRecord
 
 SCOPES = {"first_turn": "first turn", "any_turn": "any turn", "observation": "last observation swapped"}
@@ -42,7 +43,7 @@ def first_panels(run: RunRecord) -> tuple[Panel, ...]:
     return tuple(one for one in choices if any(curve.series.numeric for curve in one.curves))[:FIRST]
 
 
-def questions(run: RunRecord) -> tuple[Question, ...]:
+def questions(run: RunRecord) -> list[Question]:
     """The other charts of one run, by the question that they answer."""
     panel = partial(_panel, run)
     learnt = (
@@ -122,11 +123,6 @@ def questions(run: RunRecord) -> tuple[Question, ...]:
             optional=True,
         ),
     )
-    shown = {one.title for one in first_panels(run)}
-    four = (learnt, listens, filtered, _as_the_trainer_says(run))
-    *kept, trainers = (tuple(one for one in panels if one.title not in shown) for panels in four)
-    title, lead = "What the trainer logged", "Scalars of the trainer itself, under heedful's names."
-    trainer = Section("trainer", title, lead, trainers)
     triage = (
         "A group whose members all got the same has no advantage to learn from. What helps depends on why: solved, "
         "unpaid (members got all the way, and the reward does not see it) or failed."
@@ -138,11 +134,15 @@ def questions(run: RunRecord) -> tuple[Question, ...]:
         "stays: any turn high and observation low means that the model follows itself, not the input. Scopes differ in "
         "their number of prompts: compare gaps and 8-way retrieval."
     )
-    return (
-        Question("learned", "Did it learn?", (Section("update", "", "", kept[0]), trainer)),
-        Question("listens", "Does it listen?", (Section("reads", "", reads, kept[1]), *_pictures(run))),
-        Question("filter", "What did the filter do?", (Section("triage", "", triage, kept[2]),)),
-    )
+    shown = {one.title for one in first_panels(run)}
+    asked = [Question("learned", "Did it learn?", "", learnt)]
+    trained = [one for one in _as_the_trainer_says(run) if any(curve.series.points for curve in one.curves)]
+    if any(one.title not in shown for one in trained):
+        scalars = "Scalars of the trainer itself, under heedful's names."
+        asked.append(Question("trainer", "What did the trainer log?", scalars, tuple(trained)))
+    asked += [Question("listens", "Does it listen?", reads, listens), *_pictures(run)]
+    asked.append(Question("filter", "What did the filter do?", triage, filtered))
+    return [replace(each, panels=tuple(one for one in each.panels if one.title not in shown)) for each in asked]
 
 
 def _words(run: RunRecord) -> Panel:
@@ -304,7 +304,7 @@ def _reward(run: RunRecord) -> Panel:
     return _panel(run, "Reward", unit, ("sum", "reward/mean", 1), *choices)
 
 
-def _pictures(run: RunRecord) -> list[Section]:
+def _pictures(run: RunRecord) -> list[Question]:
     """What moves a thought, the picture or the text. Empty where no picture was exchanged."""
     scopes = ("image", "image_newest", "image_all", "text")
     if not any(run.get(f"information/{scope}/gap").points for scope in scopes):
@@ -325,4 +325,4 @@ def _pictures(run: RunRecord) -> list[Section]:
         ("all pictures, later turn", "information/image_all/gap", 5),
         axis=Axis.FROM_ZERO,
     )
-    return [Section("pictures", "Is the picture read?", lead, (exchanged,))]
+    return [Question("pictures", "Is the picture read?", lead, (exchanged,))]

@@ -48,22 +48,13 @@ class DrawnPanel:
 
 
 @dataclass(frozen=True, slots=True)
-class Section:
-    """Charts that are read together."""
-
-    id: str
-    title: str
-    lead: str
-    panels: tuple[Panel, ...]
-
-
-@dataclass(frozen=True, slots=True)
 class Question:
     """What a reader asks, and the charts that answer it."""
 
     id: str
     title: str
-    sections: tuple[Section, ...]
+    lead: str
+    panels: tuple[Panel, ...]
 
 
 def some(run: RunRecord, *choices: tuple[str, str, int]) -> tuple[Curve, ...]:
