@@ -13,6 +13,7 @@ from typing import Any
 
 from heedful.boundary.jsontext import read_json
 from heedful.report.drawing.numerals import in_full
+from heedful.report.embedding import spread
 from heedful.storage import RunFolder, metric_from_json, read_metrics
 from heedful.types import Metric
 
@@ -54,12 +55,8 @@ class Series:
         return tuple(point for point in self.points if point.metric.value is None)
 
     def thinned(self, most: int) -> Series:
-        """At most about `most` points, evenly spread, first and last kept."""
-        stride = -(-len(self.points) // most)
-        if stride <= 1:
-            return self
-        kept = self.points[::stride]
-        return Series(self.name, kept if kept[-1] == self.points[-1] else (*kept, self.points[-1]))
+        """At most `most` points, evenly spread, first and last kept."""
+        return Series(self.name, tuple(spread(self.points, most)))
 
 
 @dataclass(frozen=True, slots=True)

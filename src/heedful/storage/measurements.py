@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import Any
 
 from heedful.boundary.jsontext import parse_json, read_json
-from heedful.boundary.open_files import open_file
 from heedful.storage.files import write_whole
 from heedful.types import Metric
 
@@ -166,11 +165,10 @@ def write_early(path: Path, answers: Sequence[EarlyAnswer]) -> None:
 def read_early(path: Path) -> tuple[EarlyAnswer, ...]:
     """What `write_early` wrote. Raises ValueError for another file."""
     try:
-        with open_file(path) as file:
-            trees = json.load(file)
         lists = ("pieces_T", "cuts_C", "right_C", "likeliest_C")
         return tuple(
-            EarlyAnswer(tree["task"], tree["prompt"], *(tuple(tree[name]) for name in lists)) for tree in trees
+            EarlyAnswer(tree["task"], tree["prompt"], *(tuple(tree[name]) for name in lists))
+            for tree in read_json(path)
         )
     except (TypeError, LookupError, ValueError) as error:
         raise ValueError(f"Expected early answers of heedful in {path}, found another file: {error}.") from error

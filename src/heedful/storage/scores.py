@@ -8,9 +8,8 @@ from __future__ import annotations
 import io
 import zipfile
 import zlib
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
-from functools import partial
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -67,6 +66,9 @@ class StoredScores:
     swaps: Swaps | None = None
 
 
+_SWAP_TEXTS = ("names_A", "thoughts_M", "prompts_N")
+
+
 def write_scores(
     path: Path | str,
     scores: CrossScores,
@@ -84,18 +86,36 @@ def write_scores(
     import numpy as np
 
     matrix = np.asarray(scores.scores_MN, dtype=np.float64)
+    arrays: dict[str, npt.NDArray[Any]] = {
+        "scores": matrix if matrix.size else matrix.reshape(len(thoughts_M), len(prompts_N)),
+        "lengths": np.asarray(scores.lengths_M, dtype=np.int64),
+        "own": np.asarray(scores.own_M, dtype=np.int64),
+        "thoughts": np.array(tuple(thoughts_M), dtype=np.str_),
+        "prompts": np.array(tuple(prompts_N), dtype=np.str_),
+    }
+    if words:  # the tokens of all thoughts, concatenated
+        arrays |= {
+            "words_row": np.array([thought.row for thought in words], dtype=np.int64),
+            "words_length": np.array([len(thought.texts_T) for thought in words], dtype=np.int64),
+            "words_text": np.array([text for thought in words for text in thought.texts_T], dtype=np.str_),
+            "words_value": np.array([value for thought in words for value in thought.values_T], dtype=np.float32),
+        }
+    placed = [(column, image) for column, images in enumerate(images_N) for image in images]
+    if placed:  # a number for each picture in all columns, and their files one after another
+        arrays |= {
+            "picture_column": np.array([column for column, _ in placed], dtype=np.int64),
+            "picture_bytes": np.frombuffer(b"".join(image.png for _, image in placed), dtype=np.uint8),
+            "picture_width": np.array([image.width for _, image in placed], dtype=np.int64),
+            "picture_height": np.array([image.height for _, image in placed], dtype=np.int64),
+            "picture_alt": np.array([image.alt for _, image in placed], dtype=np.str_),
+            "picture_size": np.array([len(image.png) for _, image in placed], dtype=np.int64),
+        }
+    if swaps is not None:
+        kinds = {"chances_MNA": np.float32, "right_NA": np.float32, "own_M": np.int64, "taken_M": np.int64}
+        arrays |= {f"swap_{name}": np.asarray(getattr(swaps, name), dtype=kind) for name, kind in kinds.items()}
+        arrays |= {f"swap_{name}": np.array(getattr(swaps, name), dtype=np.str_) for name in _SWAP_TEXTS}
     content = io.BytesIO()
-    np.savez_compressed(
-        content,
-        scores=matrix if matrix.size else matrix.reshape(len(thoughts_M), len(prompts_N)),
-        lengths=np.asarray(scores.lengths_M, dtype=np.int64),
-        own=np.asarray(scores.own_M, dtype=np.int64),
-        thoughts=np.array(tuple(thoughts_M), dtype=np.str_),
-        prompts=np.array(tuple(prompts_N), dtype=np.str_),
-        **_word_arrays(words),
-        **_picture_arrays(images_N),
-        **({} if swaps is None else _swap_arrays(swaps)),
-    )
+    np.savez_compressed(content, **arrays)  # type: ignore[arg-type]
     write_whole(path, content.getvalue())
 
 
@@ -129,20 +149,6 @@ def read_scores(path: Path | str) -> StoredScores:
         ) from error
 
 
-def _word_arrays(words: Sequence[TokenValues]) -> dict[str, Any]:
-    """The tokens of all thoughts, concatenated. Empty if there are none."""
-    import numpy as np
-
-    if not words:
-        return {}
-    return {
-        "words_row": np.array([thought.row for thought in words], dtype=np.int64),
-        "words_length": np.array([len(thought.texts_T) for thought in words], dtype=np.int64),
-        "words_text": np.array([text for thought in words for text in thought.texts_T], dtype=np.str_),
-        "words_value": np.array([value for thought in words for value in thought.values_T], dtype=np.float32),
-    }
-
-
 def _words_of(arrays: Mapping[str, npt.NDArray[Any]]) -> tuple[TokenValues, ...]:
     if "words_row" not in arrays:
         return ()
@@ -155,45 +161,11 @@ def _words_of(arrays: Mapping[str, npt.NDArray[Any]]) -> tuple[TokenValues, ...]
     return tuple(words)
 
 
-def _swap_kinds() -> dict[str, Callable[[Any], Any]]:
-    """Field of `Swaps` -> what makes its array."""
-    import numpy as np
-
-    kinds: dict[str, Callable[[Any], Any]] = {
-        **dict.fromkeys(("chances_MNA", "right_NA"), np.float32),
-        **dict.fromkeys(("own_M", "taken_M"), np.int64),
-    }
-    return kinds | dict.fromkeys(("names_A", "thoughts_M", "prompts_N"), partial(np.array, dtype=np.str_))
-
-
-def _swap_arrays(swaps: Swaps) -> dict[str, Any]:
-    return {f"swap_{name}": kind(getattr(swaps, name)) for name, kind in _swap_kinds().items()}
-
-
 def _swaps_of(arrays: Mapping[str, npt.NDArray[Any]]) -> Swaps | None:
     if "swap_own_M" not in arrays:
         return None
-    found: dict[str, Any] = {name: arrays[f"swap_{name}"] for name in _swap_kinds()}
-    found |= {name: tuple(found[name].tolist()) for name in ("names_A", "thoughts_M", "prompts_N")}
-    return Swaps(**found)
-
-
-def _picture_arrays(images_N: Sequence[Sequence[Image]]) -> dict[str, Any]:
-    """A number for each picture in all columns, and their files one after another. Empty if there are none."""
-    import numpy as np
-
-    placed = [(column, image) for column, images in enumerate(images_N) for image in images]
-    if not placed:
-        return {}
-    files = b"".join(image.png for _, image in placed)
-    return {
-        "picture_column": np.array([column for column, _ in placed], dtype=np.int64),
-        "picture_bytes": np.frombuffer(files, dtype=np.uint8),
-        "picture_width": np.array([image.width for _, image in placed], dtype=np.int64),
-        "picture_height": np.array([image.height for _, image in placed], dtype=np.int64),
-        "picture_alt": np.array([image.alt for _, image in placed], dtype=np.str_),
-        "picture_size": np.array([len(image.png) for _, image in placed], dtype=np.int64),
-    }
+    found: dict[str, Any] = {field.name: arrays[f"swap_{field.name}"] for field in fields(Swaps)}
+    return Swaps(**found | {name: tuple(found[name].tolist()) for name in _SWAP_TEXTS})
 
 
 def _pictures_of(arrays: Mapping[str, npt.NDArray[Any]]) -> tuple[tuple[Image, ...], ...]:
