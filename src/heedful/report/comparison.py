@@ -13,7 +13,7 @@ from pathlib import Path
 from heedful.diagnostics.catalogue import unit_of
 from heedful.report.drawing.chart import Axis, Curve, Frame, key
 from heedful.report.drawing.numerals import interval, numeral
-from heedful.report.drawing.panel import DrawnPanel, Panel, draw
+from heedful.report.drawing.panel import Panel, draw
 from heedful.report.first import told
 from heedful.report.page import embedded
 from heedful.report.panels import splits
@@ -81,16 +81,18 @@ def write_comparison(runs: Sequence[Path | str], out: Path | str) -> Path:
     records = [read_run(Path(run)) for run in runs]
     figures = [*_evaluations(records), *_FIGURES]
     frame = Frame((min(run.steps[0] for run in records), max(run.steps[1] for run in records)))
-    panels = [_panel(records, frame, *figure) for figure in figures if not figure[1].endswith(_ONLY_TABLED)]
+    names = list(enumerate(zip(_names(records), records, strict=True), start=1))
+    panels = []
+    for title, metric, axis in figures:
+        curves = tuple(Curve(name, _series(run, metric), hue) for hue, (name, run) in names)
+        if not metric.endswith(_ONLY_TABLED):
+            panels.append(draw(Panel(title, unit_of(metric), curves, axis, optional=True), frame))
     page = fill(
         "comparison.html",
         {
             "version": __version__,
             **embedded(records, Path(out), names=_names(records)),
-            "runs": [
-                (key(Curve(run.name, Series("", ()), hue)), name, run, told(run))
-                for hue, (name, run) in enumerate(zip(_names(records), records, strict=True), start=1)
-            ],
+            "runs": [(key(Curve(name, Series("", ()), hue)), name, run, told(run)) for hue, (name, run) in names],
             "first": FIRST,
             "panels": [panel for panel in panels if panel is not None and not panel.absent],
             "audited": all(run.audited for run in records),
@@ -126,14 +128,6 @@ def _evaluations(records: Sequence[RunRecord]) -> list[tuple[str, str, Axis]]:
         for how in ("sampled", "greedy", "random", "fixed")
         if any(run.get(f"eval/{split}/{how}/success").points for run in records)
     ]
-
-
-def _panel(records: Sequence[RunRecord], frame: Frame, title: str, metric: str, axis: Axis) -> DrawnPanel | None:
-    curves = tuple(
-        Curve(name, _series(run, metric), hue)
-        for hue, (name, run) in enumerate(zip(_names(records), records, strict=True), start=1)
-    )
-    return draw(Panel(title, unit_of(metric), curves, axis, optional=True), frame)
 
 
 def _series(run: RunRecord, metric: str) -> Series:

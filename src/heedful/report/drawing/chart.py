@@ -317,6 +317,3 @@ def key(curve: Curve, stacked: bool = False) -> Markup:
         if not curve.reference and len(curve.series.measured) <= SPARSE:
             sample += _dot(curve.hue, 13, 6)
     return Markup('<svg class="key" viewBox="0 0 26 12" aria-hidden="true">{}</svg>').format(sample)
-
-
-__all__ = ["Axis", "Chart", "Curve", "Frame", "Mark", "draw_lines", "draw_shares", "draw_sparkline", "key"]
