@@ -51,7 +51,9 @@ def write_report(run_folder: RunFolder | Path | str, refresh: int = 0) -> Path:
     run = read_run(run_folder)
     if refresh:
         run = replace(run, verdict=None)  # it is that of an earlier end
-    frame = Frame(run.steps, alarms(run))
+    outcome = Outcome.of_run(run)
+    marks = (Mark(one.step, f"alarm {one.name} at step {one.step}: {one.evidence}") for one in outcome.raised)
+    frame = Frame(run.steps, tuple(marks))
     spent, total = stages(run)
     regime = run.verdict.regime.lower() if run.verdict else ""
     page = fill(
@@ -67,7 +69,7 @@ def write_report(run_folder: RunFolder | Path | str, refresh: int = 0) -> Path:
             "told": told(run),
             "first": _drawn(first_panels(run), frame),
             "questions": [(question, _drawn(question.panels, frame)) for question in questions(run)],
-            "outcome": Outcome.of_run(run),
+            "outcome": outcome,
             "early": early_answers(run.folder),
             "triage": triage_of(run),
             "stages": spent,
@@ -123,22 +125,6 @@ def embedded(
 def _drawn(panels: Sequence[Panel], frame: Frame) -> list[DrawnPanel]:
     drawn = (draw(panel, frame) for panel in panels)
     return [panel for panel in drawn if panel is not None]
-
-
-def alarms(run: RunRecord) -> tuple[Mark, ...]:
-    """The step at which each alarm was raised, each time it was."""
-    marks = []
-    for name, series in run.series.items():
-        if name.startswith("alarm/"):
-            raised = False
-            for point in series.points:
-                if point.number and not raised:
-                    evidence = f": {point.metric.why}" if point.metric.why else ""
-                    marks.append(
-                        Mark(point.step, f"alarm {name.removeprefix('alarm/')} at step {point.step}{evidence}")
-                    )
-                raised = bool(point.number)
-    return tuple(marks)
 
 
 def stages(run: RunRecord) -> tuple[list[dict[str, Any]], str]:
