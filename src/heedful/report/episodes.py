@@ -16,6 +16,7 @@ from typing import Any
 from heedful.diagnostics.cross_scores.thoughts import ThoughtTags
 from heedful.diagnostics.signal import cause_of
 from heedful.diagnostics.statistics.group_statistics import scored
+from heedful.diagnostics.text import GRAM
 from heedful.diagnostics.words import words_of
 from heedful.report.embedding import embedded_pictures, packed, shortened
 from heedful.report.record import RunRecord
@@ -24,8 +25,6 @@ from heedful.types import Group, Reply, Trajectory, Turn, Verdict
 
 LONGEST = 20_000
 """Most characters of one text."""
-GRAM = 3
-"""Words in a row that make a phrase, as in `text/template_share`."""
 NATS, LEVELS = 20, (35, 126)
 """An entropy is one character: its code is 35 and 20 times the nats, at most 126."""
 _OPENING_TAG = re.compile(r"(<[A-Za-z_][\w-]*>|\[[A-Z_]+\])\s*\Z")

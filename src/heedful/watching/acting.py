@@ -34,9 +34,6 @@ class Dashboards(Sink):
     def pending(self, pending: Pending) -> None:
         self._alert(self._alarms.wait(pending))
 
-    def end(self, why: str) -> None:
-        self.close()
-
     def close(self) -> None:
         for tracker in self._trackers:
             tracker.close()

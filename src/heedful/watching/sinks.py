@@ -60,7 +60,7 @@ class Pending:
 
 
 class Sink:
-    """Receives what the pipeline finds, and ignores the calls that a derived class does not define.
+    """Receives what the pipeline finds, and ignores the calls that a derived class does not define. The end closes it.
 
     Calls come from one thread and in order: `begin`, any others, `end`.
     """
@@ -79,9 +79,10 @@ class Sink:
 
     def end(self, why: str) -> None:
         """All was measured, and the page is written. `why`: the sentence that says what ended a watch."""
+        self.close()
 
     def close(self) -> None:
-        """Give back what is held: after `end`, and where an error came in its place. A second call does nothing."""
+        """Give back what is held: at the end, and where an error came in its place. A second call does nothing."""
 
 
 @dataclass(slots=True)

@@ -83,9 +83,6 @@ class Webhook(Sink):
             self._put(alarm, None)
         self._tell_of_failure()
 
-    def end(self, why: str) -> None:
-        self.close()
-
     def close(self) -> None:
         """Wait for the messages on their way, as long as one may take."""
         if self._thread.is_alive():
