@@ -14,11 +14,9 @@ from heedful.report.drawing.bars import Bars, common_range, draw_bars
 from heedful.report.drawing.chart import Curve, key
 from heedful.report.drawing.numerals import numeral
 from heedful.report.drawing.panel import DrawnPanel
-from heedful.report.gradients import cell, shown_fact
+from heedful.report.gradients import cell, page_of
 from heedful.report.record import Series
-from heedful.report.templates import fill
 from heedful.storage import RunFolder, StoredGradients, read_gradients, write_whole
-from heedful.version import __version__
 
 READINGS = {
     "success": ("sampled success", "mean outcome"),
@@ -161,20 +159,12 @@ def write_attribution_page(folder: RunFolder) -> Path:
         for reading in dict.fromkeys(each["reading"] for each in one.moved):
             title = f"Step {one.step}: episodes of the batch whose gradient moved {READINGS[reading][0]} most"
             tables.append((title, moved_table(one, reading)))
-    page = fill(
-        "gradients.html",
-        {
-            "name": folder.path.resolve().name,
-            "version": __version__,
-            "heading": "Which part of the loss moved the thoughts",
-            "lead": _LEAD,
-            "sentences": list(dict.fromkeys(sentence for one in stored for sentence in told(one))),
-            "rows": [("Parts of each update", "", [panel(stored, reading) for reading in READINGS])],
-            "tables": tables,
-            "measured": [
-                (f"Step {one.step}", {fact: shown_fact(value) for fact, value in one.facts.items()}) for one in stored
-            ],
-        },
-    )
-    write_whole(folder.attribution_page, page)
+    content = {
+        "heading": "Which part of the loss moved the thoughts",
+        "lead": _LEAD,
+        "sentences": list(dict.fromkeys(sentence for one in stored for sentence in told(one))),
+        "rows": [("Parts of each update", "", [panel(stored, reading) for reading in READINGS])],
+        "tables": tables,
+    }
+    write_whole(folder.attribution_page, page_of(folder, stored, content))
     return folder.attribution_page

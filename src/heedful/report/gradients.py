@@ -122,27 +122,22 @@ def write_gradients_page(folder: RunFolder) -> Path:
         raise ValueError(
             f"Expected gradients_<step>.json in {folder.path}, found none: heedful gradients {folder.path}."
         )
-    name = folder.path.resolve().name
-    tables = []
-    for one in stored:
-        tables += [(f"Step {one.step}: {title}", table(one, columns)) for title, columns in TABLES]
-    page = fill(
-        "gradients.html",
-        {
-            "name": name,
-            "version": __version__,
-            "heading": "Signal and noise of the gradient",
-            "lead": Markup(_LEAD),
-            "sentences": list(dict.fromkeys(sentence for one in stored for sentence in sentences(one))),
-            "rows": [(title, lead, panels(stored, series)) for title, lead, series in FIGURES],
-            "tables": tables,
-            "measured": [
-                (f"Step {one.step}", {fact: shown_fact(value) for fact, value in one.facts.items()}) for one in stored
-            ],
-        },
-    )
-    write_whole(folder.gradients_page, page)
+    content = {
+        "heading": "Signal and noise of the gradient",
+        "lead": Markup(_LEAD),
+        "sentences": list(dict.fromkeys(sentence for one in stored for sentence in sentences(one))),
+        "rows": [(title, lead, panels(stored, series)) for title, lead, series in FIGURES],
+        "tables": [(f"Step {one.step}: {title}", table(one, columns)) for one in stored for title, columns in TABLES],
+    }
+    write_whole(folder.gradients_page, page_of(folder, stored, content))
     return folder.gradients_page
+
+
+def page_of(folder: RunFolder, stored: Sequence[StoredGradients], content: Mapping[str, object]) -> str:
+    """The HTML of a page over stored measurements, with the conditions of each at its end."""
+    measured = [(f"Step {one.step}", {fact: shown_fact(value) for fact, value in one.facts.items()}) for one in stored]
+    about = {"name": folder.path.resolve().name, "version": __version__, "measured": measured}
+    return fill("gradients.html", {**about, **content})
 
 
 def sentences(stored: StoredGradients) -> list[str]:
