@@ -56,10 +56,10 @@ def told(stored: StoredGradients) -> list[str]:
         return [f"Step {stored.step}: not split, because {stored.facts['why']}."]
     found = []
     for name, (title, unit) in READINGS.items():
-        metrics = {part: stored.metric(f"attribution/{name}/{part}") for part in part_names(stored)}
-        clear = [part for part, metric in metrics.items() if is_clear(metric) and isinstance(metric.value, float)]
-        largest = sorted(clear, key=lambda part: -abs(float(metrics[part].value or 0.0)))[:2]
-        parts = ", ".join(f"{part} {cell(metrics[part])}" for part in largest) or "no part is clear of 0"
+        metrics = [(part, stored.metric(f"attribution/{name}/{part}")) for part in part_names(stored)]
+        clear = [(part, metric) for part, metric in metrics if is_clear(metric)]
+        clear.sort(key=lambda each: -abs(each[1].number or 0.0))
+        parts = ", ".join(f"{part} {cell(metric)}" for part, metric in clear[:2]) or "no part is clear of 0"
         found.append(f"Step {stored.step}, {title} ({unit}): {parts}.")
     return [*found, f"These are parts {stored.facts.get('what', '')}."]
 
@@ -79,11 +79,9 @@ def cause(folder: RunFolder, step: int) -> str:
             for part in part_names(stored)
             if part != "carried" and is_clear(metric := stored.metric(f"attribution/{reading}/{part}"))
         }
-        values = {part: float(metric.value or 0.0) for part, metric in found.items()}
-        worst, best = (
-            min(values, key=lambda part: values[part], default=""),
-            max(values, key=values.__getitem__, default=""),
-        )
+        values = {part: metric.number or 0.0 for part, metric in found.items()}
+        worst = min(values, key=values.__getitem__, default="")
+        best = max(values, key=values.__getitem__, default="")
         if worst and values[worst] < 0:
             taken = f"In the update of step {stored.step}, {_words(worst)} took {numeral(-values[worst])} {unit}"
             given = f"; {_words(best)} gave {numeral(values[best])}" if values[best] > 0 else ""

@@ -185,11 +185,11 @@ def table(stored: StoredGradients, columns: Mapping[str, str]) -> list[list[str]
 
 def cell(metric: Metric) -> str:
     """Value and interval; a dash where there is none."""
-    if not isinstance(metric.value, int | float):
+    if metric.number is None:
         return "–"
     if metric.low is None or metric.high is None:
-        return numeral(float(metric.value))
-    return f"{numeral(float(metric.value))} [{numeral(metric.low)}, {numeral(metric.high)}{mark_of(metric)}]"
+        return numeral(metric.number)
+    return f"{numeral(metric.number)} [{numeral(metric.low)}, {numeral(metric.high)}{mark_of(metric)}]"
 
 
 def panels(stored: Sequence[StoredGradients], series: Sequence[tuple[str, str, int]]) -> list[DrawnPanel]:

@@ -193,7 +193,7 @@ def named_alarms(fail_on: Sequence[str]) -> frozenset[str]:
 
 def shown(metric: Metric) -> str:
     """A reading with three decimals. `-` where there is none."""
-    return f"{metric.value:.3f}" if isinstance(metric.value, int | float) else "-"
+    return "-" if metric.number is None else f"{metric.number:.3f}"
 
 
 def _cell(text: str) -> str:

@@ -31,7 +31,7 @@ class Bars:
 def common_range(panels: Sequence[Sequence[Bars]]) -> tuple[float, float]:
     """Zero, all values, and their intervals as far as they do not dwarf the values."""
     metrics = [metric for panel in panels for bars in panel for metric in bars.metrics]
-    values = [float(metric.value) for metric in metrics if isinstance(metric.value, int | float)]
+    values = [number for metric in metrics if (number := metric.number) is not None]
     low, high = min([0.0, *values]), max([0.0, *values])
     room = (high - low) or 1.0
     ends = [end for metric in metrics for end in (metric.low, metric.high) if end is not None]
@@ -65,11 +65,12 @@ def draw_bars(
 def _bar(bars: Bars, metric: Metric, category: str, across: tuple[float, float], scale: tuple) -> Markup:
     (start, width), (ground, y, (low, high)) = across, scale
     middle = start + width / 2
-    if not isinstance(metric.value, int | float):
+    number = metric.number
+    if number is None:
         return Markup(
             '<path class="lost c{}" d="M{:.1f} {:.1f}l6 6m0 -6l-6 6"><title>{}, {}: {}</title></path>'
         ).format(bars.hue, middle - 3, ground - 8, bars.label, category, in_full(metric))
-    top = y(float(metric.value))
+    top = y(number)
     left, right = start + 0.5, start + width - 0.5
     outline = f"M{left:.1f} {ground:.1f}H{right:.1f}V{top:.1f}H{left:.1f}Z"
     words = f"{bars.label}, {category}: {in_full(metric)}"
