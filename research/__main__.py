@@ -10,9 +10,10 @@ from __future__ import annotations
 
 import sys
 import time
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 from heedful.boundary import CommandLine, Positional, Shown, tell
 from heedful.cli import KEPT, study
@@ -42,19 +43,15 @@ class CorrelateWords:
     """The success to correlate with. success/rate is that of training episodes, whose rewards the variance shares."""
 
 
-def correlate(argv: list[str]) -> int:
-    """`python -m research correlate`: what the readings of finished runs of several studies say about success."""
-    line = CommandLine(CorrelateWords, argv, "python -m research correlate")
-    line.end()
+def correlate(words: CorrelateWords) -> None:
+    """What the readings of finished runs of several studies say about success."""
     from research.correlations.report import COURSES, WITH_SUCCESS, WITH_VARIANCE, write_correlations
     from research.correlations.runs import find_runs
 
-    words = line.words
     metrics = [metric for table in (WITH_SUCCESS, WITH_VARIANCE) for metric, _ in table.values()]
     found = find_runs(words.folders, [words.success, *metrics, *COURSES.values()])
     tell(write_correlations(words.out, found, words.success))
     tell(f"written to {words.out}")
-    return 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,16 +75,12 @@ class RightnessWords:
     """Other seeds and tiny sizes, to see that the code works. Their results say nothing."""
 
 
-def rightness(argv: list[str]) -> int:
-    """`python -m research rightness`: the registered tests."""
-    line = CommandLine(RightnessWords, argv, "python -m research rightness")
-    line.end()
+def rightness(words: RightnessWords) -> None:
+    """The registered tests of the split of rightness."""
     from research.rightness.judges import run_test
 
-    words = line.words
     for number in words.only or range(1, 10):
         tell(run_test(number, words.out, time.time() + 60 * words.minutes, words.small))
-    return 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,14 +98,11 @@ class TemplatesWords:
     """Tiny sizes, to see that the code works."""
 
 
-def templates(argv: list[str]) -> int:
-    """`python -m research templates`: the simulation of shared weights."""
-    line = CommandLine(TemplatesWords, argv, "python -m research templates")
-    line.end()
+def templates(words: TemplatesWords) -> None:
+    """The simulation of shared weights."""
     from research.causes.tabular import write_templates
 
-    tell(f"written to {write_templates(line.words.out, line.words.small)}")
-    return 0
+    tell(f"written to {write_templates(words.out, words.small)}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,31 +125,39 @@ class CausesWords:
     """Another seed and tiny sizes, to see that the code works. The results say nothing."""
 
 
-def causes(argv: list[str]) -> int:
-    """`python -m research causes`: the registered study of the split of updates."""
-    line = CommandLine(CausesWords, argv, "python -m research causes")
-    line.end()
+def causes(words: CausesWords) -> None:
+    """The registered study of the split of updates."""
     from research.causes.unfiltered import REGISTERED, unfiltered
     from research.rightness.judges import SMALL, written
 
-    words = line.words
     seeds = (SMALL,) if words.small else REGISTERED.seeds
     result = unfiltered(seeds, words.runs, time.time() + 60 * words.minutes, words.small)
     tell(written(words.out / "unfiltered.json", result, REGISTERED, seeds, words.small))
-    return 0
+
+
+COMMANDS: Mapping[str, tuple[type, Callable[[Any], None]]] = {
+    "correlate": (CorrelateWords, correlate),
+    "rightness": (RightnessWords, rightness),
+    "templates": (TemplatesWords, templates),
+    "causes": (CausesWords, causes),
+}
+"""Commands that are no study: their words, and what they do."""
 
 
 def run(argv: list[str]) -> int:
     """Do what the arguments say. Returns the exit code."""
-    if argv[:1] == ["correlate"]:
-        return run_command(lambda: correlate(argv[1:]))
-    if argv[:1] == ["templates"]:
-        return run_command(lambda: templates(argv[1:]))
-    if argv[:1] == ["rightness"]:
-        return run_command(lambda: rightness(argv[1:]))
-    if argv[:1] == ["causes"]:
-        return run_command(lambda: causes(argv[1:]))
-    return run_command(lambda: study.main(argv, STUDIES, "python -m research"), KEPT["study"])
+    name = argv[0] if argv else ""
+    if name not in COMMANDS:
+        return run_command(lambda: study.main(argv, STUDIES, "python -m research"), KEPT["study"])
+    words, command = COMMANDS[name]
+
+    def follow() -> int:
+        line: CommandLine[Any] = CommandLine(words, argv[1:], f"python -m research {name}")
+        line.end()
+        command(line.words)
+        return 0
+
+    return run_command(follow)
 
 
 if __name__ == "__main__":

@@ -11,7 +11,7 @@ from scipy.special import stdtrit
 
 from heedful.diagnostics.statistics.intervals import LEVEL
 from heedful.studies.declaration import Study
-from heedful.studies.outcomes import Outcomes, Reading, Rows, Table
+from heedful.studies.outcomes import Outcomes, Reading, Table
 from heedful.studies.tables import signed
 from heedful.types import Metric
 from research.detector.candidates import Hunt
@@ -67,7 +67,9 @@ class Factorial:
             "together counts as noise."
         )
         caption = f"{self.title}: effects with 95% intervals."
-        return Reading(found, (Table(self.title, lead, caption, _factorial_rows(found)),), tuple(_crossed(found)))
+        rows = [["measure", "arms", *(f"{factor.name} against {factor.against}" for factor in self.factors)]]
+        rows += [[title, str(each[0].n or 0), *map(signed, each)] for title, each in found.effects.items()]
+        return Reading(found, (Table(self.title, lead, caption, rows),), tuple(_crossed(found)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,14 +130,6 @@ def main_effects(
 def is_clear(effect: Metric) -> bool:
     """The interval leaves zero out."""
     return effect.low is not None and effect.high is not None and (effect.low > 0 or effect.high < 0)
-
-
-def _factorial_rows(outcome: FactorialOutcome) -> Rows:
-    """Every measure, with the effect of every factor."""
-    rows = [["measure", "arms", *(f"{factor.name} against {factor.against}" for factor in outcome.spec.factors)]]
-    for title, effects in outcome.effects.items():
-        rows.append([title, str(effects[0].n or 0), *map(signed, effects)])
-    return rows
 
 
 def _crossed(outcome: FactorialOutcome) -> list[str]:

@@ -133,12 +133,14 @@ class PlantedKindsJob(TrainingJob):
     def command(self, folder: RunFolder, seed: int) -> list[str]:
         env = self.config.env
         pool = TaskStream(env, "train", derive(seed, "tasks"), self.pool).pool or ()
-        taught = [task for task in pool if UNREWARDED not in task.tags and self._length(task) <= self.longest]
+        lengths = [sum(len(link.operations) for link in env.links(task.seed)) for task in pool]
+        taught = [
+            task
+            for task, length in zip(pool, lengths, strict=True)
+            if UNREWARDED not in task.tags and length <= self.longest
+        ]
         config = replace(self.config, task_seeds=tuple(task.seed for task in taught))
         return TrainingJob(config, self.own_seedling).command(folder, seed)
-
-    def _length(self, task: Task) -> int:
-        return sum(len(link.operations) for link in self.config.env.links(task.seed))
 
 
 @dataclass(frozen=True, slots=True)

@@ -64,7 +64,10 @@ def each_batch(config: TrainConfig, batches: int, folder: RunFolder, play: Batch
     if not folder.environment.exists():
         found = describe_environment(str(pick_device(config.device)), config.threads)
         write_whole(folder.environment, json.dumps(found, indent=2) + "\n")
-    first = _batches_done(folder)
+    # Whole batches alone count: a torn last line is cut off.
+    lines = read_metrics(folder.metrics) if folder.metrics.exists() else []
+    first = len({line.step for line in lines})
+    folder.truncate_after(first - 1)
     console = SafeConsole(soft_wrap=True)
     with GrowthBar(console) as bar:
         parts = assemble(config, bar, None)
@@ -91,14 +94,6 @@ def each_batch(config: TrainConfig, batches: int, folder: RunFolder, play: Batch
 def _begin(folder: RunFolder, config: TrainConfig) -> None:
     folder.path.mkdir(parents=True, exist_ok=True)
     write_whole(folder.config, json.dumps(to_json(config), indent=2) + "\n")
-
-
-def _batches_done(folder: RunFolder) -> int:
-    """Whole batches in the measurements; a torn last line is cut off."""
-    steps = {line.step for line in read_metrics(folder.metrics)} if folder.metrics.exists() else set()
-    done = len(steps)
-    folder.truncate_after(done - 1)
-    return done
 
 
 def _force(tasks: int, config: TrainConfig, parts: Parts, source: OpenPolicySource, batch: int) -> list[Metric]:
@@ -165,13 +160,14 @@ def measure_checkpoints(
     Returns 0. Raises ValueError where the run has no such checkpoint.
     """
     config, console = read_config(measured), SafeConsole(soft_wrap=True)
+    asked = {name: getattr(settings, name) for name in ("groups", "group_size", "buckets", "seed")}
     found: dict[int, StoredGradients] = {}
     for step in checkpoints:
         if step:
             choose_checkpoint(measured, config, str(step))
         path = measured.gradients(step)
         # Another arm, or the user, may have measured the run with other settings.
-        if not path.exists() or not _is_of(read_gradients(path), settings):
+        if not path.exists() or not asked.items() <= read_gradients(path).facts.items():
             measure_gradients(measured, config, step, settings, console)
         found[step] = read_gradients(path)
     write_gradients_page(measured)
@@ -183,10 +179,3 @@ def measure_checkpoints(
     tracker.close()
     write_report(folder)
     return 0
-
-
-def _is_of(stored: StoredGradients, settings: GradientsSettings) -> bool:
-    """Whether a measurement was taken with these settings."""
-    return all(
-        stored.facts.get(name) == getattr(settings, name) for name in ("groups", "group_size", "buckets", "seed")
-    )

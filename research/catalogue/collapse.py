@@ -7,7 +7,7 @@ from dataclasses import replace
 from heedful.run.config import AttributionConfig
 from heedful.studies.declaration import Arm, Measure, Pair, Study, settings, train
 from heedful.studies.jobs import TrainingJob
-from research.catalogue.paper.lean_runs import GREEDY, INFORMATION, SUCCESS
+from research.catalogue.paper.lean_runs import FIRST_TURNS, GREEDY, INFORMATION, SUCCESS
 from research.causes.named import NamedCauses
 from research.detector.early_warning import Lead
 from research.detector.separation import Separation
@@ -26,8 +26,7 @@ FLUENT = f"{MIXED} 0.25 --env.unrewarded 0.75 --env.fluency 0.1"
 
 _WATCHED = (
     "--groups 32 --steps 40 --diagnostics.every 1 --diagnostics.full-every 12 --diagnostics.thoughts 4 "
-    "--diagnostics.any-turn 0 --diagnostics.swapped-rows 0 --diagnostics.words 0 --diagnostics.grounding-rows 32 "
-    "--evaluation.times 11"
+    f"--diagnostics.grounding-rows 32 --evaluation.times 11 {FIRST_TURNS}"
 )
 
 _EVALUATED = "--evaluation.tasks 512 --evaluation.samples 2"

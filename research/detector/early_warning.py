@@ -83,10 +83,16 @@ class Lead:
             "declared side where there is one. Exploratory: with many metrics some depart by chance."
         )
         first = "Which metrics leave their start before success has fallen."
+        movers = [[each.metric, str(each.before), str(each.healthy)] for each in found.movers[:MOST_LISTED]]
         tables = (
             Table(f"{self.title}: runs", of_runs, f"{self.title}: each run.", _lead_rows(found)),
             Table(f"{self.title}: alarms", "Counts with exact 95% limits.", "By alarm.", _alarm_rows(found)),
-            Table(f"{self.title}: what moves first", of_movers, first, _mover_rows(found)),
+            Table(
+                f"{self.title}: what moves first",
+                of_movers,
+                first,
+                [["metric", "before the fall", "in healthy runs"], *movers],
+            ),
         )
         return Reading(found, tables, tuple(_warned(found)))
 
@@ -226,7 +232,7 @@ def find_fall(evaluations: Readings, points: float = 0.10) -> Fall | None:
     widths added in quadrature), lies below zero. Evaluations without a value are passed over; one without an interval
     cannot show a fall. `None` where success never fell, or was not evaluated twice.
     """
-    known = [(step, m, m.value) for step, m in evaluations if isinstance(m.value, int | float)]
+    known = [(step, metric, metric.number) for step, metric in evaluations if metric.number is not None]
     for place, (step, metric, value) in enumerate(known[1:]):
         _, first, start = known[0]
         drop = start - value
@@ -295,7 +301,7 @@ def replayed_alarms(spec: Lead, run: MetricSteps) -> dict[str, list[int]]:
         for metric in alarms.metrics:
             if any(fnmatchcase(metric.name, pattern) for pattern in spec.alarms):
                 steps = raised.setdefault(metric.name, [])
-                if isinstance(metric.value, int | float) and metric.value > 0:
+                if (metric.number or 0) > 0:
                     steps.append(alarms.step)
     return raised
 
@@ -347,12 +353,6 @@ def _alarm_rows(outcome: LeadOutcome) -> Rows:
         nothing = f"0 of {outcome.drift_free.of}" if outcome.drift_free else "–"
         rows.append([name, str(before or "–"), str(healthy or "–"), str(simulated or nothing)])
     return rows
-
-
-def _mover_rows(outcome: LeadOutcome) -> Rows:
-    """The metrics that leave their start before success has fallen."""
-    rows = [["metric", "before the fall", "in healthy runs"]]
-    return rows + [[m.metric, str(m.before), str(m.healthy)] for m in outcome.movers[:MOST_LISTED]]
 
 
 def _warned(outcome: LeadOutcome) -> list[str]:

@@ -105,7 +105,11 @@ class SeparationOutcome:
 def read_separation(spec: Separation, records: Records) -> SeparationOutcome:
     """Areas of every metric that both sides report."""
     names = dict.fromkeys(n for arm in spec.healthy for record in records.get(arm, {}).values() for n in record.series)
-    sides = _sides(spec, records, [name for name in names if _is_read(spec, name)])
+    wanted, left_out = (
+        {name for name in names if any(fnmatchcase(name, pattern) for pattern in patterns)}
+        for patterns in (spec.metrics or ("*",), spec.without)
+    )
+    sides = _sides(spec, records, [name for name in names if name in wanted - left_out])
     areas = {name: area(*pair, direction_of(name)) for name, pair in sides.items()}
     if not areas:
         return SeparationOutcome(spec, {}, "", None, {}, {}, "no metric has values on both sides")
@@ -136,13 +140,6 @@ def read_separation(spec: Separation, records: Records) -> SeparationOutcome:
         {name: roc_curve(sides[name][0].values, sides[name][1].values, areas[name].direction) for name in shown},
         why,
     )
-
-
-def _is_read(spec: Separation, name: str) -> bool:
-    wanted, left_out = (
-        any(fnmatchcase(name, pattern) for pattern in patterns) for patterns in (spec.metrics or ("*",), spec.without)
-    )
-    return wanted and not left_out
 
 
 def _sides(spec: Separation, records: Records, metrics: Iterable[str]) -> dict[str, tuple[Sample, Sample]]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from heedful.run.gradients import GradientsSettings
 from heedful.studies.declaration import Arm, Measure, Study, train
-from research.catalogue.paper.lean_runs import GREEDY, SUCCESS
+from research.catalogue.paper.lean_runs import FIRST_TURNS, GREEDY, SUCCESS
 from research.jobs import GradientsJob
 
 STEPS = 80
@@ -12,8 +12,7 @@ STEPS = 80
 FLAGS = (
     f"--algorithm.kl 0.01 --algorithm.entropy 0.01 --steps {STEPS} --filter keep_all --algorithm.minibatches 1 "
     "--checkpoint-every 40 --keep-checkpoints all --keep-rollouts none --evaluation.times 3 --evaluation.samples 2 "
-    "--diagnostics.every 20 --diagnostics.full-every 80 --diagnostics.words 0 --diagnostics.swapped-rows 0 "
-    "--diagnostics.any-turn 0"
+    f"--diagnostics.every 20 --diagnostics.full-every 80 {FIRST_TURNS}"
 )
 
 TRENDS = (

@@ -11,10 +11,12 @@ GREEDY = "eval/val/greedy/success"
 INFORMATION = "information/first_turn"
 ONE_OUTCOME = "policy/advantage_without_outcome"
 
+FIRST_TURNS = "--diagnostics.words 0 --diagnostics.swapped-rows 0 --diagnostics.any-turn 0"
+"""Thoughts of first turns alone are scored, and the values of their tokens are not stored."""
+
 LEAN = (
     "--keep-rollouts evaluations --checkpoint-every 20 --evaluation.times 3 --evaluation.tasks 256 "
-    "--evaluation.samples 2 --diagnostics.every 4 --diagnostics.full-every 16 --diagnostics.words 0 "
-    "--diagnostics.swapped-rows 0 --diagnostics.any-turn 0"
+    f"--evaluation.samples 2 --diagnostics.every 4 --diagnostics.full-every 16 {FIRST_TURNS}"
 )
 """Three evaluations, and information every 4 steps, in full every 16: a run of 16 k + 1 steps ends with a full reading.
 Training episodes are not stored."""
