@@ -15,8 +15,8 @@ from statistics import median
 import numpy as np
 
 from heedful.diagnostics.actions.information import action_information
-from heedful.diagnostics.alarms import AlarmConfig, first_raised, replay, standard_rules
-from heedful.diagnostics.alarms.rules import INPUT_TO_ACTION
+from heedful.diagnostics.alarms.rules import INPUT_TO_ACTION, AlarmConfig, standard_rules
+from heedful.diagnostics.alarms.watch import first_raised, replay
 from heedful.studies.paired import clopper_pearson
 from heedful.types import Metric
 

@@ -38,9 +38,10 @@ import numpy.typing as npt
 
 from heedful.auditing.scalars.aliases import ALIASES
 from heedful.auditing.scalars.history import scalar_metrics
-from heedful.diagnostics.alarms import AlarmConfig, Alarms
 from heedful.diagnostics.alarms.causes import Cause, likely
 from heedful.diagnostics.alarms.logged_rules import logged_rules
+from heedful.diagnostics.alarms.rules import AlarmConfig
+from heedful.diagnostics.alarms.watch import Alarms
 from heedful.diagnostics.statistics.intervals import wilson
 from heedful.types import Metric
 

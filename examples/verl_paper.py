@@ -14,11 +14,11 @@ import shlex
 import sys
 from pathlib import Path
 
+from heedful import TrainConfig, preset
 from heedful.algorithms.advantages import GroupRelative
 from heedful.algorithms.gae import Gae
 from heedful.boundary import parse, to_json
 from heedful.envs.common import TaskStream, turns_of
-from heedful.run import TrainConfig, preset
 from heedful_verl.settings import REGISTER, VARIABLE
 from heedful_verl.tasks import task_rows, write_tasks
 

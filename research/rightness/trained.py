@@ -10,8 +10,9 @@ from pathlib import Path
 import numpy as np
 
 from heedful import resume, train
-from heedful.diagnostics.alarms import AlarmConfig, Rule, first_raised, replay, standard_rules
-from heedful.diagnostics.alarms.rules import changes
+from heedful.diagnostics.alarms.conditions import Rule
+from heedful.diagnostics.alarms.rules import AlarmConfig, changes, standard_rules
+from heedful.diagnostics.alarms.watch import first_raised, replay
 from heedful.storage import RunFolder, StepMetrics, read_metrics
 from heedful.studies import settings
 from heedful.studies.paired import clopper_pearson
@@ -66,8 +67,8 @@ class Trained:
 
     def last(self, metric: str) -> float:
         """Its last reading."""
-        values = [each.value for line in self.lines if (each := line.metrics.get(metric)) is not None]
-        return float([value for value in values if isinstance(value, int | float)][-1])
+        values = [each.number for line in self.lines if (each := line.metrics.get(metric)) is not None]
+        return [value for value in values if value is not None][-1]
 
 
 def runs_of(
@@ -167,12 +168,15 @@ def alarmed(seeds: Sequence[int], out: Path, until: float, small: bool = False) 
     for name in OTHERS:
         runs += runs_of({name: (name, "")}, seeds[:2], out, until, small)
     rules = (unhelpful(), *(rule for rule in standard_rules(AlarmConfig()) if rule.name in RIVALS))
-    raised = {(run.arm, run.seed): _raised(run, rules) for run in runs}
+    raised: dict[tuple[str, int], dict[str, int]] = {}
+    for run in runs:
+        found = first_raised(replay(((line.step, line.metrics) for line in run.lines), rules=rules))
+        raised[run.arm, run.seed] = {name: alarm.step for name, alarm in found.items()}
     figures: list[Figure] = []
     counts: dict[tuple[str, str], int] = {}
     for rule in rules:
         for kind, arms in {**_KINDS, "healthy": (*HEALTHY, *OTHERS)}.items():
-            steps = [found.get(rule.name) for (arm, _), found in raised.items() if arm in arms]
+            steps = [by_rule.get(rule.name) for (arm, _), by_rule in raised.items() if arm in arms]
             hits = counts[rule.name, kind] = sum(step is not None for step in steps)
             if steps:
                 shown = ", ".join("none" if step is None else str(step) for step in steps)
@@ -189,8 +193,3 @@ def alarmed(seeds: Sequence[int], out: Path, until: float, small: bool = False) 
 
     figures += [figure(f"{name} alone passes", float(does(name))) for name in RIVALS]
     return Result(does("thought_unhelpful") and not any(map(does, RIVALS)), figures)
-
-
-def _raised(run: Trained, rules: Sequence[Rule]) -> dict[str, int]:
-    found = first_raised(replay(((line.step, line.metrics) for line in run.lines), rules=rules))
-    return {name: alarm.step for name, alarm in found.items()}

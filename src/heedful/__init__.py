@@ -53,7 +53,7 @@ _HOMES = {
 _PACKAGES = frozenset(
     {
         *("algorithms", "auditing", "diagnostics", "envs", "filters", "integrations"),
-        *("measuring", "models", "policies", "report", "rollout", "run", "scorers", "seedlings", "serving"),
+        *("measuring", "models", "policies", "report", "rollout", "scorers", "seedlings", "serving"),
         *("storage", "studies", "training", "types", "protocols"),
     }
 )

@@ -15,8 +15,9 @@ from heedful import cli
 from heedful.auditing.run import audit
 from heedful.auditing.scalars import History, Names, scalar_kind, scalar_rows
 from heedful.auditing.settings import AuditSettings
-from heedful.diagnostics.alarms import AlarmConfig, Alarms
 from heedful.diagnostics.alarms.logged_rules import logged_rules
+from heedful.diagnostics.alarms.rules import AlarmConfig
+from heedful.diagnostics.alarms.watch import Alarms
 from heedful.types import Metric
 
 LOGS = Path(__file__).parent / "fixtures" / "scalars"

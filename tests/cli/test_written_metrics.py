@@ -10,8 +10,9 @@ from fake_server import ModelBrain, fake_server
 from heedful import cli
 from heedful.auditing.scalars.aliases import ALIASES
 from heedful.auditing.scalars.history import scalar_metrics
-from heedful.diagnostics.alarms import AlarmConfig, Alarms, replay
 from heedful.diagnostics.alarms.logged_rules import logged_rules
+from heedful.diagnostics.alarms.rules import AlarmConfig
+from heedful.diagnostics.alarms.watch import Alarms, replay
 from heedful.diagnostics.catalogue import CATALOGUE, entry_of
 from heedful.diagnostics.cross_scores.thoughts import ThoughtTags
 from heedful.measuring.diagnostician import Diagnostician, DiagnosticsConfig

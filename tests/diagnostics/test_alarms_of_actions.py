@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from heedful.diagnostics.actions.information import action_information
-from heedful.diagnostics.alarms import first_raised, replay
+from heedful.diagnostics.alarms.watch import first_raised, replay
 from heedful.types import Metric
 
 NAME = "grounding/input_to_action"

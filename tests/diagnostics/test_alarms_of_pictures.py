@@ -1,6 +1,7 @@
 """`picture_ignored`: raised where thoughts stop following pictures, silent elsewhere and absent without pictures."""
 
-from heedful.diagnostics.alarms import AlarmConfig, first_raised, replay, standard_rules
+from heedful.diagnostics.alarms.rules import AlarmConfig, standard_rules
+from heedful.diagnostics.alarms.watch import first_raised, replay
 from heedful.types import Metric
 
 GAP, P_VALUE = "information/image/gap", "retrieval/image/p_value"

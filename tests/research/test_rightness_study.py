@@ -63,7 +63,7 @@ def test_a_blank_prompt_keeps_what_all_prompts_share() -> None:
 
 
 def test_the_alarm_sees_a_lost_part_of_the_thought_and_no_part_that_was_never_there() -> None:
-    from heedful.diagnostics.alarms import first_raised, replay
+    from heedful.diagnostics.alarms.watch import first_raised, replay
 
     def raised(values: list[float]) -> list[int]:
         steps = [

@@ -7,23 +7,8 @@ from typing import TYPE_CHECKING
 from heedful.exports import lazily
 
 if TYPE_CHECKING:
-    from heedful.measuring.diagnostician import Diagnosis, Diagnostician
-    from heedful.measuring.diagnostics_config import DiagnosticsConfig
     from heedful.measuring.swapped import TokenScorer
 
-__all__ = [
-    "Diagnosis",
-    "Diagnostician",
-    "DiagnosticsConfig",
-    "TokenScorer",
-]
+__all__ = ["TokenScorer"]
 
-__getattr__ = lazily(
-    __name__,
-    {
-        "TokenScorer": "heedful.measuring.swapped",
-        "Diagnosis": "heedful.measuring.diagnostician",
-        "Diagnostician": "heedful.measuring.diagnostician",
-        "DiagnosticsConfig": "heedful.measuring.diagnostics_config",
-    },
-)
+__getattr__ = lazily(__name__, {"TokenScorer": "heedful.measuring.swapped"})
