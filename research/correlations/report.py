@@ -174,12 +174,10 @@ def correlation_rows(entries: Sequence[Entry], table: str, method: Method) -> Ro
         of_title = {entry.view: entry for entry in chosen if entry.title == title}
         first = of_title[views[0]]
         counts = [str(first.found.runs), str(first.found.readings)]
-        rows.append([title, *(_cell(of_title[view].found) for view in views), *counts, first.paper or "–"])
+        found = [of_title[view].found for view in views]
+        cells = [signed(Metric("correlation", each.value, each.runs, each.low, each.high, each.why)) for each in found]
+        rows.append([title, *cells, *counts, first.paper or "–"])
     return rows
-
-
-def _cell(found: Correlation) -> str:
-    return signed(Metric("correlation", found.value, found.runs, found.low, found.high, found.why))
 
 
 def course_rows(runs: Sequence[RunSeries]) -> Rows:

@@ -132,9 +132,9 @@ def _series(lines: Sequence[StepMetrics], wanted: set[str]) -> dict[str, dict[in
     for line in lines:
         series[STEP][line.step] = float(line.step)
         for name in wanted & line.metrics.keys():
-            value = line.metrics[name].value
-            if isinstance(value, int | float) and math.isfinite(value):
-                series.setdefault(name, {})[line.step] = float(value)
+            value = line.metrics[name].number
+            if value is not None and math.isfinite(value):
+                series.setdefault(name, {})[line.step] = value
     return series
 
 

@@ -52,8 +52,8 @@ def levels_of(run: MetricSteps, first_step: int = 0) -> list[Level]:
     found: dict[str, list[tuple[int, Metric, float]]] = {}
     for step, metrics in run:
         for name, metric in metrics.items():
-            if step >= first_step and isinstance(metric.value, int | float):
-                found.setdefault(name, []).append((step, metric, float(metric.value)))
+            if step >= first_step and metric.number is not None:
+                found.setdefault(name, []).append((step, metric, metric.number))
     return [_level(name, points) for name, points in found.items() if len(points) >= 2]
 
 

@@ -7,12 +7,11 @@ from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
-from heedful.run.config import TrainConfig
 from heedful.run.presets import preset
 from heedful.seeds import derive
 from heedful.studies.paired import mean_over
 from research.rightness.figures import Figure, Result, figure_of, once
-from research.rightness.readings import RIGHT, drawn, loading, numbers, readings
+from research.rightness.readings import RIGHT, of_batches
 
 
 def bypassed(seeds: Sequence[int], folder: Path, small: bool = False) -> Result:
@@ -24,9 +23,11 @@ def bypassed(seeds: Sequence[int], folder: Path, small: bool = False) -> Result:
         config = replace(
             config, seedling=replace(config.seedling, template=0.5, steps=40 if small else config.seedling.steps)
         )
-        batches = [
-            found for seed in seeds for found in once(folder / f"{name}_{seed}.json", partial(_measured, config, seed))
-        ]
+        batches = []
+        for seed in seeds:
+            grown = replace(config, seedling=replace(config.seedling, seed=seed), threads=1)
+            drawn = [derive(seed, "batch", batch) for batch in range(2)]
+            batches += once(folder / f"{name}_{seed}.json", partial(of_batches, grown, drawn))
         means = {
             metric: mean_over(metric, [each[metric] for each in batches if each[metric] is not None])
             for metric in (*RIGHT[:5], "success")
@@ -35,10 +36,3 @@ def bypassed(seeds: Sequence[int], folder: Path, small: bool = False) -> Result:
         right, chance, prompt = (float(means[RIGHT[at]].value or 0.0) for at in (0, 1, 3))
         holds.append(prompt >= 0.5 * (right - chance) > 0)
     return Result(all(holds), figures)
-
-
-def _measured(config: TrainConfig, seed: int) -> list[dict[str, float | None]]:
-    config = replace(config, seedling=replace(config.seedling, seed=seed), threads=1)
-    with loading(config) as loaded:
-        seeds = [derive(seed, "batch", batch) for batch in range(2)]
-        return [numbers(readings(loaded, config, drawn(loaded, config, 32, 2, one), one)) for one in seeds]

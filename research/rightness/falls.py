@@ -174,7 +174,7 @@ def _course(name: str, runs: Sequence[Readings]) -> list[Figure]:
     ends = [
         (values[0], values[-1])
         for run in runs
-        if len(values := [each.value for _, each in run.get(name, ()) if isinstance(each.value, int | float)]) > 1
+        if len(values := [each.number for _, each in run.get(name, ()) if each.number is not None]) > 1
     ]
     changes: dict[str, list[Any]] = {
         f"{name}: before training": [first for first, _ in ends],

@@ -32,8 +32,7 @@ def figure(title: str, value: float | None, n: int | None = None, note: str = ""
 
 def figure_of(title: str, metric: Metric) -> Figure:
     """A reading under another title."""
-    value = metric.value if isinstance(metric.value, int | float) else None
-    return Figure(title, value, metric.n, metric.low, metric.high, metric.why)
+    return Figure(title, metric.number, metric.n, metric.low, metric.high, metric.why)
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,7 +21,7 @@ from heedful.seeds import derive
 from heedful.types import Task
 from research.detector.roc import Sample, area
 from research.rightness.figures import Figure, Result, figure, once
-from research.rightness.readings import BY_THOUGHT, GAP, MI, drawn, loading, numbers, readings
+from research.rightness.readings import BY_THOUGHT, GAP, MI, of_batches
 
 Kind = Literal["template", "random", "too_high"]
 KINDS: tuple[Kind, ...] = ("template", "random", "too_high")
@@ -79,17 +79,9 @@ def planted(seed: int, folder: Path, small: bool = False) -> Result:
     for number, (kind, share, config) in enumerate(policies(30 if small else 100)):
         config = replace(config, seedling=replace(config.seedling, seed=derive(seed, "seedling", number) % 2**31))
         path = folder / f"{kind}_{round(100 * share):03d}.json"
-        stored[kind][share] = once(path, partial(_measured, config, number, seed, batches))
+        drawn = [derive(seed, "batch", number, batch) for batch in range(batches)]
+        stored[kind][share] = once(path, partial(of_batches, config, drawn))
     return _judged({kind: {**stored["none"], **stored[kind]} for kind in KINDS})
-
-
-def _measured(config: TrainConfig, number: int, seed: int, batches: int) -> list[dict[str, float | None]]:
-    found = []
-    with loading(config) as loaded:
-        for batch in range(batches):
-            one = derive(seed, "batch", number, batch)
-            found.append(numbers(readings(loaded, config, drawn(loaded, config, 32, 2, one), one)))
-    return found
 
 
 Batches = Sequence[Mapping[str, float]]

@@ -45,10 +45,10 @@ def pretrained(seed: int, folder: Path, small: bool = False) -> Result:
         figures += [figure_of(f"{name}: {title}", metric) for title, metric in metrics.items()]
         lost, blank = metrics["foreign_lost"], metrics["sufficiency under blank prompts, less under foreign ones"]
         silent = metrics["probability of no action under own prompts"]
-        if not isinstance(silent.value, int | float) or silent.value >= 0.5:
+        if silent.number is None or silent.number >= 0.5:
             return Result(None, figures)
         holds.append(lost.high is not None and lost.high < 0.1)
-        holds.append(isinstance(blank.value, int | float) and abs(blank.value) <= 0.05)
+        holds.append(blank.number is not None and abs(blank.number) <= 0.05)
     return Result(all(holds), figures)
 
 

@@ -67,6 +67,12 @@ def readings(
     return {metric.name: metric for metric in metrics if metric.name in KEPT}
 
 
+def of_batches(config: TrainConfig, seeds: Sequence[int]) -> list[dict[str, float | None]]:
+    """For each seed the numbers of a batch of 32 prompts x 2 thoughts, of the model that a run would begin with."""
+    with loading(config) as loaded:
+        return [numbers(readings(loaded, config, drawn(loaded, config, 32, 2, one), one)) for one in seeds]
+
+
 def numbers(found: dict[str, Metric]) -> dict[str, float | None]:
     """The values alone, to store."""
-    return {name: each.value if isinstance(each.value, int | float) else None for name, each in found.items()}
+    return {name: each.number for name, each in found.items()}
