@@ -2,7 +2,7 @@
 
 import json
 import math
-from dataclasses import replace
+from dataclasses import asdict, replace
 
 import numpy as np
 import pytest
@@ -273,18 +273,17 @@ def test_two_prompts_have_values_but_no_intervals_and_one_prompt_has_entropies_o
 
 
 @pytest.mark.parametrize(
-    ("scores", "options", "why"),
+    ("scores", "why"),
     [
-        (TWO, {"truncated": True}, "truncated sampling"),
-        (CrossScores([], [], []), {}, "no thought to score"),
-        (cross_scores([[-1.0, math.nan], [-1.0, -1.0]], [0, 1]), {}, "the scores hold NaN or infinite values"),
-        (cross_scores([[-1.0, -math.inf], [-1.0, -1.0]], [0, 1]), {}, "the scores hold NaN or infinite values"),
-        (cross_scores([[-1.0, -1e160], [-1.0, -1.0]], [0, 1]), {}, "the scores hold NaN or infinite values"),
+        (CrossScores([], [], []), "no thought to score"),
+        (cross_scores([[-1.0, math.nan], [-1.0, -1.0]], [0, 1]), "the scores hold NaN or infinite values"),
+        (cross_scores([[-1.0, -math.inf], [-1.0, -1.0]], [0, 1]), "the scores hold NaN or infinite values"),
+        (cross_scores([[-1.0, -1e160], [-1.0, -1.0]], [0, 1]), "the scores hold NaN or infinite values"),
     ],
 )
-def test_what_cannot_be_measured_has_the_same_names_no_values_and_a_reason(scores, options, why):
+def test_what_cannot_be_measured_has_the_same_names_no_values_and_a_reason(scores, why):
     state = ZScoreState(0.2, 0.1)
-    result = measure(scores, state, **options)
+    result = measure(scores, state)
     assert [metric.name for metric in result.metrics] == [metric.name for metric in measure(TWO).metrics]
     assert all(metric.value is None and metric.why == why for metric in result.metrics)
     assert result.state == state
@@ -343,8 +342,8 @@ def test_a_measurement_under_a_single_prompt_leaves_the_state_of_the_z_score_as_
 
 def test_the_state_of_the_z_score_survives_json():
     state = measure(random_scores(11)).state
-    assert ZScoreState.from_json(json.loads(json.dumps(state.to_json()))) == state
-    assert ZScoreState.from_json(json.loads(json.dumps(ZScoreState().to_json()))) == ZScoreState()
+    for each in (state, ZScoreState()):
+        assert ZScoreState(**json.loads(json.dumps(asdict(each)))) == each
 
 
 def test_where_nothing_differs_no_interval_excludes_zero():

@@ -8,6 +8,7 @@ from transformers import LlamaForCausalLM
 
 from heedful.diagnostics.cross_scores.information import information
 from heedful.diagnostics.cross_scores.thoughts import SwappedObservations
+from heedful.measuring import swapped as module
 from heedful.measuring.swapped import score_swapped
 from heedful.scorers.hf import HFScorer
 from heedful.types import CrossScores
@@ -57,17 +58,21 @@ def check_alone(scores: CrossScores, swapped: SwappedObservations, model: LlamaF
             assert np.asarray(scores.tokens[row])[column] == pytest.approx(logprobs[:, 0].numpy(), abs=1e-5)
 
 
-def test_each_thought_is_scored_behind_its_own_history_and_each_observation() -> None:
+def test_each_thought_is_scored_behind_its_own_history_and_each_observation(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(module, "HEADS", (2,))
     swapped, model = made_up(), tiny()
-    scores = score_swapped(HFScorer(model), swapped, temperature=0.7, heads=(2,))
+    scores = score_swapped(HFScorer(model), swapped, temperature=0.7)
     check_alone(scores, swapped, model)
     assert scores.lengths_M == [len(thought) for thought in swapped.thoughts_M]
     assert list(scores.own_M) == [0, 1, 2, 0, 1, 2]
 
 
-def test_without_history_each_thought_is_scored_under_every_whole_prompt() -> None:
+def test_without_history_each_thought_is_scored_under_every_whole_prompt(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "HEADS", (2,))
     swapped, model = replace(made_up(), histories_M=((),) * 4 + ((5, 6),) * 2), tiny()
-    scores = score_swapped(HFScorer(model), swapped, temperature=0.7, heads=(2,))
+    scores = score_swapped(HFScorer(model), swapped, temperature=0.7)
     check_alone(scores, swapped, model)
 
 

@@ -14,7 +14,7 @@ transformers = pytest.importorskip("transformers")
 
 from heedful.diagnostics.cross_scores.score_matrix import select_rows  # noqa: E402
 from heedful.protocols import Scorer  # noqa: E402
-from heedful.scorers import output_head  # noqa: E402
+from heedful.scorers import output_head, pairs  # noqa: E402
 from heedful.scorers.hf import HFScorer  # noqa: E402
 from scored_pairs import (  # noqa: E402
     METHODS,
@@ -81,9 +81,10 @@ def test_temperature_divides_the_logits(method: str, temperature: float) -> None
     assert np.abs(scored.scores_MN - naive(model, prompts, thoughts)).max() > 1
 
 
-def test_heads_are_sums_over_the_first_tokens(method: str) -> None:
+def test_heads_are_sums_over_the_first_tokens(method: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pairs, "HEADS", (1, 4, 100))
     model, (prompts, thoughts, own) = llama(), case()
-    scored = score(model, prompts, thoughts, own, head_tokens=(1, 4, 100), method=method)
+    scored = score(model, prompts, thoughts, own, method=method)
     assert set(scored.heads) == {1, 4, 100}
     for k, sums_MN in scored.heads.items():
         np.testing.assert_allclose(sums_MN, naive(model, prompts, thoughts, first=k), rtol=0, atol=1e-10)

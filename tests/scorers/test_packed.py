@@ -15,7 +15,7 @@ torch = pytest.importorskip("torch")
 transformers = pytest.importorskip("transformers")
 
 from heedful.models.forward.exactness import Unsupported  # noqa: E402
-from heedful.scorers import packed, packed_attention, packs  # noqa: E402
+from heedful.scorers import packed, packed_attention, packs, pairs  # noqa: E402
 from heedful.scorers.hf import HFScorer  # noqa: E402
 from heedful.scorers.packs import plan_packs, reads, worth_sharing  # noqa: E402
 from scored_pairs import (  # noqa: E402
@@ -116,11 +116,14 @@ def test_fused_and_plain_attention_whole_or_in_pieces_agree(
 
 @pytest.mark.parametrize("budget", [3, 17, 10**6])
 @pytest.mark.parametrize("seed", range(3))
-def test_tries_of_deep_and_branching_thoughts_score_as_pairs_do(seed: int, budget: int) -> None:
+def test_tries_of_deep_and_branching_thoughts_score_as_pairs_do(
+    seed: int, budget: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(pairs, "HEADS", (2,))
     model, rng = llama(), random.Random(seed)
     thoughts = [list(ids) for ids in random_thoughts(rng)]
     prompts = [some_ids(rng, length) for length in (4, 4, 9)]
-    scored = score(model, prompts, thoughts, max_tokens=budget, method="trie", head_tokens=(2,))
+    scored = score(model, prompts, thoughts, max_tokens=budget, method="trie")
     np.testing.assert_allclose(scored.scores_MN, naive(model, prompts, thoughts), rtol=0, atol=1e-10)
     np.testing.assert_allclose(scored.heads[2], naive(model, prompts, thoughts, first=2), rtol=0, atol=1e-10)
 

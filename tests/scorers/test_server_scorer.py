@@ -12,7 +12,7 @@ from fake_server import FakeServer, ModelBrain, fake_server
 from heedful.policies.servers import Client, Limits, Vllm
 from heedful.policies.servers.examination import ServerFacts
 from heedful.protocols import WindowExceeded
-from heedful.scorers import HFScorer, ServerScorer
+from heedful.scorers import HFScorer, ServerScorer, pairs
 from tiny_models import llama
 
 PROMPTS = [(5, 6), (7, 8, 9, 10), (11,)]
@@ -45,11 +45,14 @@ def facts(**settings: Any) -> ServerFacts:
 
 
 @pytest.mark.parametrize("dialect", [None, Vllm()], ids=["completions", "generate"])
-def test_the_scores_are_those_of_the_model_in_this_process(client: Client, model: Any, dialect: Any) -> None:
-    found = ServerScorer(client, "policy", facts(), head_tokens=(2,), dialect=dialect).cross_score(
+def test_the_scores_are_those_of_the_model_in_this_process(
+    client: Client, model: Any, dialect: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(pairs, "HEADS", (2,))
+    found = ServerScorer(client, "policy", facts(), dialect=dialect).cross_score(
         PROMPTS, THOUGHTS, OWN, 1.0, keep="tokens"
     )
-    expected = HFScorer(model, head_tokens=(2,)).cross_score(PROMPTS, THOUGHTS, OWN, 1.0, keep="tokens")
+    expected = HFScorer(model).cross_score(PROMPTS, THOUGHTS, OWN, 1.0, keep="tokens")
     assert np.asarray(found.scores_MN) == pytest.approx(np.asarray(expected.scores_MN), abs=1e-4)
     assert np.asarray(found.heads[2]) == pytest.approx(np.asarray(expected.heads[2]), abs=1e-4)
     assert found.tokens is not None

@@ -7,7 +7,7 @@ the run's own numbers.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -78,10 +78,10 @@ class ScopeReader:
     def state(self) -> dict[str, Any]:
         """What a later measurement needs of the earlier ones, as a JSON tree."""
         return {
-            "zscores": {scope: state.to_json() for scope, state in self.zscores.items()},
-            "regimes": {scope: state.to_json() for scope, state in self.regimes.items()},
+            "zscores": {scope: asdict(state) for scope, state in self.zscores.items()},
+            "regimes": {scope: asdict(state) for scope, state in self.regimes.items()},
         }
 
     def load_state(self, state: Mapping[str, Any]) -> None:
-        self.zscores = {scope: ZScoreState.from_json(tree) for scope, tree in state["zscores"].items()}
+        self.zscores = {scope: ZScoreState(**tree) for scope, tree in state["zscores"].items()}
         self.regimes = {scope: RegimeState.from_json(tree) for scope, tree in state["regimes"].items()}

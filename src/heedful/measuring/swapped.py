@@ -17,6 +17,7 @@ from heedful.diagnostics.actions.exchanged import Exchange, exchange
 from heedful.diagnostics.actions.grounding import grounding
 from heedful.diagnostics.actions.later import LaterExchange, later_rightness
 from heedful.diagnostics.actions.rightness import action_chances, right_actions
+from heedful.diagnostics.cross_scores.information import HEADS
 from heedful.diagnostics.cross_scores.pictures import Exchanged, Pictured, image_share
 from heedful.diagnostics.cross_scores.score_matrix import take_rows
 from heedful.diagnostics.cross_scores.thoughts import Ids, SwappedObservations, Thoughts
@@ -39,9 +40,7 @@ class TokenScorer(Scorer, Protocol):
     ) -> CrossScores: ...
 
 
-def score_swapped(
-    scorer: TokenScorer, swapped: SwappedObservations, temperature: float, heads: Sequence[int] = (16, 32)
-) -> CrossScores:
+def score_swapped(scorer: TokenScorer, swapped: SwappedObservations, temperature: float) -> CrossScores:
     """M x N scores with their tokens: thought i after its own history and observation j.
 
     The history is the shared prompt. Observation, lead and thought follow it, and the thought's tokens are taken from
@@ -61,13 +60,13 @@ def score_swapped(
                     tokens[row][column] = kept[place * columns + column][0, -len(swapped.thoughts_M[row]) :]
             else:
                 tokens[row] = kept[place]
-    sums = {k: np.array([kept[:, :k].sum(axis=1, dtype=np.float64) for kept in tokens]) for k in (None, *heads)}
+    sums = {k: np.array([kept[:, :k].sum(axis=1, dtype=np.float64) for kept in tokens]) for k in (None, *HEADS)}
     matrices = {k: cast(Sequence[Sequence[float]], sums_MN.reshape(rows, columns)) for k, sums_MN in sums.items()}
     return CrossScores(
         scores_MN=matrices[None],
         lengths_M=[len(thought) for thought in swapped.thoughts_M],
         own_M=list(swapped.own_M),
-        heads={k: matrices[k] for k in heads},
+        heads={k: matrices[k] for k in HEADS},
         noise=noise,
         tokens=cast(Sequence[Sequence[Sequence[float]]], tokens),
         tasks_M=swapped.tasks_M,

@@ -94,7 +94,7 @@ class DealtScorer:
         """As `HFScorer.cross_score`, on rank 0, inside `asking()`."""
         pairs = read_pairs(prompts_N, thoughts_M)
         parts = self._ask(_Asked(pairs.prompts, pairs.distinct, temperature, keep))
-        sums = ScoreSums(pairs.lengths, len(pairs.prompts), self.scorer.head_tokens, keep_tokens=keep == "tokens")
+        sums = ScoreSums(pairs.lengths, len(pairs.prompts), keep_tokens=keep == "tokens")
         noise, method = 0.0, ""
         for part, scored in parts:
             cells = np.ix_(part.rows, part.columns)

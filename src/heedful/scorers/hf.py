@@ -57,7 +57,6 @@ class HFScorer:
     `max_tokens`: maximum tokens of one forward pass, padding included. A longer sequence is a pass of its own. On a CPU
     that holds the whole model it is limited to 512 to 1,024, which is faster. It affects speed and memory, and scores
     only by rounding.
-    `head_tokens`: for each k the sums over the first min(k, T_i) tokens are returned too.
     """
 
     def __init__(
@@ -66,14 +65,12 @@ class HFScorer:
         *,
         name: str = "",
         max_tokens: int = 4096,
-        head_tokens: Sequence[int] = (16, 32),
         method: Method = "auto",
     ) -> None:
         refuse_unless_causal(model)
         self._model = model
         self._name = name
         self._max_tokens = max_tokens
-        self.head_tokens = tuple(head_tokens)
         self._asked = method
         self._method: Method | None = None
         self._obstacles: dict[Method, str] = {}
@@ -142,7 +139,7 @@ class HFScorer:
             head = self._head_at(1.0)
             if method == "trie":
                 packed.refuse_unless_packable(self._model, head.body)
-            sums = ScoreSums(list(map(len, thoughts)), len(prompts), (), keep_tokens=True)
+            sums = ScoreSums(list(map(len, thoughts)), len(prompts), keep_tokens=True)
             self._score(method, head, prompts, thoughts, sums)
             return cast(Sequence[Sequence[np.ndarray]], sums.tokens_MNT)
 
@@ -170,7 +167,7 @@ class HFScorer:
                 f"HFScorer expects prompt and thought to fit the model's {limit} positions, found {asked.longest - 1} "
                 "tokens: score shorter prompts, or raise max_position_embeddings where the model allows it."
             )
-        sums = ScoreSums(asked.lengths, len(asked.prompts), self.head_tokens, keep_tokens=keep == "tokens")
+        sums = ScoreSums(asked.lengths, len(asked.prompts), keep_tokens=keep == "tokens")
         method = self._method_for(asked.prompts, asked.distinct)
         # no_grad, not inference_mode: tensors that a model caches here (rotary tables) must remain usable in training.
         with evaluating(self._model), torch.no_grad():

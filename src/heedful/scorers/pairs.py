@@ -9,6 +9,7 @@ from typing import Any, cast
 import numpy as np
 import numpy.typing as npt
 
+from heedful.diagnostics.cross_scores.information import HEADS
 from heedful.types import CrossScores
 
 Ids = tuple[int, ...]
@@ -54,15 +55,13 @@ def tokens_of_pairs(prompts: Sequence[Sequence[int]], thoughts: Sequence[Sequenc
 class ScoreSums:
     """Sums of M distinct thoughts under N prompts, in float64 for any model precision.
 
-    They go over all tokens, and over the first k for each k of `head_tokens`.
+    They go over all tokens, and over the first k for each k of `HEADS`.
 
     `keep_tokens`: also store float32 log-probabilities of single tokens, one N x T_i array per thought.
     """
 
-    def __init__(
-        self, lengths_M: Sequence[int], prompts: int, head_tokens: Sequence[int], *, keep_tokens: bool = False
-    ) -> None:
-        self._cuts: tuple[Any, ...] = (None, *head_tokens)
+    def __init__(self, lengths_M: Sequence[int], prompts: int, *, keep_tokens: bool = False) -> None:
+        self._cuts: tuple[Any, ...] = (None, *HEADS)
         self.sums_SMN = np.zeros((len(self._cuts), len(lengths_M), prompts))
         self.tokens_MNT: list[npt.NDArray[np.float32]] | None = None
         if keep_tokens:

@@ -31,7 +31,7 @@ class ServerScorer:
     `CrossScores.noise`. The rounding is that of the server's dtype, or of bfloat16 if the server does not name it.
 
     `model`: the name that the server gives the model. `facts`: what the server says about itself (`examine`). `name`:
-    empty for the policy that sampled. `head_tokens`: for each k, the sums over the first min(k, T_i) tokens.
+    empty for the policy that sampled.
 
     Raises ValueError for a server that reports logits in place of log-probabilities.
     """
@@ -43,7 +43,6 @@ class ServerScorer:
         facts: ServerFacts,
         *,
         name: str = "",
-        head_tokens: Sequence[int] = (16, 32),
         dialect: TokenDialect | None = None,
     ) -> None:
         mode = facts.setting("logprobs_mode")
@@ -55,7 +54,6 @@ class ServerScorer:
         self._client, self._model, self._name = client, model, name
         self._window = facts.windows.get(model)
         self._eps = EPS.get(str(facts.setting("dtype")), EPS["bfloat16"])
-        self._head_tokens = tuple(head_tokens)
         self._dialect = dialect or OpenAITokens()
 
     @property
@@ -91,7 +89,7 @@ class ServerScorer:
                 "--max-model-len."
             )
         prompts, distinct = asked.prompts, asked.distinct
-        sums = ScoreSums(asked.lengths, len(prompts), self._head_tokens, keep_tokens=keep == "tokens")
+        sums = ScoreSums(asked.lengths, len(prompts), keep_tokens=keep == "tokens")
         pairs = [(row, column) for row, ids in enumerate(distinct) if ids for column in range(len(prompts))]
 
         def score(pair: tuple[int, int]) -> tuple[float, ...]:

@@ -23,8 +23,6 @@ from heedful_verl.batch.limits import WorkerLimits
 
 ROWS_PER_CALL = 1024
 """Rows that are sent to the workers at a time. It bounds the memory of the driver."""
-HEAD_TOKENS = (16, 32)
-"""For each k of them, scores are also summed over the first min(k, T_i) tokens."""
 
 
 class WorkerScorer:
@@ -62,7 +60,7 @@ class WorkerScorer:
                 "raise actor_rollout_ref.rollout.log_prob_max_token_len_per_gpu where the model allows it, or sample "
                 "shorter thoughts."
             )
-        sums = ScoreSums(asked.lengths, len(asked.prompts), HEAD_TOKENS, keep_tokens=keep == "tokens")
+        sums = ScoreSums(asked.lengths, len(asked.prompts), keep_tokens=keep == "tokens")
         pairs = [(row, column) for row, ids in enumerate(asked.distinct) if ids for column in range(len(asked.prompts))]
         for start in range(0, len(pairs), ROWS_PER_CALL):
             chunk = pairs[start : start + ROWS_PER_CALL]

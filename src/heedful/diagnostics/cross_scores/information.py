@@ -26,7 +26,7 @@ SATURATED = 0.95
 """Share of the ceiling from which the mutual information says only that reasoning has not collapsed."""
 
 HEADS = (16, 32)
-"""The k of `mi_head_<k>`; more are reported if the scorer delivers them."""
+"""The k of `mi_head_<k>`, which scorers give."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,13 +36,6 @@ class ZScoreState:
     std: float | None = None
     """`None` before the first measurement."""
     std_tempered: float | None = None
-
-    def to_json(self) -> dict[str, float | None]:
-        return {"std": self.std, "std_tempered": self.std_tempered}
-
-    @classmethod
-    def from_json(cls, tree: Mapping[str, float | None]) -> ZScoreState:
-        return cls(tree["std"], tree["std_tempered"])
 
 
 class InformationMetrics(NamedTuple):
@@ -59,7 +52,6 @@ def information(
     state: ZScoreState | None = None,
     *,
     scorer: str = "",
-    truncated: bool = False,
 ) -> InformationMetrics:
     """Every `information/<scope>/...` and `retrieval/<scope>/...` of the metrics page; entropies in nats.
 
@@ -70,8 +62,6 @@ def information(
         rng: for the permutation test alone.
         state: what the last measurement of this scope returned; `None` at the first.
         scorer: name of the scoring model when it is not the policy that sampled.
-        truncated: the thoughts were sampled with top-p < 1 or top-k: the scored distribution is not theirs, and all
-            values are `None`.
 
     Intervals are 95% delete-one-prompt jackknife for the expected plug-in at this N: compare values of equal N. Where
     the scores name the tasks of their thoughts, each deletion leaves out all thoughts of a task.
@@ -83,9 +73,7 @@ def information(
     """
     matrix, state = score_matrix(scores), state or ZScoreState()
     why = ""
-    if truncated:
-        why = "truncated sampling"
-    elif matrix.rows == 0:
+    if matrix.rows == 0:
         why = "no thought to score"
     elif not matrix.finite():
         why = "the scores hold NaN or infinite values"
@@ -155,7 +143,7 @@ def _metrics(matrix: ScoreMatrix, views: _Views, state: ZScoreState) -> dict[str
         metrics.append(metric_from(f"entropy_conditional{unit}", conditional, rows))
         metrics.append(metric_from(f"entropy_marginal{unit}", marginal, rows))
     if matrix.prompts >= 2:
-        metrics += _contrasts(matrix, views) + _zscores(matrix, views, state)
+        metrics += _contrasts(matrix, views, state)
     return {metric.name: metric for metric in metrics}
 
 
@@ -182,37 +170,33 @@ def _over_tasks(
     ]
 
 
-def _contrasts(matrix: ScoreMatrix, views: _Views) -> list[Metric]:
+def _contrasts(matrix: ScoreMatrix, views: _Views, state: ZScoreState) -> list[Metric]:
     rows = matrix.rows
     mi = mixture.information(matrix, views.whole)
     per_token = mixture.information(matrix, views.per_token)
     capped = {"mi": mi, "mi_tempered": mixture.information(matrix, views.tempered)}
     for k, head_MN in matrix.heads.items():
         capped[f"mi_head_{k}"] = mixture.information(matrix, mixture.mixture(matrix, head_MN))
+    saturated, saturated_tempered = views.saturated(mi), views.saturated(capped["mi_tempered"])
     return [
         *(
             metric_from(name, estimate, rows, ceiling=views.ceiling, saturated=views.saturated(estimate))
             for name, estimate in capped.items()
         ),
-        Metric("mi_saturated", float(views.saturated(mi)), rows),
-        metric_from("mi_per_token", per_token, rows, saturated=views.saturated(mi)),
+        Metric("mi_saturated", float(saturated), rows),
+        metric_from("mi_per_token", per_token, rows, saturated=saturated),
         metric_from("mi_loo", mixture.leave_one_out(matrix, views.whole), rows),
         metric_from("gap", mixture.gap(matrix), rows),
         metric_from("gap_per_token", mixture.gap(matrix, per_token=True), rows),
-    ]
-
-
-def _zscores(matrix: ScoreMatrix, views: _Views, state: ZScoreState) -> list[Metric]:
-    saturated = views.saturated(mixture.information(matrix, views.whole))
-    saturated_tempered = views.saturated(mixture.information(matrix, views.tempered))
-    return [
-        metric_from(name, mixture.zscore(matrix, mixed, before), matrix.rows, saturated=flat)
-        for name, mixed, before, flat in (
-            ("zscore", views.per_token, None, saturated),
-            ("zscore_ema", views.per_token, state.std, saturated),
-            ("zscore_tempered", views.tempered, None, saturated_tempered),
-            ("zscore_ema_tempered", views.tempered, state.std_tempered, saturated_tempered),
-        )
+        *(
+            metric_from(name, mixture.zscore(matrix, mixed, before), rows, saturated=flat)
+            for name, mixed, before, flat in (
+                ("zscore", views.per_token, None, saturated),
+                ("zscore_ema", views.per_token, state.std, saturated),
+                ("zscore_tempered", views.tempered, None, saturated_tempered),
+                ("zscore_ema_tempered", views.tempered, state.std_tempered, saturated_tempered),
+            )
+        ),
     ]
 
 
