@@ -9,8 +9,8 @@ import numpy as np
 
 from benchmarks.truth.simulation import Case
 from heedful.diagnostics.statistics.intervals import wilson
-from heedful.run.evaluation.held_out import paired_gain, success_metric
-from heedful.studies.paired import Count, mean_over, over_tasks, paired_difference, task_gains, task_rates
+from heedful.run.evaluation.held_out import over_tasks, paired_gain, success_metric, task_gains, task_rates
+from heedful.studies.paired import Count, mean_over, paired_difference
 from heedful.types import Ending, Group, Metric, Task, Trajectory
 from research.detector.roc import Sample, area
 

@@ -7,15 +7,13 @@ import math
 
 import pytest
 
+from heedful.run.evaluation.held_out import over_tasks, task_gains, task_rates
 from heedful.studies.paired import (
     Count,
     clopper_pearson,
     mean_over,
-    over_tasks,
     paired_difference,
     sign_flip_p,
-    task_gains,
-    task_rates,
 )
 from heedful.types import Ending, Group, Task, Trajectory
 
@@ -127,8 +125,13 @@ def test_tasks_that_one_seed_lacks_are_not_pooled() -> None:
 
 
 def test_one_seed_has_an_interval_over_its_tasks() -> None:
-    pooled = over_tasks("gain", [{"a": 0.5, "b": 0.1}])
-    assert pooled.low == pytest.approx(0.3 - 12.7062 * 0.2, abs=1e-4)
+    pooled = over_tasks("gain", [{"a": 0.35, "b": 0.25}])
+    assert pooled.low == pytest.approx(0.3 - 12.7062 * 0.05, abs=1e-4)
+
+
+def test_an_interval_over_tasks_ends_where_gains_end() -> None:
+    pooled = over_tasks("gain", [{"a": 0.5, "b": 0.1}])  # Student's: 0.3 less and more 2.54
+    assert (pooled.low, pooled.high) == (-1.0, 1.0)
 
 
 def test_gains_that_agree_exactly_give_no_interval_of_no_width() -> None:

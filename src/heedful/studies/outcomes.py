@@ -17,6 +17,7 @@ from heedful.diagnostics.catalogue import unit_of
 from heedful.report.drawing.panel import DrawnPanel
 from heedful.report.record import RunRecord, Series, flatten, read_run
 from heedful.run.edits import FREE
+from heedful.run.evaluation.held_out import over_tasks, task_gains, task_rates
 from heedful.storage import read_rollouts
 from heedful.studies.declaration import Interaction, Measure, Pair, Pool, Study
 from heedful.studies.jobs import TrainingJob
@@ -24,10 +25,7 @@ from heedful.studies.paired import (
     Count,
     PairedDifference,
     mean_over,
-    over_tasks,
     paired_difference,
-    task_gains,
-    task_rates,
 )
 from heedful.studies.study_folder import StudyRun
 from heedful.types import Metric
@@ -275,7 +273,7 @@ def _arm(measure: Measure, arm: str, runs: Sequence[FinishedRun], by_task: bool)
         }
         readings |= {seed: over_tasks(measure.metric, [found]) for seed, found in gains.items() if found}
         pooled = over_tasks(measure.metric, list(gains.values()))
-    by_seed = {seed: float(m.value) for seed, m in readings.items() if isinstance(m.value, int | float)}
+    by_seed = {seed: metric.number for seed, metric in readings.items() if metric.number is not None}
     missing = {seed: metric.why or "no value" for seed, metric in readings.items() if seed not in by_seed}
     reached = Count(len(by_seed), len(readings)) if measure.level is not None else None
     return ArmValue(arm, by_seed, missing, readings, _mean(measure, by_seed, missing), reached, pooled)

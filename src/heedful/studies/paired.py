@@ -1,9 +1,6 @@
-"""Statistics for few seeds: means, paired differences with an exact test, exact limits of counts, gains over tasks.
+"""Statistics for few seeds: means, paired differences with an exact test, exact limits of counts.
 
 Promise: a number that so few values cannot give is `None` with the reason, never a guess.
-
-An interval over tasks answers: would these trained policies gain as much on other tasks? It says nothing about other
-seeds; `mean_over` does.
 """
 
 from __future__ import annotations
@@ -18,7 +15,7 @@ import numpy as np
 from heedful.diagnostics.statistics.group_statistics import is_constant
 from heedful.diagnostics.statistics.intervals import LEVEL, Interval, effective_clusters, mean_interval
 from heedful.diagnostics.statistics.special import beta_quantile
-from heedful.types import Group, Metric
+from heedful.types import Metric
 
 MOST_FLIPPED = 20
 """Seeds up to which all sign patterns are tried: 2^20, a second. Student's interval serves beyond."""
@@ -122,39 +119,3 @@ def sign_flip_p(differences: Sequence[float]) -> float | None:
     seen = abs(math.fsum(differences))
     # Sums of the same numbers in another order differ by rounding.
     return float(np.mean(np.abs(sums) >= seen - 1e-9 * max(1.0, float(np.abs(values).sum()))))
-
-
-def task_rates(groups: Sequence[Group]) -> dict[str, float]:
-    """Success rate of each task over its scored episodes; tasks without one are left out."""
-    rates = {}
-    for group in groups:
-        successes = [float(t.success) for t in group.trajectories if t.success is not None]
-        if successes:
-            rates[group.task.id] = fmean(successes)
-    return rates
-
-
-def task_gains(before: Mapping[str, float], after: Mapping[str, float]) -> dict[str, float]:
-    """After minus before, for the tasks that were scored both times."""
-    return {task: rate - before[task] for task, rate in after.items() if task in before}
-
-
-def over_tasks(name: str, gains: Sequence[Mapping[str, float]]) -> Metric:
-    """The mean of the tasks' gains, each averaged over the seeds, with Student's interval over tasks.
-
-    `gains` holds one mapping of task to gain per seed; a seed without any task is left out. Only the tasks that every
-    other seed has are pooled, so the mean can differ from the mean over seeds where an episode broke.
-    """
-    pooled = [by_task for by_task in gains if by_task]
-    if not pooled:
-        return Metric(name, None, 0, why="no task was evaluated twice, or its rollouts are not kept")
-    shared = [task for task in pooled[0] if all(task in by_task for by_task in pooled)]
-    values = [fmean(by_task[task] for by_task in pooled) for task in shared]
-    interval = mean_interval(values)
-    if interval is not None and is_constant(values):
-        # Student's interval would have no width: certainty out of tasks that happen to agree.
-        return Metric(name, fmean(values), len(values), why="all gains are equal: no spread to take an interval from")
-    if interval is None:
-        why = "a single task has no interval" if values else "the seeds share no task"
-        return Metric(name, fmean(values) if values else None, len(values), why=why)
-    return Metric(name, fmean(values), len(values), *interval, clusters=effective_clusters(values))

@@ -10,9 +10,11 @@ import random
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from statistics import fmean
 
 from heedful.boundary import cut
 from heedful.diagnostics.behaviour_metrics import behaviour, rate
+from heedful.diagnostics.statistics.group_statistics import is_constant
 from heedful.diagnostics.statistics.intervals import effective_clusters, mean_interval, wilson
 from heedful.envs.common.contract import turns_of
 from heedful.envs.common.tasks import TaskStream, evaluation_tasks
@@ -109,28 +111,45 @@ def evaluation_seed(seed: int, kind: str, version: int) -> int:
 
 
 def paired_gain(name: str, before: Sequence[Group], after: Sequence[Group]) -> Metric:
-    """Mean over tasks of the success rate after minus before, with Student's interval over tasks, cut at -1 and 1."""
-    rates_before = {group.task.id: _rate(group) for group in before}
-    pairs = ((rates_before.get(group.task.id), _rate(group)) for group in after)
-    gains = [later - earlier for earlier, later in pairs if earlier is not None and later is not None]
-    if not gains:
-        return Metric(name, None, 0, why="no task was scored both before and after")
-    interval = mean_interval(gains)
-    mean = sum(gains) / len(gains)
-    if interval is None or interval.low == interval.high:
-        why = "a single task has no interval" if interval is None else "every task changed by the same amount"
-        return Metric(name, mean, len(gains), why=why)
-    low, high = max(-1.0, interval.low), min(1.0, interval.high)
-    return Metric(name, mean, len(gains), low, high, clusters=effective_clusters(gains))
+    """Mean over tasks of the success rate after minus before, with Student's interval over tasks."""
+    return over_tasks(name, [task_gains(task_rates(before), task_rates(after))])
+
+
+def task_rates(groups: Sequence[Group]) -> dict[str, float]:
+    """Success rate of each task over its scored episodes; tasks without one are left out."""
+    found = ((group.task.id, _successes(group)) for group in groups)
+    return {task: fmean(successes) for task, successes in found if successes}
+
+
+def task_gains(before: Mapping[str, float], after: Mapping[str, float]) -> dict[str, float]:
+    """After minus before, for the tasks that were scored both times."""
+    return {task: rate - before[task] for task, rate in after.items() if task in before}
+
+
+def over_tasks(name: str, gains: Sequence[Mapping[str, float]]) -> Metric:
+    """The mean of the tasks' gains, each averaged over the seeds, with Student's interval over tasks, cut at -1 and 1.
+
+    It answers: would these trained policies gain as much on other tasks? It says nothing about other seeds.
+    `gains` holds one mapping of task to gain per seed; a seed without any task is left out. Only the tasks that every
+    other seed has are pooled, so the mean can differ from the mean over seeds where an episode broke.
+    """
+    pooled = [by_task for by_task in gains if by_task]
+    if not pooled:
+        return Metric(name, None, 0, why="no task was evaluated twice, or its rollouts are not kept")
+    shared = [task for task in pooled[0] if all(task in by_task for by_task in pooled)]
+    values = [fmean(by_task[task] for by_task in pooled) for task in shared]
+    interval = mean_interval(values)
+    if interval is not None and is_constant(values):
+        # Student's interval would have no width: certainty out of tasks that happen to agree.
+        return Metric(name, fmean(values), len(values), why="all gains are equal: no spread to take an interval from")
+    if interval is None:
+        why = "a single task has no interval" if values else "the seeds share no task"
+        return Metric(name, fmean(values) if values else None, len(values), why=why)
+    return Metric(name, fmean(values), len(values), *interval.cut(-1.0, 1.0), clusters=effective_clusters(values))
 
 
 def _successes(group: Group) -> list[float]:
     return [float(t.success) for t in group.trajectories if t.success is not None]
-
-
-def _rate(group: Group) -> float | None:
-    successes = _successes(group)
-    return sum(successes) / len(successes) if successes else None
 
 
 def play_tasks(
