@@ -7,6 +7,7 @@ within a tolerance, not a standard deviation of zero.
 from __future__ import annotations
 
 import math
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
 from statistics import fmean
@@ -18,8 +19,22 @@ from heedful.diagnostics.statistics.group_statistics import is_constant, sample_
 from heedful.types import Trajectory
 
 
+class OfRewards(ABC):
+    """The common part: credit for a member by its total reward."""
+
+    __slots__ = ()
+
+    @abstractmethod
+    def __call__(self, rewards_G: Sequence[float | None]) -> list[float]:
+        """One advantage per member. Members whose reward is `None` or NaN are left out of the statistics and get 0."""
+
+    def member_advantages(self, trajectories_G: Sequence[Trajectory]) -> list[float]:
+        """One advantage per member (`CreditsMembers`), from the total reward of each trajectory."""
+        return self([trajectory.reward for trajectory in trajectories_G])
+
+
 @dataclass(frozen=True, slots=True)
-class GroupRelative:
+class GroupRelative(OfRewards):
     """A_i = R_i - mean(R), divided by the group's sample standard deviation, 1/(G - 1), when `standardize`.
 
     Source: GRPO (Shao et al. 2024, arXiv:2402.03300, section 4.1.2). Without the division: Dr. GRPO (Liu et al. 2025,
@@ -32,7 +47,6 @@ class GroupRelative:
     """Divide by the group's sample standard deviation."""
 
     def __call__(self, rewards_G: Sequence[float | None]) -> list[float]:
-        """One advantage per member. Members whose reward is `None` or NaN are left out of the statistics and get 0."""
         values = scored(rewards_G)
         if is_constant(values):
             return [0.0] * len(rewards_G)
@@ -40,13 +54,9 @@ class GroupRelative:
         divisor = math.sqrt(sample_variance(values)) if self.standardize else 1.0
         return [0.0 if reward is None or math.isnan(reward) else (reward - mean) / divisor for reward in rewards_G]
 
-    def member_advantages(self, trajectories_G: Sequence[Trajectory]) -> list[float]:
-        """One advantage per member (`CreditsMembers`), from the total reward of each trajectory."""
-        return self([trajectory.reward for trajectory in trajectories_G])
-
 
 @dataclass(frozen=True, slots=True)
-class LeaveOneOut:
+class LeaveOneOut(OfRewards):
     """A_i = R_i - mean of the other members' rewards, which is G / (G - 1) (R_i - mean(R)).
 
     The baseline of a member does not depend on its own reward, so the estimate of the gradient is unbiased at any G.
@@ -55,7 +65,6 @@ class LeaveOneOut:
     """
 
     def __call__(self, rewards_G: Sequence[float | None]) -> list[float]:
-        """As `GroupRelative`: one advantage per member, 0 for the unscored."""
         values = scored(rewards_G)
         if is_constant(values):
             return [0.0] * len(rewards_G)
@@ -64,13 +73,9 @@ class LeaveOneOut:
             0.0 if reward is None or math.isnan(reward) else reward - (total - reward) / others for reward in rewards_G
         ]
 
-    def member_advantages(self, trajectories_G: Sequence[Trajectory]) -> list[float]:
-        """One advantage per member (`CreditsMembers`), from the total reward of each trajectory."""
-        return self([trajectory.reward for trajectory in trajectories_G])
-
 
 @dataclass(frozen=True, slots=True)
-class PerSuccess:
+class PerSuccess(OfRewards):
     """A_i = (R_i - mean(R)) / mean(R), and zeros where the mean is not above 0.
 
     For rewards of 0 and 1. A success is divided by how often the group succeeds, so rare ones weigh more. With one
@@ -80,20 +85,15 @@ class PerSuccess:
     """
 
     def __call__(self, rewards_G: Sequence[float | None]) -> list[float]:
-        """As `GroupRelative`: one advantage per member, 0 for the unscored."""
         values = scored(rewards_G)
         mean = fmean(values) if values else 0.0
         if mean <= 0 or is_constant(values):
             return [0.0] * len(rewards_G)
         return [0.0 if reward is None or math.isnan(reward) else reward / mean - 1 for reward in rewards_G]
 
-    def member_advantages(self, trajectories_G: Sequence[Trajectory]) -> list[float]:
-        """One advantage per member (`CreditsMembers`), from the total reward of each trajectory."""
-        return self([trajectory.reward for trajectory in trajectories_G])
-
 
 @dataclass(frozen=True, slots=True)
-class AboveQuantile:
+class AboveQuantile(OfRewards):
     """A_i = (R_i - the group's quantile) / the group's sample standard deviation.
 
     The quantile is the smallest reward that at least a share `quantile` of the members do not exceed. Of rewards 0 and
@@ -105,14 +105,9 @@ class AboveQuantile:
     """The share."""
 
     def __call__(self, rewards_G: Sequence[float | None]) -> list[float]:
-        """As `GroupRelative`: one advantage per member, 0 for the unscored."""
         values = sorted(scored(rewards_G))
         if is_constant(values):
             return [0.0] * len(rewards_G)
         baseline = values[math.ceil(self.quantile * len(values) - 1e-9) - 1]
         divisor = math.sqrt(sample_variance(values))
         return [0.0 if reward is None or math.isnan(reward) else (reward - baseline) / divisor for reward in rewards_G]
-
-    def member_advantages(self, trajectories_G: Sequence[Trajectory]) -> list[float]:
-        """One advantage per member (`CreditsMembers`), from the total reward of each trajectory."""
-        return self([trajectory.reward for trajectory in trajectories_G])

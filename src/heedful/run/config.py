@@ -15,7 +15,7 @@ from annotated_types import Interval
 
 from heedful import envs
 from heedful.algorithms.advantages import GroupRelative, LeaveOneOut
-from heedful.algorithms.table import ALGORITHMS, Algorithm, Grpo, LossScale
+from heedful.algorithms.table import ALGORITHMS, Algorithm, Grpo, LossScale, check_loss_scale
 from heedful.boundary import Choice, Count, Natural, Text, Threads, Wait, Workers, from_json, settings
 from heedful.boundary.jsontext import read_json
 from heedful.envs.frozen_lake.environment import FrozenLake
@@ -220,6 +220,7 @@ class TrainConfig:
         for applies, sentence in self._contradictions():
             if applies:
                 raise ValueError(sentence)
+        check_loss_scale(self.loss_scale, self.filter.share)
         _ = self.asked(self.sampling)  # raises where the sampler or the collector cannot work with it
         _ = self.chat_options  # raises for an entry that is no option
 
@@ -322,11 +323,6 @@ class TrainConfig:
             self.on_collapse == "cut" and not algorithm.has_bonus,
             "on_collapse cut takes the entropy bonus away, and there is none (algorithm.entropy 0); give a "
             "coefficient, or set on_collapse to warn",
-        )
-        yield (
-            self.loss_scale == "rho" and self.filter.share is None,
-            "the loss scale rho multiplies the loss by the share that the filter asks for, but the chosen filter asks "
-            "for none; choose the filter top_p, or the loss scale kept, all or sqrt",
         )
         for part, used in (
             (
