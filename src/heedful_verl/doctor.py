@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import importlib.metadata
 import os
+import re
 import sys
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
@@ -104,7 +105,7 @@ def installed() -> Iterator[Finding]:
             yield Finding("missing", f"{package} is not installed: {how}")
         elif package == "verl" and not version.startswith(f"{TESTED}."):
             yield Finding("note", f"verl {version}; heedful was tested with {TESTED}.")
-        elif package == "transformers" and _series(version) >= BEFORE:
+        elif package == "transformers" and tuple(map(int, re.findall(r"\d+", version)[:2])) >= BEFORE:
             limit = ".".join(map(str, BEFORE))
             yield Finding("wrong", f"transformers {version}: verl {TESTED} needs a version below {limit}. {how}")
         else:
@@ -260,10 +261,6 @@ def _of_file(path: Path, name: str, trust: tuple[str, ...]) -> Iterator[Finding]
             advice = " Write the file with: python -m heedful_verl.tasks" if text is None else ""
             sentence = f"data.{name}: {count} of these rows cannot be played: {cut(' '.join(str(error).split()), 600)}"
             yield Finding("wrong", sentence + advice)
-
-
-def _series(version: str) -> tuple[int, ...]:
-    return tuple(int(part) for part in version.split(".")[:2] if part.isdigit())
 
 
 def _version(package: str) -> str | None:

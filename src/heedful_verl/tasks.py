@@ -160,27 +160,22 @@ class TasksSettings:
 def main(argv: Sequence[str]) -> int:
     """Write the file, and tell the settings of verl that read it."""
     line = CommandLine(TasksWords, argv, _PROGRAM)
-    settings = line.settings(TasksSettings, TasksSettings(env=_named(line.words.env)))
+    name = line.words.env
+    known = own_environment(name) if ":" in name else envs.ENVIRONMENTS.get_class(name)()  # with its default knobs
+    settings = line.settings(TasksSettings, TasksSettings(env=known))
     refuse_typed(settings.out, b"PAR1")
     turns = turns_of(settings.env)
     tasks = TaskStream(settings.env, settings.split, settings.seed).next(settings.tasks)
     rows = task_rows(settings.env, tasks, settings.source)
     write_tasks(settings.out, rows)
     longest = max(len(row["prompt"][0]["content"]) for row in rows)
-    name = rows[0]["data_source"]
     files = "train_files" if settings.split == "train" else "val_files"
     tell(
-        f"{len(rows)} tasks of {name} ({settings.split}) are in {settings.out}. The longest first prompt has {longest} "
-        f"characters, an episode at most {turns} turns.\n"
+        f"{len(rows)} tasks of {rows[0]['data_source']} ({settings.split}) are in {settings.out}. The longest first "
+        f"prompt has {longest} characters, an episode at most {turns} turns.\n"
         f"In verl: data.{files}={settings.out} with {VARIABLE}={REGISTER}"
     )
     return 0
-
-
-def _named(name: str) -> Environment:
-    """The environment of this name, with its default knobs."""
-    env: Environment = own_environment(name) if ":" in name else envs.ENVIRONMENTS.get_class(name)()
-    return env
 
 
 def _first_text(env: Environment, task: Task) -> str:

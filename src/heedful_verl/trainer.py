@@ -177,16 +177,13 @@ class HeedfulMixin(_Trainer):
             watcher.check_names(self.heedful, self._filter, sampled)
             observer.diagnostician.unknown = watcher.unknown_to_verl(self.config, self.heedful, sampled.played)
             self._begin_record()
-        observer.diagnostician.unreadable = self._why_unreadable(sampled)
+        observer.diagnostician.unreadable = limits.why_unreadable(self.config)
+        if sampled.images:
+            observer.diagnostician.unreadable = "rows with images, audio or video, which are not scored yet"
+        elif self.local_trigger_step > 0:
+            observer.diagnostician.unreadable = LATER_SLICE
         observer.diagnostician.right = watcher.rightness_in(sampled, self.heedful.play.trust)
         return observer.observe(sampled.members_PG, self.global_steps - 1, [sampled.stale_share()])
-
-    def _why_unreadable(self, sampled: Sampled) -> str:
-        if sampled.images:
-            return "rows with images, audio or video, which are not scored yet"
-        if self.local_trigger_step > 0:
-            return LATER_SLICE
-        return limits.why_unreadable(self.config)
 
     def _counted(self, batch: Any, kept: int, groups: int) -> Any:
         """The batch with the columns that the losses read."""

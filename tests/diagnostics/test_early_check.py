@@ -1,4 +1,5 @@
 import json
+from dataclasses import asdict
 
 from heedful.diagnostics.alarms.early_check import EarlyCheck, cheap_rows, check_gap
 from heedful.types import Metric
@@ -45,7 +46,7 @@ def test_the_first_three_are_never_suspicious_and_missing_intervals_do_not_count
 
 def test_a_resumed_run_becomes_suspicious_where_the_uninterrupted_one_did() -> None:
     half, _ = after(*BASELINE, (0.1, 0.2))
-    resumed = EarlyCheck.from_json(json.loads(json.dumps(half.to_json())))
+    resumed = EarlyCheck.from_json(json.loads(json.dumps(asdict(half))))
     assert resumed == half
     assert check_gap(resumed, gap(0.1, 0.2), 20, 10) == check_gap(half, gap(0.1, 0.2), 20, 10) == (half, False)
     assert check_gap(resumed, gap(0.1, 0.2), 22, 10)[1]

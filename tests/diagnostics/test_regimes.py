@@ -96,8 +96,7 @@ def test_scopes_are_kept_apart():
 
 
 def test_the_state_survives_json():
-    assert RegimeState.from_json(json.loads(json.dumps(BASELINE.to_json()))) == BASELINE
-    assert json.loads(json.dumps(asdict(BASELINE))) == BASELINE.to_json()
+    assert RegimeState.from_json(json.loads(json.dumps(asdict(BASELINE)))) == BASELINE
 
 
 def test_a_run_of_an_earlier_version_keeps_the_unit_of_its_baseline():
@@ -105,7 +104,7 @@ def test_a_run_of_an_earlier_version_keeps_the_unit_of_its_baseline():
     metrics = [Metric("information/first_turn/gap_per_token", 0.5, 32, 0.2, 0.9), *measurement(gap=HIGH_GAP)]
     later, metric = label_regime(state, metrics, "first_turn")
     assert (metric.value, later) == ("template", state)
-    assert RegimeState.from_json(later.to_json()) == state
+    assert RegimeState.from_json(asdict(later)) == state
 
 
 def test_filler_is_no_loss_of_information():

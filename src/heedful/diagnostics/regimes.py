@@ -49,9 +49,6 @@ class RegimeState:
     of: str = "gap"
     """The metric that the gaps are values of. A run that an earlier version began keeps `gap_per_token`."""
 
-    def to_json(self) -> dict[str, Any]:
-        return {"gaps": list(self.gaps), "entropies": list(self.entropies), "of": self.of}
-
     @classmethod
     def from_json(cls, tree: Mapping[str, Any]) -> RegimeState:
         return cls(tuple(tree["gaps"]), tuple(tree["entropies"]), tree.get("of", "gap_per_token"))

@@ -6,7 +6,7 @@ Promise: reads only. Its random numbers are its own, so training with and withou
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -214,7 +214,7 @@ class Diagnostician:
         return {
             **self.reader.state(),
             # The name that checkpoints have had from the start.
-            "suspicions": {place: state.to_json() for place, state in self.early_checks.items()},
+            "suspicions": {place: asdict(state) for place, state in self.early_checks.items()},
             "alarms": self.alarms.state(),
         }
 

@@ -26,7 +26,7 @@ from heedful.diagnostics.cross_scores.thoughts import (
     swapped_observations,
 )
 from heedful.diagnostics.names import scope_name
-from heedful.measuring.budget import ANY_TURN, GROUNDING, IMAGE, LATER_IMAGE, LATER_TURN, OBSERVATION, Sizes
+from heedful.measuring.budget import ANY_TURN, GROUNDING, IMAGE, LATER_IMAGE, LATER_TURN, OBSERVATION, ORDER, Sizes
 from heedful.measuring.diagnostics_config import DiagnosticsConfig
 from heedful.measuring.scope_reader import NO_SCORES, ScoredThoughts
 from heedful.measuring.swapped import (
@@ -50,6 +50,9 @@ from heedful.types import CrossScores, Group, Metric, Rightness, nothing_right
 
 if TYPE_CHECKING:
     from heedful.scorers.judge import Judge
+
+ROWS = {part.name: part.rows for part in ORDER}
+"""Part -> the field of `Sizes` with its thoughts; empty for first turns, which have prompts times thoughts."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -194,7 +197,8 @@ class ThoughtScores:
 
     def cost(self, part: str, sizes: Sizes) -> int:
         """The tokens that the scorer would read for a part at these sizes. `part`: a name in `budget.ORDER`."""
-        if not _rows(part, sizes):
+        rows = ROWS[part]
+        if not (getattr(sizes, rows) if rows else sizes.prompts * sizes.thoughts):
             return 0
         if part in (OBSERVATION, LATER_TURN, GROUNDING, IMAGE, LATER_IMAGE):
             asked = self._requests(part, sizes)
@@ -272,20 +276,6 @@ def tokens_read(scorer: TokenScorer, prompts_N: Sequence[Ids], thoughts_M: Seque
     if isinstance(scorer, PlansReading):
         return scorer.reading(prompts_N, thoughts_M)
     return sum(map(len, prompts_N)) + len(prompts_N) * sum(len(ids) - 1 for ids in set(thoughts_M) if ids)
-
-
-def _rows(part: str, sizes: Sizes) -> int:
-    """The thoughts that a part reads at most."""
-    first = sizes.prompts * sizes.thoughts
-    of_part = {
-        OBSERVATION: sizes.swapped_rows,
-        ANY_TURN: sizes.any_turn,
-        LATER_TURN: sizes.later_rows,
-        GROUNDING: sizes.grounding_rows,
-        IMAGE: sizes.image_rows,
-        LATER_IMAGE: sizes.later_image_rows,
-    }
-    return of_part.get(part, first)
 
 
 def _first_of_every_prompt(own_M: Sequence[int], most: int) -> list[int]:

@@ -272,16 +272,16 @@ def _diagnostician(
         judge = Judge(*judging, judge_name(asked.judge), asked.max_tokens)
     tags = ThoughtTags(renderer.tags.open, renderer.tags.close)
     own = HFScorer(model, max_tokens=asked.max_tokens)
+
+    def reading() -> AbstractContextManager[None]:
+        """A context in which every rank may read the model."""
+        module = cast(torch.nn.Module, model)
+        return in_step(module, model.get_decoder()) if spread_as(module) else nullcontext()
+
     # Of several ranks each scores its share. Rank 0 alone has the pictures of all.
     deals = world.size > 1 and vision_of(model) is None
-    scorer = DealtScorer(own, world, lambda: _reading(model)) if deals else own
+    scorer = DealtScorer(own, world, reading) if deals else own
     return Diagnostician(asked, scorer, config.seed, tags, renderer.piece, judge, right=rightness_of(env))
-
-
-def _reading(model: PreTrainedModel) -> AbstractContextManager[None]:
-    """A context in which every rank may read the model."""
-    module = cast(torch.nn.Module, model)
-    return in_step(module, model.get_decoder()) if spread_as(module) else nullcontext()
 
 
 def is_stored(config: TrainConfig, device: torch.device) -> bool:

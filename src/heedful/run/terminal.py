@@ -105,8 +105,9 @@ class TerminalView:
             keeps = entry is not None and entry.cadence != "step"  # between two measurements the last value stays
             if column.metric in by_name or not keeps:
                 names = (column.metric, column.ceiling) if column.ceiling else (column.metric,)
-                values = (_number(by_name.get(name, Metric(name, None)), column.digits) for name in names)
-                self._cells[column.heading] = " / ".join(values)
+                values = (by_name[name].number if name in by_name else None for name in names)
+                shown_values = ("-" if value is None else f"{value:.{column.digits}f}" for value in values)
+                self._cells[column.heading] = " / ".join(shown_values)
         now = time.perf_counter()
         pace = (now - self._began) / (step + 1 - self._start)
         seconds, self._last = now - self._last, now
@@ -185,12 +186,8 @@ def episode_text(trajectory: Trajectory, tags: Tags) -> Text:
     return text
 
 
-def _number(metric: Metric, digits: int = 3) -> str:
-    return f"{metric.value:.{digits}f}" if isinstance(metric.value, float | int) else "-"
-
-
 def _interval(metric: Metric) -> str:
-    if not isinstance(metric.value, float | int):
+    if metric.number is None:
         return f"- ({metric.why})"
     if metric.low is None or metric.high is None:
         return f"{metric.value:.3f}"
@@ -237,7 +234,7 @@ def growth_table(before: Sequence[Metric], after: Sequence[Metric]) -> Table:
 
 def _cells(metric: Metric, unit: str) -> tuple[str, str, str]:
     """Value, interval and n. A missing value shows the reason."""
-    if not isinstance(metric.value, int | float):
+    if metric.number is None:
         return "-", metric.why, ""
     if metric.low is None or metric.high is None:
         return f"{metric.value:.3f}", metric.why, f"{metric.n} {unit}"

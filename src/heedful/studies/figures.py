@@ -99,10 +99,10 @@ def over_the_dial(study: Study, outcomes: Outcomes) -> list[DrawnPanel]:
     for outcome in outcomes.measures:
         joined: dict[str, list[Place]] = {}
         for found in outcome.arms:
-            arm, value = of_dial.get(found.arm), found.mean.value
-            if arm is not None and arm.level is not None and isinstance(value, int | float):
+            arm, value = of_dial.get(found.arm), found.mean.number
+            if arm is not None and arm.level is not None and value is not None:
                 text = f"{found.arm}: {numeral(value)}"
-                place = Place(arm.level, float(value), found.mean.low, found.mean.high, text)
+                place = Place(arm.level, value, found.mean.low, found.mean.high, text)
                 joined.setdefault(arm.line or outcome.measure.title, []).append(place)
         labels = list(joined)
         for start in range(0, len(labels), HUES):

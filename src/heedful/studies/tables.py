@@ -116,17 +116,17 @@ def markdown_page(lines: Sequence[str]) -> str:
 
 def shown(metric: Metric, doubt: Doubt | None = None) -> str:
     """A value with its interval; a dash where there is none. `doubt`: as for `interval`."""
-    if not isinstance(metric.value, int | float):
+    if metric.number is None:
         return "–"
     within = interval(metric, doubt)
-    return f"{numeral(metric.value)} [{within}]" if within else numeral(metric.value)
+    return f"{numeral(metric.number)} [{within}]" if within else numeral(metric.number)
 
 
 def signed(metric: Metric) -> str:
     """A difference with its interval, signs written out; a dash where there is none."""
-    if not isinstance(metric.value, int | float):
+    if metric.number is None:
         return "–"
-    value, low, high = (_with_sign(number) for number in (metric.value, metric.low, metric.high))
+    value, low, high = (_with_sign(number) for number in (metric.number, metric.low, metric.high))
     return f"{value} [{low} to {high}]" if metric.low is not None and metric.high is not None else value
 
 

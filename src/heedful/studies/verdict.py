@@ -74,7 +74,7 @@ def _all_compared(title: str, values: Sequence[PairValue], kind: str) -> list[st
     """A sentence for each comparison. Of many: all unclear ones in one sentence, then one for each clear one."""
     if len(values) <= MOST_SENTENCES:
         return [_compared(title, value) for value in values]
-    known = [value for value in values if isinstance(value.over_seeds.mean.value, int | float)]
+    known = [value for value in values if value.over_seeds.mean.number is not None]
     unclear = [float(value.over_seeds.mean.value or 0.0) for value in known if not value.over_seeds.clear]
     sentence = (
         f"{title}: {len(known)} of {len(values)} {kind} have values, and {len(known) - len(unclear)} of these are "
@@ -88,11 +88,11 @@ def _all_compared(title: str, values: Sequence[PairValue], kind: str) -> list[st
 
 def _compared(title: str, value: PairValue) -> str:
     difference, names = value.over_seeds, value.pair.names
-    if not isinstance(difference.mean.value, int | float):
+    if difference.mean.number is None:
         return f"{title}, {names}: unknown ({difference.mean.why})."
     said = "not distinguishable from no difference"
     if difference.clear:
-        said = "higher" if difference.mean.value > 0 else "lower"
+        said = "higher" if difference.mean.number > 0 else "lower"
     tasks = value.over_tasks
     over_tasks = "" if tasks is None or tasks.value is None else f"; over {_many(tasks.n, 'task')} {signed(tasks)}"
     p_value = "" if difference.p_value is None else f", exact sign-flip p = {difference.p_value:.3g}"

@@ -47,15 +47,10 @@ def worker_limits(config: Any, ranks: int, positions: int | None) -> WorkerLimit
     micro = 1 if dynamic else int(rollout.log_prob_micro_batch_size_per_gpu or 1)
     limits = [positions, rollout.get("log_prob_max_token_len_per_gpu") if dynamic else None]
     known = [int(limit) for limit in limits if limit]
-    return WorkerLimits(ranks * micro, min(known) if known else None, _dtype(actor))
-
-
-def _dtype(actor: Any) -> str:
-    """The dtype in which the actor's engine computes. verl's default is bfloat16."""
     engine = plain(actor.get("fsdp_config"))
     precision = engine.get("mixed_precision") or {}
-    named = str(precision.get("param_dtype") or engine.get("dtype") or "bfloat16")
-    return _DTYPES.get(named, named)
+    named = str(precision.get("param_dtype") or engine.get("dtype") or "bfloat16")  # as verl's engine computes
+    return WorkerLimits(ranks * micro, min(known) if known else None, _DTYPES.get(named, named))
 
 
 def plain(section: Any) -> dict[str, Any]:

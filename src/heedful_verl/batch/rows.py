@@ -147,7 +147,9 @@ def _member(parts: Mapping[int, Row] | None, outcome: str | None) -> Completion:
     if FIELD in last.extra:
         episode = read_episode(last.extra[FIELD], ordered)
         return Completion((), (), (), {}, played=episode, measures=measures, version=version)
-    first, *rest = [_completion(row) for row in ordered]
+    first, *rest = [
+        Completion(row.prompt_ids, row.response_ids, row.sampled, {}, logprobs=row.logprobs or ()) for row in ordered
+    ]
     return Completion(
         first.prompt_ids,
         first.ids,
@@ -160,10 +162,6 @@ def _member(parts: Mapping[int, Row] | None, outcome: str | None) -> Completion:
         version=version,
         rest=tuple(rest),
     )
-
-
-def _completion(row: Row) -> Completion:
-    return Completion(row.prompt_ids, row.response_ids, row.sampled, {}, logprobs=row.logprobs or ())
 
 
 def _numbers(row: Row) -> dict[str, float]:

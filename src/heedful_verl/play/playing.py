@@ -132,7 +132,10 @@ async def play(
             sampled = await sampler(ids, most)
             clock.sampling += time.perf_counter() - begun
             reply = renderer.parse(prompt, tuple(sampled.ids), tuple(sampled.logprobs))
-            versions = _joined(versions, sampled.versions)
+            if versions is None or sampled.versions is None:
+                versions = sampled.versions or versions
+            else:
+                versions = min(versions[0], sampled.versions[0]), max(versions[1], sampled.versions[1])
         await clock.of_environment(lambda reply=reply: player.advance(reply))  # type: ignore[misc]
     version = 0 if versions is None else versions[1]
     return Played(player.trajectory(temperature, version), versions, clock.sampling, clock.stepping)
@@ -170,9 +173,3 @@ class _Clock:
         answer = await asyncio.get_running_loop().run_in_executor(self.threads, call)
         self.stepping += time.perf_counter() - begun
         return answer
-
-
-def _joined(before: tuple[int, int] | None, now: tuple[int, int] | None) -> tuple[int, int] | None:
-    if before is None or now is None:
-        return now if before is None else before
-    return min(before[0], now[0]), max(before[1], now[1])

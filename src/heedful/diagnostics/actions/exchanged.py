@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from heedful.types import Group, Reply, Task, Trajectory
+from heedful.types import Group, Task, Trajectory
 
 Ids = tuple[int, ...]
 
@@ -107,7 +107,9 @@ class Acted:
             return None
         prompt = (*trajectory.context_ids(number), *reply.ids[: reply.thought.start])
         thought = reply.ids[reply.thought.start : reply.thought.end]
-        begin, end = _range(reply)
+        begin, end = 0, len(after)
+        if len(reply.answer):
+            begin, end = (max(0, place - reply.thought.end) for place in (reply.answer.start, reply.answer.end))
         action = " ".join(map(str, after[begin:end])) if written else turn.actions[0]
         return cls(trajectory.task, prompt, thought, after, begin, end, action)
 
@@ -229,14 +231,6 @@ def mostly_alone(taken: Sequence[object]) -> int:
     """How many were taken once only, if that is more than half: what nobody else does is text, not a choice. Else 0."""
     alone = sum(count == 1 for count in Counter(taken).values())
     return alone if 2 * alone > len(taken) else 0
-
-
-def _range(reply: Reply) -> tuple[int, int]:
-    """Where the answer begins and ends behind the thought."""
-    behind = reply.thought.end
-    if not len(reply.answer):
-        return 0, len(reply.ids) - behind
-    return max(0, reply.answer.start - behind), reply.answer.end - behind
 
 
 def _free_text(spelled: Sequence[Ids]) -> str:

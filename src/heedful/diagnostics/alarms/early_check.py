@@ -25,9 +25,6 @@ class EarlyCheck:
     raised: int | None = None
     """The step of the last full measurement that the check called for, or would have called for."""
 
-    def to_json(self) -> dict[str, Any]:
-        return {"lows": list(self.lows), "highs": list(self.highs), "raised": self.raised}
-
     @classmethod
     def from_json(cls, tree: Mapping[str, Any]) -> EarlyCheck:
         return cls(tuple(tree["lows"]), tuple(tree["highs"]), tree["raised"])

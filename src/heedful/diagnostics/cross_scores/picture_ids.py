@@ -51,7 +51,8 @@ def shapes(ids: Ids, images: Sequence[Image] = ()) -> tuple[Shape, ...]:
     `images`: the pictures of the prompt, in order. They tell a picture that is shown twice in a row from one picture of
     several parts. Without them it counts as one.
     """
-    runs = _runs(ids)
+    edges = [0, *(place for place in range(1, len(ids)) if ids[place] != ids[place - 1]), len(ids)]
+    runs = [(start, end) for start, end in pairwise(edges) if start < end and ids[start] < 0]  # of equal negative ids
     shown = [[*same] for _, same in groupby(runs, key=lambda run: ids[run[0]])]
     times = [len([*same]) for _, same in groupby(images)]
     if len(times) != len(shown):
@@ -59,20 +60,12 @@ def shapes(ids: Ids, images: Sequence[Image] = ()) -> tuple[Shape, ...]:
     return tuple(shape for parts, count in zip(shown, times, strict=True) for shape in _each(ids, parts, count))
 
 
-def _runs(ids: Ids) -> list[tuple[int, int]]:
-    """Start and end of each run of equal negative ids."""
-    edges = [0, *(place for place in range(1, len(ids)) if ids[place] != ids[place - 1]), len(ids)]
-    return [(start, end) for start, end in pairwise(edges) if start < end and ids[start] < 0]
-
-
 def _each(ids: Ids, parts: list[tuple[int, int]], times: int) -> list[Shape]:
     """The shapes of one picture that is shown several times in a row."""
     if len(parts) == 1 and (parts[0][1] - parts[0][0]) % times == 0:
         return [(((parts[0][1] - parts[0][0]) // times,), ())] * times
     size = len(parts) // times if len(parts) % times == 0 else len(parts)
-    return [_shape(ids, parts[start : start + size]) for start in range(0, len(parts), size)]
-
-
-def _shape(ids: Ids, parts: list[tuple[int, int]]) -> Shape:
-    lengths = tuple(end - start for start, end in parts)
-    return lengths, tuple(ids[end:start] for (_, end), (start, _) in pairwise(parts))
+    return [
+        (tuple(end - start for start, end in one), tuple(ids[end:start] for (_, end), (start, _) in pairwise(one)))
+        for one in (parts[first : first + size] for first in range(0, len(parts), size))
+    ]

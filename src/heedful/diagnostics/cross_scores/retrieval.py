@@ -9,10 +9,8 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 
 from heedful.diagnostics.cross_scores.jackknife import mean_over_rows, rate_from
 from heedful.diagnostics.cross_scores.score_matrix import Floats, Integers, ScoreMatrix
@@ -101,27 +99,17 @@ def p_value(matrix: ScoreMatrix, rng: np.random.Generator) -> float:
     return (1 + as_good) / (DRAWS + 1)
 
 
-@dataclass(frozen=True, slots=True)
-class _Rivals:
-    """Which columns score above the own one, and which within rounding of it (the own column itself is neither)."""
-
-    above_MN: npt.NDArray[np.bool_]
-    tied_MN: npt.NDArray[np.bool_]
-
-
 def _accuracy(matrix: ScoreMatrix, name: str, fewest: int, credit: Credit) -> Metric:
     """The mean credit; it exists from `fewest` prompts on, its interval from one more."""
     if matrix.prompts < fewest:
         return _missing(matrix, name, fewest)
     lead_MN = matrix.scores_MN - matrix.own(matrix.scores_MN)[:, None]
-    tied_MN = np.abs(lead_MN) <= matrix.noise
+    above_MN, tied_MN = lead_MN > matrix.noise, np.abs(lead_MN) <= matrix.noise
     tied_MN[np.arange(matrix.rows), matrix.own_M] = False
-    rivals = _Rivals(lead_MN > matrix.noise, tied_MN)
-    above_M, tied_M = rivals.above_MN.sum(axis=1), rivals.tied_MN.sum(axis=1)
+    above_M, tied_M = above_MN.sum(axis=1), tied_MN.sum(axis=1)
     deleted_MN = None
     if matrix.prompts > fewest:
-        above_MN, tied_MN = above_M[:, None] - rivals.above_MN, tied_M[:, None] - rivals.tied_MN
-        deleted_MN = credit(above_MN, tied_MN, matrix.prompts - 1)
+        deleted_MN = credit(above_M[:, None] - above_MN, tied_M[:, None] - tied_MN, matrix.prompts - 1)
     rows_M = credit(above_M, tied_M, matrix.prompts)
     why = f"an interval needs at least {fewest + 1} prompts"
     return rate_from(name, mean_over_rows(matrix, rows_M, deleted_MN, why), matrix.rows)

@@ -156,8 +156,8 @@ def _best(folder: RunFolder, config: TrainConfig, steps: list[int]) -> tuple[int
     """The kept checkpoint with the highest evaluated sampled success, and the earliest among equals."""
     split = config.evaluation.split
     name = f"eval/{split}/sampled/success"
-    readings = ((line.step, line.metrics[name].value) for line in read_metrics(folder.metrics) if name in line.metrics)
-    scores = {step: float(value) for step, value in readings if isinstance(value, int | float)}
+    readings = ((line.step, line.metrics[name].number) for line in read_metrics(folder.metrics) if name in line.metrics)
+    scores = {step: value for step, value in readings if value is not None}
     kept = {step: scores[step] for step in steps if step in scores}
     if not kept:
         raise ValueError(

@@ -40,13 +40,15 @@ def conclude(folder: RunFolder, config: TrainConfig) -> Conclusion:
     """Read the run folder and draw the conclusion. It is also written to `verdict.json`."""
     lines = read_metrics(folder.metrics)
     gains = {kind: _gain(folder, config, kind) for kind in ("sampled", "greedy")}
-    regime = _last(lines, "regime/first_turn")
+    regime, first = _last(lines, "regime/first_turn"), min((line.step for line in lines), default=0)
     sentences = [
         *_success(folder, lines, config, gains),
         *_carried(lines),
         *_sharpening(lines, config, gains),
         *_baselines(lines, config),
-        _lost(lines),
+        f"The measurements of the first {first} steps are lost: what follows is said of the steps after them."
+        if first
+        else "",
         *_heeding(lines, regime),
         *_alarms(lines, folder),
         _filtering(lines, config),
@@ -101,16 +103,12 @@ def _legend(lines: Sequence[StepMetrics], gains: dict[str, Metric], split: str) 
     return legend_of([*gains.values(), *(found[at][1] for found in readings if found for at in (0, -1))])
 
 
-def _number(metric: Metric | None) -> float | None:
-    return float(metric.value) if metric is not None and isinstance(metric.value, int | float) else None
-
-
 def shown(metric: Metric, signed: bool = False) -> str:
     """A value with its interval, or the reason why there is none."""
-    if not isinstance(metric.value, int | float):
+    if metric.number is None:
         return f"unknown ({metric.why})"
     form = "+.3f" if signed else ".3f"
-    text = f"{metric.value:{form}}"
+    text = f"{metric.number:{form}}"
     if metric.low is None or metric.high is None:
         return text
     return f"{text} [{metric.low:{form}}, {metric.high:{form}}]{mark_of(metric)}"
@@ -123,13 +121,6 @@ def _evaluated(folder: RunFolder, lines: Sequence[StepMetrics], split: str, kind
     if not readings and stored.exists():
         return success_metric(name, read_rollouts(stored, replies=False).groups)
     return readings[-1] if readings else Metric(name, None, why=_NOT_BOTH)
-
-
-def _lost(lines: Sequence[StepMetrics]) -> str:
-    first = min((line.step for line in lines), default=0)
-    if not first:
-        return ""
-    return f"The measurements of the first {first} steps are lost: what follows is said of the steps after them."
 
 
 def _success(
@@ -233,7 +224,7 @@ def _heeding(lines: Sequence[StepMetrics], regime: Metric | None) -> list[str]:
     p_value = _last(lines, "retrieval/first_turn/p_value")
     if not mi or not gap or ceiling is None or accuracy is None or chance is None:
         return ["Whether the reasoning depends on the input is unknown: it was not measured."]
-    at_ceiling = _number(saturated) == 1.0
+    at_ceiling = saturated is not None and saturated.number == 1.0
     reading = " (saturated: this says only that it has not collapsed)" if at_ceiling else ""
     test = f", p = {p_value.value:.3f}" if p_value else ""
     # The gap of a thought and its length beside the gap per token, which longer thoughts lower by themselves.
@@ -282,8 +273,7 @@ def _alarms(lines: Sequence[StepMetrics], folder: RunFolder) -> list[str]:
 
 
 def _filtering(lines: Sequence[StepMetrics], config: TrainConfig) -> str:
-    ratios = [_number(metric) for _, metric in _readings(lines, "filter/kept_ratio")]
-    kept = [ratio for ratio in ratios if ratio is not None]
+    kept = [metric.number for _, metric in _readings(lines, "filter/kept_ratio") if metric.number is not None]
     if not kept:
         return ""
     third = max(1, len(kept) // 3)
@@ -300,7 +290,7 @@ def _cost(lines: Sequence[StepMetrics]) -> str:
     totals: dict[str, float] = {}
     for line in lines:
         for name, metric in line.metrics.items():
-            seconds = _number(metric) if name.startswith("time/") and name != CPU else None
+            seconds = metric.number if name.startswith("time/") and name != CPU else None
             if seconds is not None:
                 stage = name.removeprefix("time/")
                 totals[stage] = totals.get(stage, 0.0) + seconds

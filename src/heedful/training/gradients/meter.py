@@ -90,35 +90,38 @@ class GradientMeter:
         """
         rows = merge_rows(groups, [Verdict(1.0, "kept", None)] * len(groups))
         scales = self._scales(rows)
-        own = self._token_advantages(rows, groups)
+        own: list[Sequence[float]] | None = None  # for each row its tokens' advantages, under credit for tokens
+        if isinstance(self.algorithm.advantage, CreditsTokens):
+            values = None if self.critic is None or not rows else self.critic.values(rows, alone=True)
+            own = [sample.advantages for sample in credit(rows, groups, self.algorithm.advantage, values)]
         numbers = [number for number, _ in groupby(row.group for row in rows)]
         sizes = [parameter.numel() for parameter in self._gradients.parameters]
         families = _SIDES * len(set(_sources(self.algorithm.advantage).values()))  # of each side the parts that differ
-        kept = families * len(numbers) + max((self._units_of(groups[number]) for number in numbers), default=1)
+        per_member = 3 + isinstance(self.algorithm.advantage, CreditsTokens)
+        by_turn = isinstance(self.algorithm.advantage, CreditsTurns)
+        units = [
+            len(members) * (per_member + (max(len(one.turns) for one in members) if by_turn else 0))
+            for members in (groups[number].trajectories for number in numbers)
+        ]
+        kept = families * len(numbers) + max(units, default=1)
         dimensions = dimensions_within(sum(sizes), kept, self.memory_mb)
         projection = Projection(sizes, dimensions, seed=self.seed, device=self.device)
         collection = _Collection(len(numbers), projection.length, self.algorithm.advantage)
         done = 0
         for place, number in enumerate(numbers):
-            units: list[Unit] = []
+            found: list[Unit] = []
             for member, of_member in groupby(
                 (index for index, row in enumerate(rows) if row.group == number), key=lambda index: rows[index].member
             ):
                 indices = list(of_member)
                 advantages = None if own is None else [own[index] for index in indices]
-                units += self._gradients.units(
+                found += self._gradients.units(
                     [rows[index] for index in indices], scales[number, member], projection, advantages
                 )
                 done += 1
                 progress(done, len(scales))
-            collection.take(place, groups[number].trajectories, units)
+            collection.take(place, groups[number].trajectories, found)
         return GradientMeasurement(collection.noise(), len(scales), sum(sizes), dimensions)
-
-    def _units_of(self, group: Group) -> int:
-        per_member = 3 + isinstance(self.algorithm.advantage, CreditsTokens)
-        if isinstance(self.algorithm.advantage, CreditsTurns):
-            per_member += max(len(trajectory.turns) for trajectory in group.trajectories)
-        return per_member * len(group.trajectories)
 
     def _scales(self, rows: Sequence[Row]) -> dict[tuple[int, int], float]:
         """(group, member) -> what one of its tokens counts for in the mean over trajectories."""
@@ -129,14 +132,6 @@ class GradientMeter:
             return {}
         shares = self.algorithm.token_weights(list(counts.values()), [1.0] * len(counts), self.token_budget)
         return {name: share * len(counts) for name, share in zip(counts, shares, strict=True)}
-
-    def _token_advantages(self, rows: Sequence[Row], groups: Sequence[Group]) -> list[Sequence[float]] | None:
-        """For each row its tokens' advantages, from an estimator of token credit; `None` under the other kinds."""
-        estimator = self.algorithm.advantage
-        if not isinstance(estimator, CreditsTokens):
-            return None
-        values = None if self.critic is None or not rows else self.critic.values(rows, alone=True)
-        return [sample.advantages for sample in credit(rows, groups, estimator, values)]
 
 
 def _sources(estimator: Estimator) -> dict[str, str]:
