@@ -13,7 +13,7 @@ from heedful.diagnostics.cross_scores.information import information
 from heedful.diagnostics.cross_scores.thoughts import ThoughtTags, first_turn_thoughts
 from heedful.envs.common.contract import rightness_of, turns_of
 from heedful.envs.common.tasks import TaskStream
-from heedful.measuring.swapped import grounding_metrics
+from heedful.measuring.swapped import exchanged_thoughts
 from heedful.rollout import LockStep, Request
 from heedful.run.config import TrainConfig
 from heedful.run.evaluation.subjects import LoadedModel, Subject, load
@@ -57,7 +57,7 @@ def readings(
     scorer, temperature = HFScorer(loaded.model), config.sampling.temperature
     labels = rightness_of(config.env) if right is None else right
     exchanged = rows or sum(len(group.trajectories) for group in groups)
-    metrics = grounding_metrics(scorer, groups, temperature, exchanged, len(groups), right=labels)
+    metrics, _ = exchanged_thoughts(scorer, groups, temperature, exchanged, len(groups), right=labels)
     thoughts = first_turn_thoughts(groups, ThoughtTags(), INFORMED)
     if thoughts.thoughts_M:
         scores = scorer.cross_score(thoughts.prompts_N, thoughts.thoughts_M, thoughts.own_M, temperature)

@@ -10,7 +10,7 @@ from first_turns import Tabular, acted, group
 from heedful.diagnostics.actions.exchanged import Exchange, exchange
 from heedful.diagnostics.actions.grounding import GROUNDING_NAMES, grounding
 from heedful.diagnostics.statistics.intervals import jackknife_interval
-from heedful.measuring.swapped import grounding_metrics, score_exchange
+from heedful.measuring.swapped import exchanged_thoughts, score_exchange
 from heedful.types import Metric, Task
 
 LEFT, RIGHT = 0, 1
@@ -21,7 +21,7 @@ def by_name(metrics: list[Metric]) -> dict[str, Metric]:
 
 
 def measured(chance, groups, **knobs) -> dict[str, Metric]:
-    found = grounding_metrics(Tabular(chance), groups, 1.0, **knobs)
+    found, _ = exchanged_thoughts(Tabular(chance), groups, 1.0, **knobs)
     assert [metric.name for metric in found] == [f"grounding/{name}" for name in GROUNDING_NAMES]
     return by_name(found)
 

@@ -20,7 +20,6 @@ from heedful.measuring.budget import (
     OBSERVATION,
     ORDER,
     Sizes,
-    allowed_tokens,
     fit,
     step_tokens,
     steps_paid_for,
@@ -131,7 +130,6 @@ def test_a_full_measurement_pays_for_its_cycle_less_the_cheap_ones_in_it() -> No
     assert steps_paid_for(0, 4, 20, full=True) == 20 - 4 * 2
     assert steps_paid_for(23, 4, 20, full=True) == 12  # ahead of time
     assert steps_paid_for(7, 1, 1, full=True) == 1
-    assert allowed_tokens(0.05, 1000, 0, 4, 20, full=True) == pytest.approx(600)
 
 
 @pytest.mark.parametrize(("every", "full_every"), [(1, 1), (4, 20), (3, 4), (7, 20), (5, 3), (20, 20), (1, 10)])
@@ -140,7 +138,7 @@ def test_both_kinds_together_may_read_the_share_of_all_steps(every: int, full_ev
     allowed = 0.0
     for step in range(steps):
         if step % full_every == 0 or step % every == 0:
-            allowed += allowed_tokens(0.05, 1000, step, every, full_every, full=step % full_every == 0)
+            allowed += 0.05 * 1000 * steps_paid_for(step, every, full_every, full=step % full_every == 0)
     assert allowed == pytest.approx(0.05 * 1000 * steps)
 
 

@@ -10,7 +10,7 @@ import pytest
 from heedful.diagnostics.actions.exchanged import Exchange
 from heedful.diagnostics.actions.grounding import GROUNDING_NAMES, grounding
 from heedful.diagnostics.actions.rightness import PARTS
-from heedful.measuring.swapped import grounding_metrics, score_exchange
+from heedful.measuring.swapped import exchanged_thoughts, score_exchange
 from heedful.protocols import WindowExceeded
 from heedful.scorers.hf import HFScorer
 from heedful.types import Ending, Group, Prompt, Reply, Span, Task, Trajectory, Turn
@@ -101,13 +101,13 @@ def test_groups_in_metrics_out() -> None:
             return super().cross_score(*asked, **knobs)
 
     model = llama()
-    found = grounding_metrics(Counting(model), sampled(), 1.0)
+    found = exchanged_thoughts(Counting(model), sampled(), 1.0)[0]
     assert Counting.reads == 1
     assert {metric.name for metric in found if metric.value is None} == {f"grounding/right{part}" for part in PARTS}
-    own, judge = grounding_metrics(HFScorer(model, name="other"), sampled(), 1.0, 8, 2, "/lake")[:2]
+    own, judge = exchanged_thoughts(HFScorer(model, name="other"), sampled(), 1.0, 8, 2, "/lake")[0][:2]
     assert own.name == "grounding@other/lake/reasoning_to_action"
     assert own.n == 6
-    low = grounding_metrics(HFScorer(model), sampled(), 1.0, right=lambda task: {"10": 1.0})
+    low = exchanged_thoughts(HFScorer(model), sampled(), 1.0, right=lambda task: {"10": 1.0})[0]
     assert [metric.value is not None for metric in low] == [True] * len(GROUNDING_NAMES)
     assert judge.value == pytest.approx(np.log(3))
 
@@ -116,6 +116,6 @@ def test_what_does_not_fit_the_window_leaves_the_reason() -> None:
     model = llama(max_position_embeddings=11)
     with pytest.raises(WindowExceeded):
         score_exchange(HFScorer(model), asked(), 1.0)
-    found = grounding_metrics(HFScorer(model), sampled(), 1.0)
+    found = exchanged_thoughts(HFScorer(model), sampled(), 1.0)[0]
     assert {metric.value for metric in found} == {None}
     assert "positions" in found[0].why

@@ -32,7 +32,7 @@ from heedful.measuring.budget import IMAGE, LATER_IMAGE
 from heedful.measuring.diagnostician import Diagnosis, image_metrics
 from heedful.measuring.diagnostics_config import DiagnosticsConfig
 from heedful.measuring.scope_reader import NO_SCORES, ScopeReader, ScoredThoughts
-from heedful.measuring.swapped import grounding_metrics, later_metrics
+from heedful.measuring.swapped import exchanged_thoughts, later_metrics
 from heedful.measuring.thought_scores import FirstTurns, ThoughtScores
 from heedful.models.chat.replies import Tags
 from heedful.protocols import Environment, WindowExceeded
@@ -192,7 +192,7 @@ class ModelJudge:
         else:
             temperature = next((member.temperature for group in groups for member in group.trajectories), 1.0)
             scorer, rng = self.make_scorer(name), stream(self.seed, "later_turn", step)
-            metrics = [*metrics, *grounding_metrics(scorer, groups, temperature, right=self.right)]
+            metrics = [*metrics, *exchanged_thoughts(scorer, groups, temperature, right=self.right)[0]]
             if self.right is not nothing_right:
                 metrics += later_metrics(scorer, later_exchange(groups, rng), temperature, right=self.right)
         if scores is not NO_SCORES and shows_pictures(groups):

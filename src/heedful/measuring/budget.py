@@ -130,18 +130,12 @@ def _shrunk(part: str, knob: str, least: int, sizes: Sizes, cost: Cost, room: fl
     return found
 
 
-def allowed_tokens(share: float, step_tokens: float, step: int, every: int, full_every: int, *, full: bool) -> float:
-    """The tokens that a measurement at this step may read: a share of those of the steps that it pays for.
+def steps_paid_for(step: int, every: int, full_every: int, *, full: bool) -> float:
+    """The number of steps whose share a measurement at this step may read.
 
     A cheap measurement pays for half of `every` steps. A full one pays for `full_every` steps less what the cheap ones
-    before the next full one pay for. So both kinds together read at most the share. Every step is taken to cost
-    `step_tokens`, as this one did. A full measurement ahead of time may read as much as a regular one, on top.
+    before the next full one pay for. So both kinds together read at most the share.
     """
-    return share * step_tokens * steps_paid_for(step, every, full_every, full=full)
-
-
-def steps_paid_for(step: int, every: int, full_every: int, *, full: bool) -> float:
-    """The number of steps whose share a measurement at this step may read."""
     if not full:
         return every / 2
     begin = step - step % full_every

@@ -113,7 +113,10 @@ class Diagnostician:
         due = self.config.enabled and (self._full_is_due(step) or step % self.config.every == 0)
         diagnosis = Diagnosis([])
         if due:
-            tokens = tokens_by_environment(groups, verdicts)
+            tokens: dict[str, int] = {}  # of collecting and updating with the groups of each environment
+            for group, verdict in zip(groups, verdicts, strict=True):
+                name = group.task.environment
+                tokens[name] = tokens.get(name, 0) + step_tokens([group], [verdict])
             diagnosis = self._thoughts(step, alike[:read], tokens, self.unreadable or unreadable)
         metrics += diagnosis.metrics
         seen = self.alarms.observe(step, metrics, of_update=False)
@@ -158,11 +161,11 @@ class Diagnostician:
         asked = ThoughtScores(self.config, self.scorer, self.seed, self.tags, step, groups, place, right=self.right)
         try:
             if not self._full_is_due(step):
-                first = spending.cheap(asked).cheap()
+                first = spending.fitted(asked, full=False).cheap()
                 if not self._early(step, place, first.scores):
                     metrics = self.reader.measure(step, "first_turn", first, place)
                     return Diagnosis([*metrics, *spending.metrics(place)])
-            return self._full(spending.full(asked), spending)
+            return self._full(spending.fitted(asked, full=True), spending)
         except WindowExceeded as error:  # long thoughts under long prompts are no reason to end a run
             return Diagnosis(self._unread(step, place, str(error), spending))
 
@@ -234,12 +237,3 @@ def image_metrics(reader: ScopeReader, asked: ThoughtScores, first: FirstTurns) 
     for scope, scored in scopes.items():
         metrics += reader.measure(asked.step, scope, scored, asked.place, scorer)
     return [*metrics, found.share(first.scores, first.thoughts, asked.place, scorer)]
-
-
-def tokens_by_environment(groups: Sequence[Group], verdicts: Sequence[Verdict]) -> dict[str, int]:
-    """The tokens of collecting and updating with the groups of each environment (`budget.step_tokens`)."""
-    tokens: dict[str, int] = {}
-    for group, verdict in zip(groups, verdicts, strict=True):
-        name = group.task.environment
-        tokens[name] = tokens.get(name, 0) + step_tokens([group], [verdict])
-    return tokens

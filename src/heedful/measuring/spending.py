@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from heedful.measuring.budget import Sizes, allowed_tokens, fit, steps_paid_for
+from heedful.measuring.budget import Sizes, fit, steps_paid_for
 from heedful.measuring.diagnostics_config import DiagnosticsConfig
 from heedful.measuring.thought_scores import ThoughtScores
 from heedful.types import Metric
@@ -31,33 +31,25 @@ class Spending:
     first: Sizes | None = None
     """The sizes of the last measurement. `None`: none was made."""
 
-    def cheap(self, asked: ThoughtScores) -> ThoughtScores:
-        """The cheap measurement at the sizes that fit."""
-        return self._fitted(asked, asked.cheap_sizes, full=False)
-
-    def full(self, asked: ThoughtScores) -> ThoughtScores:
-        """The full measurement at the sizes that fit."""
-        return self._fitted(asked, asked.full_sizes, full=True)
-
     def like_cheap(self, asked: ThoughtScores) -> Sizes:
         """The sizes that a cheap measurement of this step would have."""
         if self.config.share is None:
             return asked.cheap_sizes
-        return fit(asked.cheap_sizes, asked.cost, self._allowed(self.config.share, full=False)).sizes
+        return fit(asked.cheap_sizes, asked.cost, self.config.share * self.step_tokens * self._steps(full=False)).sizes
 
-    def _allowed(self, share: float, *, full: bool) -> float:
-        """The tokens that a measurement may read."""
-        cadence = self.step, self.config.every, self.config.full_every
-        return allowed_tokens(share, self.step_tokens, *cadence, full=full)
+    def _steps(self, *, full: bool) -> float:
+        """The steps that a measurement pays for. Every one is taken to cost as much as this one."""
+        return steps_paid_for(self.step, self.config.every, self.config.full_every, full=full)
 
-    def _fitted(self, asked: ThoughtScores, sizes: Sizes, *, full: bool) -> ThoughtScores:
+    def fitted(self, asked: ThoughtScores, *, full: bool) -> ThoughtScores:
+        """The cheap or the full measurement, at the sizes that fit."""
         config = self.config
         if config.share is None:
             return asked
-        allowed = self._allowed(config.share, full=full)
-        fitted = fit(sizes, asked.cost, allowed)
+        self.paid_for = self._steps(full=full)
+        allowed = config.share * self.step_tokens * self.paid_for
+        fitted = fit(asked.full_sizes if full else asked.cheap_sizes, asked.cost, allowed)
         self.read += fitted.tokens
-        self.paid_for = steps_paid_for(self.step, config.every, config.full_every, full=full)
         self.first = fitted.sizes
         why = f"not measured in this step: the share of {config.share:g} allows {int(allowed)} tokens"
         return replace(asked, sizes=fitted.sizes, left_out=dict.fromkeys(fitted.left_out, why))

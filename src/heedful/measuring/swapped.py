@@ -164,7 +164,7 @@ def score_exchanged(scorer: Scorer, exchanged: Exchanged, temperature: float) ->
     )
 
 
-def grounding_metrics(
+def exchanged_thoughts(
     scorer: TokenScorer,
     groups: Sequence[Group],
     temperature: float,
@@ -172,31 +172,17 @@ def grounding_metrics(
     columns: int = 16,
     place: str = "",
     right: Rightness = nothing_right,
-) -> list[Metric]:
-    """The model-based `grounding/...` of first turns: `rows` thoughts of the first `columns` prompts.
-
-    `right`: how right each first action is, where the environment can tell.
-
-    The metrics are named after the scorer, unless it is the policy that sampled (its name is then empty). The groups
-    must be of one environment. `place` is `/<environment>` in a batch that mixes several. If a text exceeds the model's
-    window, the metrics have a reason instead of numbers.
-    """
-    return exchanged_thoughts(scorer, groups, temperature, rows, columns, place, right)[0]
-
-
-def exchanged_thoughts(
-    scorer: TokenScorer,
-    groups: Sequence[Group],
-    temperature: float,
-    rows: int,
-    columns: int,
-    place: str,
-    right: Rightness,
     piece: Callable[[int], str] | None = None,
 ) -> tuple[list[Metric], Swaps | None]:
-    """`grounding_metrics`, and the probabilities of the actions behind them, with texts.
+    """The model-based `grounding/...` of first turns, and the probabilities of the actions behind them, with texts.
 
-    `piece`: the text of one token. No probabilities without it, nor where actions are free text, or nothing was read.
+    Read are `rows` thoughts of the first `columns` prompts, of one environment. If a text exceeds the model's window,
+    the metrics have a reason instead of numbers. They are named after the scorer, unless it is the policy that sampled.
+
+    Args:
+        place: `/<environment>` in a batch that mixes several.
+        right: how right each first action is, where the environment can tell.
+        piece: the text of one token. No probabilities without it, nor where actions are free text, or nothing was read.
     """
     asked, logprobs_MNS = read_exchange(scorer, exchange(groups, rows, columns), temperature)
     metrics = grounding(asked, logprobs_MNS, place, scorer.name, right)
@@ -225,11 +211,6 @@ def read_exchange(scorer: TokenScorer, asked: Exchange, temperature: float) -> t
         return asked, score_exchange(scorer, asked, temperature)
     except WindowExceeded as error:
         return Exchange(why=str(error)), np.zeros((0, 0, 0))
-
-
-def not_grounded(why: str, place: str, scorer: str) -> list[Metric]:
-    """The same metrics, all of them missing."""
-    return grounding(Exchange(why=why), np.zeros((0, 0, 0)), place, scorer)
 
 
 def score_exchange(scorer: TokenScorer, asked: Exchange, temperature: float) -> npt.NDArray[np.float64]:
@@ -268,7 +249,7 @@ def requests_of_actions(asked: Exchange) -> Iterator[Request]:
 def later_metrics(
     scorer: TokenScorer, asked: LaterExchange, temperature: float, place: str = "", right: Rightness = nothing_right
 ) -> list[Metric]:
-    """The `grounding/later_...` of exchanged later turns, named as in `grounding_metrics`."""
+    """The `grounding/later_...` of exchanged later turns, named as in `exchanged_thoughts`."""
     if asked.why or all(right(*one) is None for one in zip(asked.tasks_M, asked.before_M, strict=True)):
         asked = LaterExchange(why=asked.why or "no right actions are known")
     try:

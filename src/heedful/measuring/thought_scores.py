@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
-from heedful.diagnostics.actions.exchanged import exchange
+from heedful.diagnostics.actions.exchanged import Exchange, exchange
+from heedful.diagnostics.actions.grounding import grounding
 from heedful.diagnostics.actions.later import LaterExchange, later_exchange
 from heedful.diagnostics.cross_scores.information import pointwise_information
 from heedful.diagnostics.cross_scores.picture_ids import one_text, shows_pictures
@@ -35,7 +36,6 @@ from heedful.measuring.swapped import (
     TokenScorer,
     exchanged_thoughts,
     later_metrics,
-    not_grounded,
     requests,
     requests_of_actions,
     requests_of_later,
@@ -136,7 +136,8 @@ class ThoughtScores:
     def exchanged(self, piece: Callable[[int], str]) -> tuple[list[Metric], Swaps | None]:
         """The model-based `grounding/*`: thoughts exchanged between prompts. `piece`: the text of one token."""
         if GROUNDING in self.left_out:
-            return not_grounded(self.left_out[GROUNDING], self.place, self.scorer.name), None
+            nothing = Exchange(why=self.left_out[GROUNDING])
+            return grounding(nothing, np.zeros((0, 0, 0)), self.place, self.scorer.name), None
         sizes = self.sizes or self.full_sizes
         asked = self.scorer, self.groups, self._temperature, sizes.grounding_rows, sizes.grounding_columns
         return exchanged_thoughts(*asked, self.place, self.right, piece)
