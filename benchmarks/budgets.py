@@ -29,20 +29,18 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from statistics import fmean
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 
 from heedful.diagnostics.alarms.watch import Alarms
 from heedful.diagnostics.signal import episode_metrics
 from heedful.diagnostics.statistics.intervals import mean_interval
-from heedful.envs.common.tasks import TaskStream
 from heedful.filters import Visit
 from heedful.rollout import Chooser, Plan
-from heedful.rollout.choosers import ByPool, InOrder, Offer, SkipSettled, Thompson
+from heedful.rollout.choosers import REMEMBERED, ByPool, InOrder, Listed, Offer, SkipSettled, Thompson
 from heedful.rollout.plans import Dealt, Fixed, Sized
 from heedful.rollout.rounds import Standing
-from heedful.run.selection import REMEMBERED
 from heedful.seeds import stream
 from heedful.types import PROBE, Ending, Group, Task, Trajectory
 
@@ -62,17 +60,6 @@ pool."""
 DRIFT = 0.1
 HEALTHY = 20
 """Simulated runs in which alarms are counted."""
-
-
-@dataclass(slots=True)
-class Pool:
-    """Tasks without an environment, in the place of a run's stream of tasks."""
-
-    pool: tuple[Task, ...]
-    rng: random.Random
-
-    def next(self, count: int, beside: Sequence[str] = ()) -> list[Task]:
-        return self.rng.sample([task for task in self.pool if task.id not in beside], count)
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,7 +120,7 @@ def play(prior: str, seed: int, arm: Arm, steps: int, other: Played | None = Non
     """One run of an arm. `other`: the run whose schedule it follows."""
     odds, noise, found = beginning(prior, seed), np.random.default_rng([seed, 2]), Played()
     tasks = tuple(Task(str(place), place, "train") for place in range(TASKS))
-    pool = cast(TaskStream, Pool(tasks, random.Random(f"order {seed}")))
+    pool = Listed(tasks, random.Random(f"order {seed}"))
     memory: dict[str, list[Visit]] = {}
     moved = np.random.default_rng([seed, 3]).permutation(TASKS)
     found.start = logistic(odds)
@@ -187,7 +174,7 @@ def expected_signal(odds: Any, undivided: bool) -> float:
 
 
 def asked(
-    arm: Arm, pool: TaskStream, step: int, seed: int, past: Callable[[str], Sequence[Visit]]
+    arm: Arm, pool: Listed, step: int, seed: int, past: Callable[[str], Sequence[Visit]]
 ) -> list[tuple[int, int, bool]]:
     """The asks of a step, as `run.loop` makes them."""
     seen: set[str] = set()

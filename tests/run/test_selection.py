@@ -15,11 +15,11 @@ from hypothesis import strategies as st
 from heedful.algorithms.advantages import GroupRelative, LeaveOneOut
 from heedful.algorithms.table import Dapo, DrGrpo, Grpo, Ppo, Rloo
 from heedful.filters import DropConstant, KeepAll, RandomSubset, Shrunken, SoftWeight, TopK, TopP, Visit, values_on
-from heedful.rollout.choosers import Thompson
+from heedful.rollout.choosers import REMEMBERED, Thompson
 from heedful.rollout.plans import Dealt, Refill, Sized
 from heedful.rollout.rounds import Collection, RefillEnding
 from heedful.run.config import TrainConfig
-from heedful.run.selection import REMEMBERED, Coverage, Selection, TaskMemory, TaskRecord, readmit, weigh_by_task
+from heedful.run.selection import Coverage, Selection, TaskMemory, TaskRecord, readmit, weigh_by_task
 from heedful.types import Ending, Group, Prompt, Reply, Span, Task, Trajectory, Turn, Verdict
 
 RNG = random.Random(0)

@@ -10,30 +10,78 @@ from __future__ import annotations
 import math
 import random
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import astuple, dataclass, field, replace
 from functools import cache
 from itertools import takewhile
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol
 
 from heedful.boundary import NotNegative, Share, Text, settings
 from heedful.diagnostics.statistics.beliefs import Belief
-from heedful.envs.common.tasks import TaskStream
 from heedful.filters import Visit
 from heedful.rollout.plans import POWERS, Value
 from heedful.rollout.rounds import Past
 from heedful.storage import RunFolder, read_rollouts
 from heedful.types import PROBE, Task
 
+REMEMBERED = 12
+"""Visits whose values are kept for choosers and filters. With a discount of .8 the last counts .07."""
+
 LEAST_CHANCE = 0.01
 """`skip_settled` plays a task at least as often, however long it has been settled."""
+
+
+class Tasks(Protocol):
+    """The source of a step's tasks, such as a `TaskStream`."""
+
+    @property
+    def pool(self) -> tuple[Task, ...] | None:
+        """The fixed pool, or `None` if each draw is fresh."""
+        ...
+
+    def next(self, count: int, beside: Collection[str] = ()) -> Sequence[Task]:
+        """The next `count` tasks, distinct by id, and none of the ids `beside`."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Listed:
+    """A pool that is given as a list, as other trainers have it."""
+
+    pool: tuple[Task, ...]
+    rng: random.Random
+
+    def next(self, count: int, beside: Collection[str] = ()) -> list[Task]:
+        return self.rng.sample([task for task in self.pool if task.id not in beside], count)
+
+
+@dataclass(slots=True)
+class Visits:
+    """The last visits to each task, by id: all that a chooser knows, where another trainer plays the tasks."""
+
+    visits: dict[str, tuple[Visit, ...]] = field(default_factory=dict)
+
+    def past(self, task: str) -> Sequence[Visit]:
+        return self.visits.get(task, ())
+
+    def observe(self, task: str, values: Sequence[float]) -> None:
+        """Remember a group's scored outcomes."""
+        if values:
+            self.visits[task] = (*self.past(task), Visit.of(values))[-REMEMBERED:]
+
+    def state(self) -> dict[str, Any]:
+        """The state that a resumed run needs, as a JSON tree."""
+        return {task: [astuple(visit) for visit in visits] for task, visits in self.visits.items()}
+
+    def load_state(self, state: Mapping[str, Any]) -> None:
+        self.visits = {task: tuple(Visit(*visit) for visit in visits) for task, visits in state.items()}
 
 
 @dataclass(frozen=True, slots=True)
 class Offer:
     """What a chooser chooses from."""
 
-    tasks: TaskStream
+    tasks: Tasks
     past: Past
     step: int
     drawn: Collection[str]
@@ -195,8 +243,8 @@ class Yoked:
             found = f"none of step {missing[0]}" if missing else f"{met} tasks"
             raise ValueError(
                 f"Expected in {self.run!r} (--choose.run) the stored rollouts of {steps} steps of a run with at most "
-                f"{pool} tasks, found {found}. Name a run that stored its training (--keep-rollouts all) and is as "
-                "long, or train fewer steps."
+                f"{pool} tasks, found {found}. Name a run that is as long and stored its training (--keep-rollouts "
+                "all, inside TRL record=True), or train fewer steps."
             )
 
     def choose(self, count: int, offer: Offer) -> Sequence[Task]:

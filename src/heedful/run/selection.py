@@ -16,6 +16,7 @@ from heedful.diagnostics.task_triage import REMEMBERS
 from heedful.envs.common.helped import HELPED, is_helped
 from heedful.filters import Remembering, Visit
 from heedful.protocols import Filter
+from heedful.rollout.choosers import REMEMBERED
 from heedful.rollout.rounds import Collection
 from heedful.training.replay import Success
 from heedful.training.samples import Row
@@ -79,9 +80,6 @@ def weigh_by_task(verdicts: Sequence[Verdict], groups: Sequence[Group], usual: i
         for verdict, size in zip(verdicts, sizes, strict=True)
     ]
 
-
-REMEMBERED = 12
-"""Visits whose values are kept for filters that learn from the past. With a discount of .8 the last counts .07."""
 
 FRESH = "fresh tasks at every step: none is seen twice (--tasks N draws from a pool)"
 
