@@ -36,7 +36,7 @@ WALL_B = {
     "exports",
     *("types", "protocols", "seeds", "guarded", "boundary", "models", "diagnostics", "filters"),
     *("algorithms", "storage", "scorers", "measuring", "rollout.player", "rollout.context", "envs", "integrations"),
-    *("auditing", "watching", "rollout.rounds"),
+    *("auditing", "watching", "rollout.rounds", "rollout.choosers"),
     "pixels",
     "command_process",
 }

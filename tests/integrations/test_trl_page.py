@@ -19,6 +19,7 @@ from trl import GRPOConfig
 from heedful.auditing import AuditSettings, open_log
 from heedful.integrations.trl import compatibility
 from heedful.integrations.trl.settings import HeedfulConfig
+from heedful.rollout.choosers import Thompson
 from heedful.run.presets import preset
 from heedful.storage import RunFolder, read_metrics
 
@@ -28,7 +29,7 @@ pytestmark = pytest.mark.filterwarnings("ignore::FutureWarning", "ignore:You are
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs" / "trl.md").read_text(encoding="utf-8")
 BLOCKS = re.findall(r"^```python\n(.*?)^```", PAGE, re.DOTALL | re.MULTILINE)
-CALLBACK, DATASET, PROBE, EPISODES, SAMPLER = BLOCKS
+CALLBACK, DATASET, PROBE, CHOICE, EPISODES, SAMPLER = BLOCKS
 
 Small = functools.partial(
     GRPOConfig,
@@ -74,6 +75,7 @@ def test_the_one_line_the_three_and_the_probe_run_on_a_dataset_and_a_reward_func
     assert probed.metrics["reward/correct"].value is not None
     assert probed.metrics["length/response_tokens"].value > 0
     assert probed.metrics["information/first_turn/mi"].why == "no thought to score"  # TRL's template forces no tag
+    assert run(CHOICE, seedling_folder, tmp_path, names)["settings"].choose == Thompson()
 
 
 def test_the_environments_run_with_trls_engine_and_with_heedfuls_sampler(seedling_folder: Path, tmp_path: Path) -> None:

@@ -53,7 +53,9 @@ def test_gradients_and_weights_are_those_of_one_process(
     assert torch.equal(two[1][0][name]["weights"], two[1][1][name]["weights"])
     updates = trl_worker.RUNS[name].get("num_iterations", 1)
     moved = [bool(gradient.any()) for gradient in expected["gradients"]]
-    assert moved == [step != 2 or name == "refilled" for step in range(len(trl_worker.STEPS)) for _ in range(updates)]
+    assert moved == [
+        step != 2 or name in ("refilled", "chosen") for step in range(len(trl_worker.STEPS)) for _ in range(updates)
+    ]
 
 
 def test_a_refilled_update_is_no_larger_than_a_batch_on_any_process(two: tuple[Path, list[Found]]) -> None:

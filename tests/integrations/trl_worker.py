@@ -31,6 +31,7 @@ from heedful.filters import DropConstant
 from heedful.integrations.trl import HeedfulConfig
 from heedful.integrations.trl.removal import KEPT
 from heedful.measuring.diagnostician import DiagnosticsConfig
+from heedful.rollout.choosers import Thompson
 
 GROUP, ROWS = 4, 12
 UP, DOWN, FLAT = [0, 1, 0, 0], [1, 0.5, 1, 1], [1, 1, 1, 1]
@@ -41,6 +42,8 @@ STEPS = (
     [FLAT, UP, DOWN],  # 2 and 6
 )
 HEEDFUL = HeedfulConfig(filter=DropConstant(on="reward"), diagnostics=DiagnosticsConfig(every=1, full_every=2))
+REFILLED = replace(HEEDFUL, sampling_batches=3)
+SETTINGS = {"refilled": REFILLED, "chosen": replace(REFILLED, choose=Thompson(), outcome="score")}
 RUNS: dict[str, dict[str, Any]] = {
     "grpo": {"loss_type": "grpo", "beta": 0.1},
     "dapo": {"loss_type": "dapo", "num_iterations": 2},
@@ -54,6 +57,7 @@ RUNS: dict[str, dict[str, Any]] = {
         "optim": "adamw_torch",
     },
     "refilled": {"loss_type": "dr_grpo", "scale_rewards": "batch"},
+    "chosen": {"loss_type": "dr_grpo"},
 }
 
 EVALUATED = {
@@ -104,7 +108,7 @@ def _run(model: Path, folder: Path, name: str, world: int, resume: str | None) -
         model,
         args,
         tasks,
-        heedful=replace(HEEDFUL, sampling_batches=3) if name == "refilled" else HEEDFUL,
+        heedful=SETTINGS.get(name, HEEDFUL),
         functions=("score", "other"),
         callbacks=[gradients],
         train_dataset=data.select(range(groups)),

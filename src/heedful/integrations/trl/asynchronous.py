@@ -21,6 +21,7 @@ from heedful.integrations.trl.observer import begin, check_names, checked_tokeni
 from heedful.integrations.trl.settings import HeedfulConfig
 from heedful.integrations.watching import observer as watching
 from heedful.integrations.watching.completions import Completion, success_of
+from heedful.rollout.choosers import InOrder
 
 _REWARDS = "rewards/"
 """What TRL puts before the name of a reward function in the numbers of a row."""
@@ -48,6 +49,7 @@ class AsyncGroups(Bridge):
         idle = {
             "sampling_tokens": self.heedful.sampling_tokens is not None,
             "loss_scale": self.heedful.loss_scale != "kept",
+            "choose": not isinstance(self.heedful.choose, InOrder),
         }
         if found := [name for name, given in idle.items() if given]:
             raise ValueError(

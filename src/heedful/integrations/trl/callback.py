@@ -16,12 +16,14 @@ from typing import Any, ClassVar
 from accelerate.utils import broadcast_object_list
 from transformers import TrainerCallback, TrainerControl, TrainerState, TrainingArguments
 
+from heedful.integrations.trl.choosing import PromptChoice
 from heedful.integrations.trl.observer import Processes, begin, observer_of
 from heedful.integrations.trl.settings import HeedfulConfig
 from heedful.integrations.watching.completions import Completion, in_groups
 from heedful.integrations.watching.observer import Seen
 from heedful.integrations.watching.record import STATE, load_state, save_state
 from heedful.protocols import Filter
+from heedful.rollout.choosers import InOrder, Yoked
 from heedful.scorers.dealt import DealtScorer
 from heedful.types import Metric
 
@@ -100,17 +102,33 @@ class Batches(Bridge):
         """Observes every generation batch, on rank 0."""
         self.refilled = 0
         """Prompts that refills have drawn so far. Rank 0 knows it after a resume."""
+        self.choice = self._new_choice()
+        """Chooses prompts, on rank 0. `None` = the order of TRL."""
         trainer.add_callback(self)
+
+    def _new_choice(self) -> PromptChoice | None:
+        chooser, trainer = self._config.choose, self._trainer
+        if isinstance(chooser, InOrder):
+            return None
+        return PromptChoice(chooser, len(trainer.train_dataset), self._config.seed_in(trainer.args))
 
     def begin(
         self, args: TrainingArguments, state: TrainerState, checkpoint: Path, resumed: Mapping[str, Any] | None
     ) -> None:
         self.observer = observer_of(self._trainer, self._config, self._chooses)
         self.refilled = 0 if resumed is None else resumed.get("refilled", 0)
+        self.choice = self._new_choice()
+        if self.choice is not None and resumed is not None:
+            self.choice.memory.load_state(resumed.get("memory", {}))
+        if isinstance(self._config.choose, Yoked):
+            updates = state.max_steps * args.gradient_accumulation_steps
+            batches = -(-updates // (self._trainer.args.steps_per_generation * self._trainer.num_iterations))
+            self._config.choose.check(batches, len(self._trainer.train_dataset))
         begin(self.observer, self._trainer, self._config, self._chooses, checkpoint, resumed)
 
     def state(self) -> Mapping[str, Any]:
-        return {**self.observer.state(), "refilled": self.refilled}
+        memory = {} if self.choice is None else {"memory": self.choice.memory.state()}
+        return {**self.observer.state(), "refilled": self.refilled, **memory}
 
     def close(self) -> None:
         self.observer.close()
@@ -120,6 +138,12 @@ class Batches(Bridge):
     ) -> None:
         self._before_step()
 
+    def draw(self, groups: int, even: int = 1) -> list[int]:
+        """The places of so many prompts in the training data, as `PromptChoice.draw`. Rank 0 decides for all ranks."""
+        ranks, choice = Processes(self._trainer.accelerator), self.choice
+        drawn = choice.draw(groups, self.observer.generation, even) if choice is not None and ranks.rank == 0 else []
+        return list(ranks.hear(drawn))
+
     def observe(self, completions: Sequence[Completion], also: Sequence[Metric] = (), most: int | None = None) -> Seen:
         """The observation of a batch, made on rank 0. All ranks learn its verdicts and metrics, and no groups.
 
@@ -127,12 +151,16 @@ class Batches(Bridge):
         `most`: as in `Observer.observe`.
         """
         scorer, ranks = self.observer.diagnostician.scorer, Processes(self._trainer.accelerator)
+        choice = self.choice
         found: Seen | None = None
         try:
             if ranks.rank == 0:
                 members_PG = in_groups(completions, self._trainer.num_generations)
                 with scorer.asking() if isinstance(scorer, DealtScorer) else nullcontext():
-                    found = self.observer.observe(members_PG, self._trainer.state.global_step, also, most)
+                    probes = () if choice is None else choice.probes
+                    found = self.observer.observe(members_PG, self._trainer.state.global_step, also, most, probes)
+                if choice is not None:
+                    choice.observe(found)
             elif isinstance(scorer, DealtScorer):
                 scorer.answer()
         finally:  # the others wait, also for a rank 0 that failed

@@ -21,6 +21,7 @@ from heedful.integrations.trl.rollouts import FIELD, EnvironmentRollouts
 from heedful.integrations.trl.rows import completions_of
 from heedful.integrations.trl.settings import HeedfulConfig
 from heedful.integrations.watching.completions import Completion
+from heedful.rollout.choosers import InOrder
 
 Reward = Callable[..., Sequence[float | None]]
 
@@ -59,9 +60,15 @@ class Probe:
     def attach(self, trainer: Any) -> None:
         """Connect the probe to its trainer.
 
-        Raises ValueError for an unknown TRL version, for unknown names, and for a probe that is not the last function.
+        Raises ValueError for an unknown TRL version, for unknown names, for a probe that is not the last function, and
+        for a chooser.
         """
         check(PRIVATE_OF_PROBE)
+        if not isinstance(self.heedful.choose, InOrder):
+            raise ValueError(
+                f"A reward function is called after prompts were sampled, so the probe cannot choose them, found "
+                f"choose={self.heedful.choose!r}. Train with HeedfulGRPOTrainer, or leave choose out."
+            )
         if trainer.reward_funcs[-1] is not self:
             where = "in another place" if any(each is self for each in trainer.reward_funcs) else "none"
             raise ValueError(

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
+from dataclasses import field
+from typing import Annotated, Any, ClassVar
 
-from heedful.boundary import Count, settings
+from heedful.boundary import Choice, Count, settings
 from heedful.integrations.watching.settings import WatchingConfig
+from heedful.rollout.choosers import CHOOSERS, Chooser, InOrder
 
 
 @settings
@@ -15,6 +17,8 @@ class HeedfulConfig(WatchingConfig):
     trainer: ClassVar[str] = "TRL"
     seed: int | None = None
     """Seed of the random draws of filter and measurements. None = the seed of TRL's arguments."""
+    choose: Annotated[Chooser, Choice(CHOOSERS, Chooser)] = field(default_factory=InOrder)
+    """Which prompts are sampled next, by the success of earlier visits to them. InOrder() = the order of TRL."""
     sampling_batches: Count = 1
     """Most generation batches for one update. While fewer groups vary than one batch holds, more prompts are drawn from
     the training data, as many as are likely to be needed (DAPO's dynamic sampling). 1 = no refill."""

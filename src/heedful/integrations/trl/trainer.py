@@ -25,13 +25,14 @@ from heedful.filters import KeepAll
 from heedful.integrations.trl import compatibility, removal
 from heedful.integrations.trl.callback import Batches
 from heedful.integrations.trl.pictures import kinds_of, pictures_in, pixels_of, sees
-from heedful.integrations.trl.rollouts import FIELD
+from heedful.integrations.trl.rollouts import FIELD, EnvironmentRollouts
 from heedful.integrations.trl.rows import COLUMNS, PREFIX, columns_of, completions_of
 from heedful.integrations.trl.sampler import LOGGED_BY_TRL, difference_metrics
 from heedful.integrations.trl.settings import HeedfulConfig
 from heedful.integrations.watching.completions import Completion, in_groups
 from heedful.integrations.watching.observer import Observer, Seen
 from heedful.protocols import Filter
+from heedful.rollout.choosers import InOrder
 from heedful.rollout.rounds import Collection, RefillEnding, refill_size
 from heedful.seeds import derive
 from heedful.types import Verdict
@@ -75,13 +76,28 @@ class HeedfulGRPOTrainer(GRPOTrainer):
         super().__init__(*args, **kwargs)
         compatibility.check(compatibility.PRIVATE, trainer=self)
         self._filter = self._chosen_filter()
-        for impossible, why in (
+        settings, rows = self.heedful, len(self.train_dataset) if hasattr(self.train_dataset, "__len__") else None
+        prompts = self.args.generation_batch_size // self.num_generations
+        plays = isinstance(self.rollout_func, EnvironmentRollouts)
+        self._choosing = not isinstance(settings.choose, InOrder)
+        known = rows is None, "a training dataset of known length"
+        refill = settings.sampling_batches > 1 and (
             (isinstance(self._filter, KeepAll), "a filter that drops groups, such as DropConstant(on='reward')"),
-            (not hasattr(self.train_dataset, "__len__"), "a training dataset of known length"),
+            known,
             (sees(self), "prompts without pictures"),
+        )
+        choice = self._choosing and (
+            known,
+            ((rows or 0) <= prompts, f"more rows of training data than the {prompts} prompts of a generation batch"),
+            (not (settings.outcome or plays), "success: name its reward function in HeedfulConfig(outcome=...)"),
+        )
+        for asked, needs in (
+            (f"A refill (sampling_batches {settings.sampling_batches})", refill),
+            (f"A choice of prompts ({settings.choose!r})", choice),
         ):
-            if impossible and self.heedful.sampling_batches > 1:
-                raise ValueError(f"A refill (sampling_batches {self.heedful.sampling_batches}) needs {why}.")
+            for impossible, why in needs or ():
+                if impossible:
+                    raise ValueError(f"{asked} needs {why}.")
         self._generated: tuple[Any, Any, Any] = ([], [], None)
         self._images: Sequence[Sequence[Any] | None] = []
         self._pixels: dict[str, Any] = {}
@@ -167,6 +183,9 @@ class HeedfulGRPOTrainer(GRPOTrainer):
 
     def _generate_and_score_completions(self, inputs: list[dict[str, Any]]) -> dict[str, Any]:
         """TRL's batch without the dropped groups, after the observation."""
+        if self._choosing and self.model.training and not self._refilling:
+            groups = len(inputs) * self.accelerator.num_processes // self.num_generations
+            inputs = self._rows_at(self._batches.draw(groups))
         asked = [repr(example) for example in inputs]  # TRL adds to them what a rollout_func returns
         batch: dict[str, Any] = super()._generate_and_score_completions(inputs)
         rows = self.accelerator.num_processes * len(inputs)
@@ -200,7 +219,7 @@ class HeedfulGRPOTrainer(GRPOTrainer):
         if self.heedful.sampling_batches == 1:
             return draws, Collection((), wanted, "off")
         self._batches.refilled = broadcast_object_list([self._batches.refilled])[0]
-        undrawn = self._undrawn(asked)
+        undrawn = None if self._choosing else self._undrawn(asked)
         ending: RefillEnding = "bound"
         while ending == "bound":
             varying += self._batches.observer.varying(in_groups(draws[-1].completions, size))
@@ -242,21 +261,30 @@ class HeedfulGRPOTrainer(GRPOTrainer):
             else:
                 yield place
 
-    def _drawn_from(self, undrawn: Iterator[int], groups: int) -> list[int]:
-        """The next `groups` places, or a few more or less, so that every process has equally many rows."""
+    def _drawn_from(self, undrawn: Iterator[int] | None, groups: int) -> list[int]:
+        """The next `groups` places, or a few more or less, so that every process has equally many rows.
+
+        `undrawn`: `None` = the chooser draws them."""
         processes, size = self.accelerator.num_processes, self.num_generations
         even = processes // math.gcd(processes, size)
-        places = list(islice(undrawn, -(-groups // even) * even))
+        asked = -(-groups // even) * even
+        if undrawn is None:
+            return self._batches.draw(asked, even)
+        places = list(islice(undrawn, asked))
         return places[: len(places) // even * even]
 
-    def _draw(self, places: Sequence[int]) -> _Draw:
-        """One more generation batch, of the prompts at these places of the training data."""
+    def _rows_at(self, places: Sequence[int]) -> list[dict[str, Any]]:
+        """This process's rows of a generation batch of the prompts at these places of the training data."""
         all_rows = [place for place in places for _ in range(self.num_generations)]
         rows = len(all_rows) // self.accelerator.num_processes
         mine = all_rows[self.accelerator.process_index * rows :][:rows]
+        return [self.train_dataset[place] for place in mine]
+
+    def _draw(self, places: Sequence[int]) -> _Draw:
+        """One more generation batch, of the prompts at these places of the training data."""
         self._refilling = True
         try:
-            self._generate_and_score_completions([self.train_dataset[place] for place in mine])
+            self._generate_and_score_completions(self._rows_at(places))
         finally:
             self._refilling = False
         return self._drawn

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
 from typing import Any
@@ -25,6 +25,7 @@ from heedful.measuring.diagnostician import Diagnostician
 from heedful.measuring.swapped import TokenScorer
 from heedful.models.chat.replies import ReplyParser
 from heedful.protocols import Environment, Filter
+from heedful.rollout.choosers import as_probe
 from heedful.seeds import stream
 from heedful.storage.trackers import JsonlTracker
 from heedful.types import Group, Metric, Verdict, nothing_right
@@ -77,14 +78,18 @@ class Observer:
         version: int,
         also: Sequence[Metric] = (),
         most: int | None = None,
+        probes: Collection[int] = (),
     ) -> Seen:
         """Measure one batch.
 
         `version`: the number of updates before the weights. `also`: metrics that are recorded with those of the batch.
         `most`: groups that the trainer has room for. Those that the filter keeps beyond it are dropped as `surplus`.
+        `probes`: numbers of groups that a chooser's floor drew. They get its tag.
         """
         step = self.generation
         groups, unreadable = self._groups(members_PG, version)
+        for place in probes:
+            groups[place] = replace(groups[place], task=as_probe(groups[place].task))
         values_PG = values_of(members_PG, groups, self.chooses.on)
         verdicts = list(self.chooses(values_PG, stream(self.seed, "filter", step)))
         for place in [place for place, verdict in enumerate(verdicts) if verdict.kept][most:] if most else ():
