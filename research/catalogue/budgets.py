@@ -108,11 +108,10 @@ def budgets() -> Study:
             "A passes if thompson minus yoked and thompson minus in_order both have intervals above 0. Predicted: both "
             "pass, and yoked is no better than in_order.",
             "If yoked does as well as thompson, repeating tasks is what helps, and the choice is not.",
-            "Known before, from the policy at the start, which was sampled and not trained: 99 tasks of seed 9, which "
-            "is not judged, 16 episodes each. With imperfect .20, .42 of the groups of 8 fail, and the best eighth by "
-            "one group of 8 varies 1.2 times as much as all. With .23 it is .59 and 1.6. The bed lies between. With "
-            "known chances of a step that is right .82 of the time, the best eighth varies 2.0 times as much. Greedy "
-            "success is 1.00 at the start, so it judges nothing: the policy learns to sample what it knows.",
+            "Known before, from the policy at the start, which was sampled and not trained: the 99 paid tasks of "
+            "budgets_causes, seed 9, which is not judged, 16 episodes each. .61 of the groups of 8 fail, and the best "
+            "eighth by one group of 8 varies 1.8 times as much as all. Greedy success is 1.00 at the start (read at "
+            "imperfect .20), so it judges nothing: the policy learns to sample what it knows.",
             "Cut to what two cores can pay, before the first run: three arms and four seeds on one bed. An interval "
             "over four seeds is 3.2 standard errors wide to each side, so only a clear gain passes. 3.0 CPU "
             "seconds a step were measured on seed 9, so a run takes about 5.5 CPU minutes.",

@@ -42,9 +42,9 @@ FINISHED = {
     "cut": "bfe2cb51c4c8",
     "pretrained": "42c639121699",
     "visual": "43bd59568464",
-    "budgets": "3e9a79671c48",
+    "budgets": "45828e67ccd2",
     "budgets_beds": "8ad11fc50e1b",
-    "budgets_causes": "ed49a4ddbf0b",
+    "budgets_causes": "e8892810763a",
 }
 """Study -> the beginning of the hash of its declaration, without its jobs."""
 
