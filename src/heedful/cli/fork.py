@@ -38,7 +38,7 @@ class ForkWords:
     """The alarm, such as noise_collapse, or a step. Default: the first collapse. Of an alarm the newest checkpoint is
     taken that is two steps or more before its change, of a step the newest one at or before it."""
     steps: Annotated[Count, Shown("N")] = 6
-    """Training steps of each fork. It is evaluated before, half way and after them."""
+    """Training steps of each fork. It is evaluated after them."""
     seeds: Annotated[tuple[int, ...], Shown("101,102")] = SEEDS
     """Seeds of tasks and sampling. Two show which arm is first. To name a cause takes about six."""
     arms: Annotated[tuple[str, ...], Shown("A,B")] = ()

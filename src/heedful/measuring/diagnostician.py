@@ -110,7 +110,7 @@ class Diagnostician:
         """
         alike = groups if alike is None else alike
         metrics = unavailable(rollout_metrics(groups, verdicts, on, alike), self.unknown)
-        due = self.config.enabled and (self._full_is_due(step) or step % self.config.every == 0)
+        due = self.config.enabled and (self.config.full_is_due(step) or step % self.config.every == 0)
         diagnosis = Diagnosis([])
         if due:
             tokens: dict[str, int] = {}  # of collecting and updating with the groups of each environment
@@ -125,9 +125,6 @@ class Diagnostician:
     def watch_update(self, step: int, metrics: Sequence[Metric]) -> StepAlarms:
         """The alarms on the metrics of the update, which ended after `measure`."""
         return self.alarms.observe(step, metrics, of_update=True)
-
-    def _full_is_due(self, step: int) -> bool:
-        return step % self.config.full_every == 0
 
     def _thoughts(self, step: int, groups: Sequence[Group], tokens: Mapping[str, int], unreadable: str) -> Diagnosis:
         """The metrics of thoughts and first actions, environment by environment. `tokens`: of each, in this step."""
@@ -145,7 +142,7 @@ class Diagnostician:
             full = measured if full is None and measured.scores is not None else full
         if self.config.share is not None:
             metrics.append(Metric("tokens/diagnose", float(read)))
-        if full is not None or (unreadable and self._full_is_due(step)):
+        if full is not None or (unreadable and self.config.full_is_due(step)):
             rng = np.random.default_rng(derive(self.seed, "text", step))
             metrics += text_metrics(text_thoughts(groups, self.tags), rng)
         if full is None or full.thoughts is None or not full.thoughts.thoughts_M:  # nobody thought: no matrix to keep
@@ -160,9 +157,9 @@ class Diagnostician:
             return Diagnosis(self._unread(step, place, unreadable, spending))
         asked = ThoughtScores(self.config, self.scorer, self.seed, self.tags, step, groups, place, right=self.right)
         try:
-            if not self._full_is_due(step):
+            if not self.config.full_is_due(step):
                 first = spending.fitted(asked, full=False).cheap()
-                if not self._early(step, place, first.scores):
+                if not (self.config.full_every and self._early(step, place, first.scores)):
                     metrics = self.reader.measure(step, "first_turn", first, place)
                     return Diagnosis([*metrics, *spending.metrics(place)])
             return self._full(spending.fitted(asked, full=True), spending)
@@ -180,7 +177,7 @@ class Diagnostician:
         """Whether the scores of a cheap measurement call for a full one now; extends or compares the baseline."""
         before = self.early_checks.get(place, EarlyCheck())
         # A full measurement that fell due anyway answers the call, too.
-        pause = 0 if self._full_is_due(step) else self.config.full_every // 2
+        pause = 0 if self.config.full_is_due(step) else self.config.full_every // 2
         self.early_checks[place], called = check_gap(before, gap_per_token(score_matrix(cheap)), step, pause)
         return called
 
@@ -188,7 +185,7 @@ class Diagnostician:
         """All scopes, the exchanged thoughts and the judge."""
         config, step, place = self.config, asked.step, asked.place
         first = asked.first_turns()
-        if self._full_is_due(step):
+        if self.config.full_is_due(step):
             small = spending.like_cheap(asked)
             as_cheap = cheap_rows(first.thoughts.own_M, small.prompts, small.thoughts)
             self._early(step, place, select_rows(first.scores, as_cheap))

@@ -22,8 +22,8 @@ class DiagnosticsConfig:
     order, but not below the size that an interval needs. none = nothing is thinned."""
     every: Count = 4
     """Steps between cheap measurements."""
-    full_every: Count = 20
-    """Steps between full measurements (every prompt and every member)."""
+    full_every: Natural = 20
+    """Steps between full measurements (every prompt and every member). 0 = none."""
     prompts: Count = 16
     """Prompts of a cheap measurement."""
     thoughts: Count = 2
@@ -62,6 +62,10 @@ class DiagnosticsConfig:
     """Most padded tokens scored in one forward pass."""
     alarms: AlarmConfig = field(default_factory=AlarmConfig)
     """When a change of what is measured is an alarm."""
+
+    def full_is_due(self, step: int) -> bool:
+        """Whether a full measurement falls on this step."""
+        return self.full_every > 0 and step % self.full_every == 0
 
     def __post_init__(self) -> None:
         if self.replays == 1:

@@ -108,7 +108,9 @@ def tokens_of_step(config: TrainConfig, prompt: int, shown: int = 0, ways: Ways 
         full += matrix(min(asked.later_rows, config.groups), 3 * FOREIGN + 1)
     prompts = min(asked.prompts, config.groups)
     cheap = matrix(prompts, prompts * min(asked.thoughts, config.group_size))
-    needed = (full + (asked.full_every - 1) // asked.every * cheap) / asked.full_every
+    needed = cheap / asked.every
+    if asked.full_every:
+        needed = (full + (asked.full_every - 1) // asked.every * cheap) / asked.full_every
     most = needed if asked.share is None else asked.share * (collect + update)
     return StepTokens(collect, update, round(min(needed, most)))
 
@@ -207,7 +209,7 @@ def time_left(config: TrainConfig, step: int, seconds: Mapping[str, float]) -> f
             every = config.gradients.every
             times = (config.steps - 1) // every - step // every
         elif stage == "diagnose" and asked.enabled:
-            times /= steps_paid_for(step, asked.every, asked.full_every, full=step % asked.full_every == 0)
+            times /= steps_paid_for(step, asked.every, asked.full_every, full=asked.full_is_due(step))
         left += spent * times
     return left
 

@@ -355,7 +355,7 @@ class _Run:
                 return Diagnosis([])
             alike, on = at_one_size(groups), config.filter.on
             found = self.parts.diagnostician.measure(step, groups, verdicts, on, read=config.groups, alike=alike)
-        if not (asked.enabled and asked.replays and step % asked.full_every == 0 and getattr(env, "noisy", False)):
+        if not (asked.enabled and asked.replays and asked.full_is_due(step) and getattr(env, "noisy", False)):
             return found
         # The share of the variance of rewards that is luck, with a full measurement in a noisy environment.
         values = replayed_values(env, groups[: config.groups], config.filter.on, asked.replays)

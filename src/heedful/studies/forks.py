@@ -27,7 +27,7 @@ from heedful.report.drawing.numerals import numeral
 from heedful.report.drawing.panel import DrawnPanel, Panel, draw
 from heedful.report.outcome import Outcome
 from heedful.report.record import Series, read_run
-from heedful.run.config import TrainConfig
+from heedful.run.config import AttributionConfig, TrainConfig
 from heedful.run.edits import LEARNED, edits_of
 from heedful.run.train import Run, config_at
 from heedful.seeds import derive
@@ -260,15 +260,12 @@ class Forks:
             if not self._of_kind(kind):
                 continue
             for metric, what, axis in (
-                (f"eval/{self.split}/sampled/success", "sampled success", Axis.SHARE),
+                ("success/rate", "success in the episodes of training", Axis.SHARE),
                 (_COLUMNS["gap"], "gap", Axis.FITTED),
             ):
                 lines = [(NONE, 0), *((arm.name, hue) for hue, arm in enumerate(self._of_kind(kind), start=1))]
                 series = {name: _from(mean_series(metric, [records[name]]), self.checkpoint) for name, _ in lines}
-                begin = series[NONE].points[:1] if axis is Axis.SHARE else ()  # measured in one arm for all
-                curves = [Curve(NONE, series[NONE], 0, reference=True)]
-                for name, hue in lines[1:]:
-                    curves.append(Curve(name, Series(metric, (*begin, *series[name].points)), hue))
+                curves = [Curve(name, series[name], hue, reference=name == NONE) for name, hue in lines]
                 panel = draw(Panel(f"{title}: {what}", "", tuple(curves), axis, optional=True), frame)
                 drawn += [panel] if panel is not None else []
         return drawn
@@ -348,13 +345,7 @@ def fork_study(
     arms = [ForkArm(NONE, "none", "nothing"), *removals(base, components), *cures(base, own)]
     checksum = Checkpoint(run.folder.checkpoint(start), start).digest()
 
-    def job(arm: ForkArm) -> ForkJob:
-        middle = start if arm.kind == "none" else start + round(steps / 2)
-        times = 3 if arm.kind == "none" else 2
-        evaluation = replace(base.evaluation, start=middle, times=times)
-        return ForkJob(replace(base, evaluation=evaluation), checkpoint=start, checksum=checksum, typed=arm.flags)
-
-    jobs = {arm.name: job(arm) for arm in arms}
+    jobs = {arm.name: ForkJob(base, checkpoint=start, checksum=checksum, typed=arm.flags) for arm in arms}
     edits = edits_of(jobs["own"].seeded(0), jobs["own"].changed(0)) if own else {}
     if shared := {name.partition(".")[0] for name in edits} & SHARED:
         raise ValueError(
@@ -398,21 +389,29 @@ def fork_study(
 
 
 def _shared(run: Run, written: TrainConfig, start: int, steps: int, tasks: int | None, samples: int) -> TrainConfig:
-    """The settings of the checkpoint, with what all forks have in common: length, evaluation, and nothing stored."""
+    """The settings of the checkpoint, with what all forks have in common: their length, what is measured, and nothing
+    stored. A run that cuts its bonus at an alarm is measured as it was, so that the same alarms are raised."""
     pool = written.task_seeds
     if written.tasks is not None:  # a pool is drawn by the seed, and all forks play that of the run
         stream = TaskStream(written.env, "train", derive(written.seed, "tasks"), written.tasks)
         pool = tuple(task.seed for task in stream.pool or ())
-    most = written.evaluation.tasks if tasks is None else tasks
+    most, asked = written.evaluation.tasks if tasks is None else tasks, written.diagnostics
+    if written.on_collapse != "cut":
+        asked = replace(asked, every=max(1, steps // 3), full_every=0)
     return replace(
         written,
         steps=start + steps,
         tasks=None,
         task_seeds=pool,
         evaluation=replace(
-            written.evaluation, tasks=min(256, most) if tasks is None else tasks, samples=samples, search_tasks=0
+            written.evaluation,
+            tasks=min(256, most) if tasks is None else tasks,
+            samples=samples,
+            times=1,
+            search_tasks=0,
         ),
-        attribution=replace(written.attribution, every=0),
+        diagnostics=asked,
+        attribution=AttributionConfig(),
         gradients=replace(written.gradients, every=0),
         on_collapse="warn" if written.on_collapse == "stop" else written.on_collapse,
         checkpoint_every=start + steps,
