@@ -1,12 +1,13 @@
 """Every test of a study runs in a folder of its own."""
 
 import subprocess
+from contextlib import nullcontext
 from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
 
-from heedful.studies.running import processes
+from heedful.studies.running import processes, runner
 from heedful.studies.running.processes import Child
 from warm import in_place_of_popen
 from written_runs import WrittenRuns
@@ -34,6 +35,7 @@ def started(monkeypatch: pytest.MonkeyPatch) -> list[Child]:
 
     warm = SimpleNamespace(Popen=in_place_of_popen, DEVNULL=subprocess.DEVNULL, STDOUT=subprocess.STDOUT)
     monkeypatch.setattr(processes, "subprocess", warm)
+    monkeypatch.setattr(runner, "warm_server", lambda keep_open: nullcontext())
     monkeypatch.setattr(Child, "start", remember)
     monkeypatch.setattr(processes, "POLL_SECONDS", 0.1)
     return children

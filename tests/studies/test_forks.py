@@ -2,6 +2,7 @@
 
 import json
 import shutil
+import signal
 from collections.abc import Collection, Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -28,6 +29,7 @@ from heedful.studies.forks import Forks, claim, corrected_interval, fork_study  
 from heedful.studies.jobs import ForkJob, parent_of  # noqa: E402
 from heedful.studies.running.processes import Child  # noqa: E402
 from heedful.studies.running.runner import Request, run_study  # noqa: E402
+from heedful.studies.running.warm import WarmProcess, warm_server  # noqa: E402
 from heedful.types import Metric  # noqa: E402
 from written_runs import WrittenRuns  # noqa: E402
 
@@ -153,6 +155,33 @@ def test_a_fork_of_the_command_ends_in_two_tables_and_goes_on_after_an_interrupt
     assert sorted(child.label for child in started) == ["filter/s9", "no_format/s9", "none/s9"]
     assert json.loads(capsys.readouterr().out)["seeds"] == [7, 8, 9]
     assert not (run.folder.forks / "2").exists()
+
+
+def test_forks_begin_in_processes_that_have_torch_loaded(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    children: list[Child] = []
+    start = Child.start
+    monkeypatch.setattr(Child, "start", lambda child: (children.append(child), start(child))[1])
+    study = fork_study(run, "2", 1, (7, 8), tasks=8)
+    assert run_study(Request(study, run.folder.forks / "1", ("none",), processes=1), Console(quiet=True)) == 0
+    assert [type(child.process) for child in children] == [WarmProcess] * 2
+    assert len({child.process.pid for child in children}) == 2
+    for child, seed in zip(children, (7, 8), strict=True):
+        assert child.state == "done"
+        assert f"forks/1/none/s{seed}/report.html" in child.log.read_text()
+        assert len(readings(run.folder.forks / f"1/none/s{seed}/metrics.jsonl", range(2, 3))) == 1
+
+
+def test_a_warm_process_says_how_it_ended(tmp_path: Path) -> None:
+    log = tmp_path / "log"
+    log.touch()
+    with warm_server(()) as warm:
+        told, refused = warm.start(["--version"], log), warm.start(["train", "no_such"], log)
+        assert (told.wait(), refused.wait()) == (0, 2)
+        stopped = warm.start(["train", "echo", "--steps", "9999", "--out", str(tmp_path / "run")], log)
+        stopped.send_signal(signal.SIGTERM)
+        assert stopped.wait() in (-signal.SIGTERM, 128 + signal.SIGTERM)
+    assert "heedful" in log.read_text()
+    assert "no_such" in log.read_text()
 
 
 def test_a_killed_fork_goes_on_from_its_own_checkpoint(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:

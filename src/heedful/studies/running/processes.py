@@ -20,6 +20,7 @@ from types import FrameType
 from heedful.boundary.system_errors import sentence_of
 from heedful.stopping import STOP_SIGNALS, exit_code, is_free, leave_the_terminal
 from heedful.storage import append
+from heedful.studies.running.warm import Warm, WarmProcess
 
 _SIGNALS = (signal.SIGINT, *STOP_SIGNALS)
 
@@ -53,7 +54,9 @@ class Child:
     """File descriptors that the process inherits."""
     ready: Callable[[], bool] = lambda: True
     """Whether the run may begin: what it reads is there."""
-    process: subprocess.Popen[bytes] | None = field(default=None, repr=False)
+    warm: Warm | None = None
+    """Starts it, where processes with everything loaded are at hand."""
+    process: subprocess.Popen[bytes] | WarmProcess | None = field(default=None, repr=False)
     refused: bool = False
     """Its arguments could not be made, so there is no process."""
     began: float = 0.0
@@ -84,6 +87,9 @@ class Child:
             except (OSError, ValueError) as error:  # what it reads is damaged
                 log.write(f"heedful: {sentence_of(error)}\n".encode("utf-8", "backslashreplace"))
                 self.refused = True
+                return
+            if self.warm is not None:
+                self.process = self.warm.start(arguments, self.log)
                 return
             # A session of its own: the terminal's Ctrl-C must reach it once, through us, not twice (twice = at once).
             self.process = subprocess.Popen(

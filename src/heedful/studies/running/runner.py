@@ -9,6 +9,7 @@ from __future__ import annotations
 import shlex
 import shutil
 from collections.abc import Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -20,10 +21,11 @@ from heedful.console import duration
 from heedful.stopping import exit_code
 from heedful.storage import held
 from heedful.studies.declaration import Study, narrowed
-from heedful.studies.jobs import TrainingJob, has_begun, job_trust
+from heedful.studies.jobs import ForkJob, TrainingJob, has_begun, job_trust
 from heedful.studies.running.growth import Growths, growths, start_of
 from heedful.studies.running.processes import Child, at_once, run_children
 from heedful.studies.running.progress import RunRow, RunsView
+from heedful.studies.running.warm import Warm, warm_server
 from heedful.studies.study_folder import StudyFolder, StudyRun
 
 LAST_LINES = 12
@@ -157,7 +159,9 @@ def _run_pending(
     configs = {run.label: session.job(run).seeded(run.seed) for run in pending}
     grown = growths(configs, session.folder.growing, lock, session.console)
 
-    def child(run: StudyRun) -> Child:
+    forks = [run for run in pending if isinstance(session.job(run), ForkJob) and configs[run.label].device == "cpu"]
+
+    def child(run: StudyRun, warm: Warm | None) -> Child:
         job, after = session.job(run), session.study.arm(run.arm).after
         taken = ["--take-over"] if take_over and isinstance(job, TrainingJob) else []
         return Child(
@@ -166,10 +170,13 @@ def _run_pending(
             lambda: [*job.command(run.folder, run.seed), *job_trust(job), *taken],
             (lock,),
             lambda: grown.done(run.label) and (not after or session.is_over(session.folder.run(after, run.seed))),
+            warm if run in forks else None,
         )
 
-    children = [child(run) for run in pending]
-    interrupted = _watch(session, children, workers, grown)
+    # Forks are many and short, so torch is loaded once for all of them.
+    with warm_server((lock,)) if len(forks) > 1 else nullcontext() as warm:
+        children = [child(run, warm) for run in pending]
+        interrupted = _watch(session, children, workers, grown)
     failed = [child for child in (*grown.children, *children) if child.state == "failed"]
     if not interrupted:  # nobody asked this growth to end, and runs wait for it
         failed += [child for child in grown.children if child.state == "interrupted"]

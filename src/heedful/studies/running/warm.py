@@ -1,0 +1,142 @@
+"""Runs that begin with everything loaded: forks of one process that has loaded it once.
+
+Loading torch and transformers takes about five seconds of CPU time, as much as a third of a short run. For CPUs alone:
+a process that has met an accelerator cannot be forked.
+"""
+
+from __future__ import annotations
+
+import gc
+import json
+import os
+import runpy
+import select
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import IO
+
+
+@dataclass(slots=True)
+class WarmProcess:
+    """One run. It has those methods of `subprocess.Popen` that `Child` uses."""
+
+    pid: int
+    server: Warm
+    returncode: int | None = None
+
+    def poll(self) -> int | None:
+        if self.returncode is None:
+            self.server.listen(0.0)
+            self.returncode = self.server.codes.get(self.pid)
+        return self.returncode
+
+    def wait(self) -> int:
+        while self.poll() is None:
+            self.server.listen(None)
+        assert self.returncode is not None
+        return self.returncode
+
+    def send_signal(self, number: signal.Signals) -> None:
+        if self.poll() is None:
+            with suppress(ProcessLookupError):  # it has just ended, and the server says so next
+                os.kill(self.pid, number)
+
+
+@dataclass(slots=True)
+class Warm:
+    """The process that has loaded everything, seen from the study that started it."""
+
+    process: subprocess.Popen[bytes]
+    codes: dict[int, int] = field(default_factory=dict)
+    """Process -> its exit code, of those that have ended."""
+    begun: list[int] = field(default_factory=list)
+
+    def start(self, arguments: list[str], log: Path) -> WarmProcess:
+        """Run `heedful ARGUMENTS`, with its output at the end of a file."""
+        assert self.process.stdin is not None
+        request = json.dumps({"arguments": arguments, "log": str(log.absolute())})
+        self.process.stdin.write(request.encode() + b"\n")
+        self.process.stdin.flush()
+        while not self.begun:
+            self.listen(None)
+        return WarmProcess(self.begun.pop(), self)
+
+    def listen(self, seconds: float | None) -> None:
+        """Take what the server has said, and wait for it so long. `None`: until it says something."""
+        assert self.process.stdout is not None
+        while select.select([self.process.stdout], [], [], seconds)[0]:
+            told = self.process.stdout.readline().split()  # the pipe has no buffer: nothing is read ahead
+            if not told:
+                raise RuntimeError("the process that starts runs has ended: start the study again, and it goes on")
+            if len(told) == 1:
+                self.begun.append(int(told[0]))
+            else:
+                self.codes[int(told[0])] = int(told[1])
+            seconds = 0.0
+
+
+@contextmanager
+def warm_server(keep_open: tuple[int, ...]) -> Iterator[Warm]:
+    """A server for the runs of a study. Runs that go on when it ends go on. `keep_open`: descriptors they inherit."""
+    words = [sys.executable, "-P", "-m", "heedful.studies.running.warm"]
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "bufsize": 0}
+    process = subprocess.Popen(words, start_new_session=True, pass_fds=keep_open, **pipes)  # type: ignore[call-overload]
+    try:
+        yield Warm(process)
+    finally:
+        process.stdin.close()
+        process.wait()
+
+
+def serve(requests: IO[bytes], answers: IO[bytes]) -> list[str] | None:
+    """Fork a run for each request until there are no more. In a run: its arguments."""
+    running: set[int] = set()
+    while True:
+        if select.select([requests], [], [], 0.1 if running else None)[0]:
+            line = requests.readline()
+            if not line:
+                return None
+            asked = json.loads(line)
+            pid = os.fork()
+            if not pid:
+                os.setsid()
+                for path, flags, places in ((asked["log"], os.O_WRONLY | os.O_APPEND, (1, 2)), (os.devnull, 0, (0,))):
+                    opened = os.open(path, flags)
+                    for place in places:
+                        os.dup2(opened, place)
+                arguments: list[str] = asked["arguments"]
+                return arguments
+            running.add(pid)
+            answers.write(b"%d\n" % pid)
+        for pid in list(running):
+            ended, status = os.waitpid(pid, os.WNOHANG)
+            if ended:
+                running.remove(pid)
+                answers.write(b"%d %d\n" % (pid, os.waitstatus_to_exitcode(status)))
+
+
+def main() -> None:
+    """The server, and after a fork the run."""
+    import heedful.run.loop
+    import heedful.run.parts
+    import heedful.run.train  # noqa: F401
+
+    gc.collect()
+    gc.freeze()  # what is loaded is shared by all runs: the collector of one must not copy it
+    requests, answers = (os.fdopen(os.dup(place), mode, buffering=0) for place, mode in ((0, "rb"), (1, "wb")))
+    os.dup2(2, 1)
+    arguments = serve(requests, answers)
+    if arguments is not None:
+        requests.close()
+        answers.close()
+        sys.argv = ["heedful", *arguments]
+        runpy.run_module("heedful", run_name="__main__")
+
+
+if __name__ == "__main__":
+    main()
