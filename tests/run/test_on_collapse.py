@@ -101,6 +101,18 @@ def test_a_collapse_cuts_the_entropy_bonus_for_good_also_in_a_resumed_run(
     assert 0.02 == coefficients[0] < coefficients[1]
 
 
+def test_the_checkpoint_before_a_collapse_stays_among_those_around_to_the_end_of_the_run(
+    echo_run: TrainConfig, tmp_path: Path, collapsing: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("heedful.run.loop.before_change", lambda step, evidence: step)  # of a change at this step
+    quick = replace(echo_run, diagnostics=DiagnosticsConfig(enabled=False), evaluation=EvaluationConfig(times=0))
+    config = replace(quick, steps=9, checkpoint_every=1, keep_checkpoints="around")
+    kept = checkpoint.checkpoints(trained(config, tmp_path / "run").folder.path / "checkpoints")
+    assert [each.version for each in kept] == [2, 4, 6, 8, 9]  # without a collapse all but 2
+    rest = trained(replace(config, steps=10), tmp_path / "rest", kept[-1])
+    assert checkpoint.checkpoints(rest.folder.path / "checkpoints")[-1].state()["pinned"] == {"some_collapse": 2}
+
+
 def test_to_cut_a_bonus_that_is_not_there_is_refused(echo_run: TrainConfig) -> None:
     with pytest.raises(ValueError, match=r"on_collapse cut takes the entropy bonus away, and there is none"):
         replace(echo_run, on_collapse="cut")

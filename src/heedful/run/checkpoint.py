@@ -10,7 +10,7 @@ import hashlib
 import json
 import re
 import shutil
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -126,8 +126,8 @@ def save(
     return Checkpoint(target, version)
 
 
-def prune(folder: Path, keep_last: int, best: int | None, around: int = 0) -> None:
-    """Delete all but the newest `keep_last` checkpoints and the best evaluated one.
+def prune(folder: Path, keep_last: int, best: int | None, around: int = 0, pinned: Collection[int] = ()) -> None:
+    """Delete all but the newest `keep_last` checkpoints, the best evaluated one, and those of `pinned`.
 
     `around`: steps between checkpoints. Of those that are 1, 2 to 3, 4 to 7, 8 to 15 ... times so far back, one of each
     stays, too: what is deleted now is never needed later. 0 = none of them.
@@ -136,7 +136,7 @@ def prune(folder: Path, keep_last: int, best: int | None, around: int = 0) -> No
     for checkpoint in found[:-keep_last]:
         age = max(1, (found[-1].version - checkpoint.version) // around) if around else 0
         stays = around and checkpoint.version % (around << (age.bit_length() - 1)) == 0
-        if checkpoint.version != best and not stays:
+        if checkpoint.version not in (best, *pinned) and not stays:
             _remove(checkpoint.path)
 
 

@@ -192,7 +192,8 @@ class TrainConfig:
     """Steps between checkpoints."""
     keep_checkpoints: Literal["last", "around", "all"] = "last"
     """last: the last two and the best evaluated one. around: of older ones, too, those about 1, 2, 4, 8 ... checkpoints
-    back, from which heedful fork can go on. all: every one, for heedful gradients or eval later."""
+    back, and the one before each collapse that is raised, from which heedful fork can go on. all: every one, for
+    heedful gradients or eval later."""
     keep_rollouts: Literal["all", "evaluations", "none"] = "all"
     """Episodes that are stored, with their texts: all (of training and of evaluations), evaluations, or none. Without
     evaluations a verdict has no gain paired by task. Without training episodes a report shows none."""

@@ -15,7 +15,7 @@ from functools import partial
 from typing import Protocol
 
 from heedful.boundary import to_json
-from heedful.diagnostics.alarms.watch import StepAlarms
+from heedful.diagnostics.alarms.watch import Alarm, StepAlarms, before_change
 from heedful.diagnostics.gradient.metrics import gradient_metrics
 from heedful.diagnostics.luck import luck_metrics
 from heedful.diagnostics.names import CPU
@@ -172,6 +172,8 @@ def train_steps(
                 alarms = [*diagnosis.raised, *late.raised]
                 for alarm in alarms:
                     watch.note(alarm.sentence())
+                    if alarm.collapse:
+                        run.pin(alarm)
                     if alarm.collapse and (part := cause(folder, step)):
                         watch.note(part)
                     for tracker in trackers:
@@ -420,6 +422,13 @@ class _Run:
         at_the_end = version == self.config.steps
         return at_the_end or version in self.evaluations or version % self.config.checkpoint_every == 0
 
+    def pin(self, alarm: Alarm) -> None:
+        """Keep the checkpoint from which `heedful fork` would go back before this collapse, whatever comes later."""
+        latest = before_change(alarm.step, alarm.evidence)
+        found = [step for step in self.folder.checkpoint_steps() if step <= latest]
+        if found and self.config.keep_checkpoints == "around":
+            self.parts.pinned.setdefault(alarm.name, found[-1])
+
     def save(self, version: int) -> None:
         parts, folder = self.parts, self.folder.path / "checkpoints"
         model, learner_state = parts.saveable(), parts.learner_state()  # on all ranks: shards are gathered
@@ -432,7 +441,7 @@ class _Run:
         checkpoint.save(folder, version, model, parts.tokenizer, learner_state, state)
         if self.config.keep_checkpoints != "all":
             around = self.config.checkpoint_every if self.config.keep_checkpoints == "around" else 0
-            checkpoint.prune(folder, keep_last=2, best=parts.best, around=around)
+            checkpoint.prune(folder, 2, parts.best, around, parts.pinned.values())
 
 
 def _not_met(left_out: Sequence[str], groups: Sequence[Group]) -> str:

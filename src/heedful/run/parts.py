@@ -82,6 +82,8 @@ class Parts:
     version: int = 0
     scores: dict[int, float] = field(default_factory=dict)
     """Sampled success at each evaluated version."""
+    pinned: dict[str, int] = field(default_factory=dict)
+    """The checkpoint before each collapse that was raised, by the name of the alarm."""
 
     @property
     def best(self) -> int | None:
@@ -112,6 +114,7 @@ class Parts:
             "diagnostics": self.diagnostician.state(),
             "began": {name: began[name] for name in _OF_THE_BEGINNING},
             "scores": {str(version): score for version, score in self.scores.items()},
+            "pinned": self.pinned,
         }
 
 
@@ -257,6 +260,7 @@ def assemble(
                 parts.selection.memory.load_state(state["memory"])
             parts.diagnostician.load_state(state["diagnostics"])
         parts.scores = {int(version): score for version, score in state["scores"].items()}
+        parts.pinned = dict(state.get("pinned", {}))
         parts.version = start.version
     return parts
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 import math
-import re
 import shlex
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -18,6 +17,7 @@ from statistics import fmean
 
 import numpy as np
 
+from heedful.diagnostics.alarms.watch import before_change
 from heedful.diagnostics.statistics.group_statistics import is_constant
 from heedful.diagnostics.statistics.special import student_quantile
 from heedful.envs.common.tasks import TaskStream
@@ -44,11 +44,8 @@ from heedful.types import Metric
 
 MATTERS = 0.03
 """Least gain of success that names a cause."""
-MARGIN = 2
-"""Steps between the checkpoint and the first step of the alarm's change, at least."""
 SHARED = frozenset({"steps", "seed", "tasks", "task_seeds", "evaluation", "model", *LEARNED})
 """Settings in which arms cannot differ: a difference would not be the treatment's, or they act at the start alone."""
-_SINCE = re.compile(r"since step (\d+)")
 _COLUMNS = {
     "gap": "information/first_turn/gap",
     "entropy of thoughts": "policy/thought_entropy_per_token",
@@ -289,7 +286,7 @@ def corrected_interval(values: Sequence[float], comparisons: int) -> tuple[float
 def alarm_of(run: Run, before: str | None) -> tuple[str, int, int]:
     """The alarm, its step, and the latest step at which a fork may begin. `before`: its name, or a step.
 
-    By default the first collapse. The first step of the alarm's change is read in its evidence.
+    By default the first collapse.
 
     Raises ValueError, a sentence, where the run raised no such alarm.
     """
@@ -305,8 +302,7 @@ def alarm_of(run: Run, before: str | None) -> tuple[str, int, int]:
             f"Name {'one of these, or ' if known else ''}a step: --before 12 goes back to the newest "
             "checkpoint at or before step 12."
         )
-    first = min([found[0].step, *map(int, _SINCE.findall(found[0].evidence))])
-    return found[0].name, found[0].step, first - MARGIN
+    return found[0].name, found[0].step, before_change(found[0].step, found[0].evidence)
 
 
 def checkpoint_before(run: Run, latest: int) -> int:

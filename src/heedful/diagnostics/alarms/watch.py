@@ -6,6 +6,7 @@ the same alarms at the same steps.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from functools import lru_cache
@@ -38,6 +39,10 @@ from heedful.diagnostics.alarms.rules import AlarmConfig, standard_rules
 from heedful.diagnostics.statistics.change_point import Design, Point, Shift
 from heedful.types import Metric
 
+MARGIN = 2
+"""Steps between a fork's checkpoint and the first step of the alarm's change, at least."""
+_SINCE = re.compile(r"since step (\d+)")
+
 
 @dataclass(frozen=True, slots=True)
 class Alarm:
@@ -56,6 +61,14 @@ class Alarm:
 
     def sentence(self) -> str:
         return f"Alarm {self.name} at step {self.step}: {self.evidence}. {self.advice}".rstrip()
+
+
+def before_change(step: int, evidence: str) -> int:
+    """The latest step from which a fork shows what came before an alarm of `step`.
+
+    The evidence of an alarm names the steps since which a metric has changed.
+    """
+    return min([step, *map(int, _SINCE.findall(evidence))]) - MARGIN
 
 
 @dataclass(frozen=True, slots=True)
