@@ -212,7 +212,7 @@ ESTIMATORS = (
             "sum over kinds of prompts and thoughts"
             + (", finite differences" if pattern in ("<term>", "total") else ""),
         )
-        for reading in ("gap", "mi", "thought_entropy", "success")
+        for reading in ("gap", "mi", "thought_entropy", "success", "right_by_thought")
         for label, pattern, parts in (
             ("parts", "<term>", "solved_varied fluency_constant entropy"),
             ("total", "total", "total"),

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from typing import get_args
+
 import pytest
 
-from heedful.diagnostics.attribution import NAMES, Attribution, attribution_metrics
+from heedful.diagnostics.attribution import GREEDY, Attribution, Name, attribution_metrics, with_greedy
 from heedful.training.gradients.readings import READINGS
 
 
@@ -30,7 +32,21 @@ def test_a_ratio_to_a_change_that_is_not_clear_has_no_value() -> None:
 
 
 def test_an_update_that_changed_nothing_says_so_for_every_reading() -> None:
-    assert set(NAMES) == set(READINGS)
-    metrics = attribution_metrics(Attribution({}, {}, {}, 0, why="the update changed no weight"))
-    assert len(metrics) == 4 * len(NAMES)
-    assert {(metric.value, metric.why) for metric in metrics} == {(None, "the update changed no weight")}
+    why = "the update changed no weight"
+    found = Attribution({}, {}, {}, 0, missing=dict.fromkeys(READINGS, why), why=why)
+    metrics = attribution_metrics(with_greedy(found, [1.0] * 4, [1.0] * 4, 2))
+    assert {metric.name.split("/")[1] for metric in metrics} == set(get_args(Name))
+    assert {(metric.value, metric.why) for metric in metrics} == {(None, why)}
+
+
+def test_greedy_success_is_measured_by_blocks_and_has_no_parts() -> None:
+    found = Attribution({"gap": [40.0, 44.0]}, {"gap": {"kl": [1.0, 3.0]}}, {"gap": [-2.0, -2.2]}, 48)
+    found = with_greedy(found, [1.0, 1.0, 0.0, 1.0], [1.0, 0.0, 0.0, 1.0], 2)
+    of_greedy = [metric for metric in attribution_metrics(found) if metric.name.split("/")[1] == GREEDY]
+    before, measured = of_greedy
+    assert (before.name, before.value) == ("attribution/greedy_success/before", 0.75)
+    assert (measured.name, measured.value) == ("attribution/greedy_success/measured", -0.25)
+    assert measured.low is not None
+    found = with_greedy(found, [1.0] * 4, [1.0] * 4, 2)  # nothing changed: no proof that nothing can
+    measured = attribution_metrics(found)[-1]
+    assert (measured.value, measured.low, measured.why) == (0.0, None, "no interval: all blocks agree")

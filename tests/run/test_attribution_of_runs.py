@@ -14,16 +14,18 @@ pytest.importorskip("transformers")
 
 from heedful.algorithms.table import Grpo  # noqa: E402
 from heedful.console import SafeConsole  # noqa: E402
+from heedful.diagnostics.attribution import USUAL  # noqa: E402
 from heedful.filters import KeepAll  # noqa: E402
+from heedful.report.attribution import told  # noqa: E402
 from heedful.run.attribution import attribute_update  # noqa: E402
 from heedful.run.checkpoint import Checkpoint, checkpoints  # noqa: E402
 from heedful.run.config import AttributionConfig, DiagnosticsConfig, EvaluationConfig, TrainConfig  # noqa: E402
 from heedful.run.loop import train_steps  # noqa: E402
 from heedful.run.parts import assemble  # noqa: E402
 from heedful.run.update import update_policy  # noqa: E402
+from heedful.scorers.hf import HFScorer  # noqa: E402
 from heedful.storage import RunFolder, read_gradients, read_metrics, read_rollouts, write_rollouts  # noqa: E402
 from heedful.storage.trackers import JsonlTracker  # noqa: E402
-from heedful.training.gradients.readings import READINGS  # noqa: E402
 from heedful.types import Group, Metric, Trajectory  # noqa: E402
 
 SMALL = AttributionConfig(every=2, prompts=6, thoughts=2, blocks=3)
@@ -89,7 +91,7 @@ def test_a_run_whose_updates_are_split_is_the_same_run_to_the_byte(
         assert all((one.path / name).read_bytes() == (other.path / name).read_bytes() for name in names)
     read = [line.metrics for line in read_metrics(split.metrics)]
     written = [{name for name in metrics if name.startswith("attribution/")} for metrics in read]
-    kl = {f"attribution/{name}/kl" for name in READINGS}
+    kl = {f"attribution/{name}/kl" for name in USUAL}
     assert kl <= written[2] - written[0]  # at first the policy is its own reference
     assert written[1] == set()
     parts = read[2]["attribution/thought_entropy/total"], read[2]["attribution/thought_entropy/measured"]
@@ -112,27 +114,82 @@ def test_the_replay_of_a_stored_step_is_the_update_that_was(config: TrainConfig,
     assert all(torch.equal(one, other) for one, other in zip(parts.model.parameters(), after.parameters(), strict=True))
 
 
-def attributed(folder: RunFolder, config: TrainConfig, step: int) -> Any:
-    attribute_update(folder, config, step, SMALL, 0, SafeConsole(quiet=True))
+def attributed(folder: RunFolder, config: TrainConfig, step: int, asked: AttributionConfig = SMALL) -> Any:
+    attribute_update(folder, config, step, asked, 0, SafeConsole(quiet=True))
     return read_gradients(folder.attribution(step))
+
+
+def assert_split(found: Any, reading: str) -> None:
+    """The parts of a reading add up to its total, which is near what was measured."""
+    by_part = {
+        name.rpartition("/")[2]: metric.value
+        for name, metric in found.metrics.items()
+        if name.startswith(f"attribution/{reading}/")
+    }
+    total, measured, before = (by_part.pop(name) for name in ("total", "measured", "before"))
+    del by_part["explained"]
+    assert set(by_part) >= {"carried", "kl", "entropy"}
+    assert sum(by_part.values()) == pytest.approx(total, rel=1e-6)
+    assert total == pytest.approx(measured, rel=0.1)
+    assert before != 0
 
 
 def test_a_stored_step_is_split_as_in_training(config: TrainConfig, plain: RunFolder, tmp_path: Path) -> None:
     folder = RunFolder(Path(shutil.copytree(plain.path, tmp_path / "copy")))
     found = attributed(folder, config, 1)
-    total = found.metric("attribution/thought_entropy/total")
-    parts = {
-        name: metric.value
-        for name, metric in found.metrics.items()
-        if name.startswith("attribution/thought_entropy/")
-        and name.rpartition("/")[2] not in ("before", "total", "measured", "explained")
-    }
-    assert {name.rpartition("/")[2] for name in parts} >= {"carried", "kl", "entropy"}
-    assert sum(parts.values()) == pytest.approx(total.value, rel=1e-6)
-    assert total.value == pytest.approx(found.metric("attribution/thought_entropy/measured").value, rel=0.1)
+    assert_split(found, "thought_entropy")
     assert {one["reading"] for one in found.moved} <= {"success", "gap"}
     assert found.moved
     assert all(one["tokens"] for one in found.moved)
+
+
+def test_each_stored_step_is_read_by_tasks_of_its_own(
+    config: TrainConfig, plain: RunFolder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder, played = RunFolder(Path(shutil.copytree(plain.path, tmp_path / "copy"))), []
+
+    def unplayed(*given: Any, **named: Any) -> Any:
+        played.append({task.id for task in given[4]})
+        raise ValueError("not played")
+
+    monkeypatch.setattr("heedful.run.attribution.play_fresh", unplayed)
+    for step in (1, 2, 1):
+        with pytest.raises(ValueError, match="not played"):
+            attributed(folder, config, step)
+    assert played[0] == played[2] != played[1]
+
+
+def test_right_by_thought_and_greedy_success_are_read_where_they_are_asked_for(
+    config: TrainConfig, tmp_path: Path
+) -> None:
+    mild = replace(
+        config,
+        steps=2,
+        sampling=replace(config.sampling, temperature=1.0),  # most replies act
+        optimizer=replace(config.optimizer, lr=1e-6),  # blocks cancel nearly, so what is left of the second order shows
+    )
+    folder = trained(mild, tmp_path / "mild")
+    asked = replace(SMALL, prompts=12, thoughts=4, foreign=3, readings=("right_by_thought", "greedy_success"))
+    found = attributed(folder, mild, 1, asked)
+    assert_split(found, "right_by_thought")
+    others = {name for name in found.metrics if "/right_by_thought/" not in name}
+    assert others == {"attribution/greedy_success/before", "attribution/greedy_success/measured"}
+    assert 0 <= found.metric("attribution/greedy_success/before").value <= 1
+    assert told(found)[1].startswith("Step 1, greedy success (mean outcome): changed by ")
+
+
+def test_only_what_is_asked_for_is_read(
+    config: TrainConfig, plain: RunFolder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = RunFolder(Path(shutil.copytree(plain.path, tmp_path / "copy")))
+    monkeypatch.setattr(HFScorer, "cross_score", None)  # thoughts are not scored
+    found = attributed(folder, config, 1, replace(SMALL, readings=("success",)))
+    assert {name.split("/")[1] for name in found.metrics} == {"success"}
+    monkeypatch.undo()
+    found = attributed(folder, config, 1, replace(SMALL, readings=("right_by_thought",)))
+    why = "a block of fresh episodes has fewer than three prompts with a thought"
+    assert {(metric.value, metric.why) for metric in found.metrics.values()} == {(None, why)}
+    assert told(found)[0] == f"Step 1, right by thought: not read, because {why}."
 
 
 def test_a_step_that_cannot_be_replayed_is_refused(config: TrainConfig, plain: RunFolder, tmp_path: Path) -> None:

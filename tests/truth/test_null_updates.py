@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from benchmarks.truth.attribution import _population
-from heedful.training.gradients.readings import READINGS, Sampled, drawn_foreign, path_weights, score_weights
+from benchmarks.truth.attribution import OF_THOUGHTS, _population
+from heedful.training.gradients.readings import Sampled, drawn_foreign, path_weights, score_weights
 
 UPDATES = 150
 
@@ -17,7 +17,7 @@ def null_parts(seed: int) -> dict[str, list[float]]:
     logprobs_KZ, rights_KZ = _population(0.25, 0.3, 0.005)
     chances_KZ = np.exp(logprobs_KZ)
     kinds, thoughts = chances_KZ.shape
-    found: dict[str, list[float]] = {name: [] for name in READINGS}
+    found: dict[str, list[float]] = {name: [] for name in OF_THOUGHTS}
     for _ in range(UPDATES):
         step_KZ = np.zeros((kinds, thoughts))
         for kind in rng.integers(kinds, size=16):
@@ -31,7 +31,7 @@ def null_parts(seed: int) -> dict[str, list[float]]:
         scores_MN = logprobs_KZ[kind_N][:, thought_M].T.copy()
         at = Sampled(scores_MN, own_M, np.full(6, 1 / 6), rights_KZ[kind_N[own_M], thought_M], scores_MN[:, 0])
         order = [rng.permutation([one for one in range(6) if one != own]).tolist() for own in own_M]
-        for name, reading in READINGS.items():
+        for name, reading in OF_THOUGHTS.items():
             foreign_MN = path_weights(reading, at)
             weights_MN = np.zeros_like(scores_MN) if foreign_MN is None else drawn_foreign(foreign_MN, 2, order)
             weights_MN[range(24), own_M] = score_weights(reading, at)

@@ -6,14 +6,20 @@ Values come in blocks of prompts that share nothing, so the blocks are independe
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from statistics import fmean
+from typing import Literal
 
+from heedful.diagnostics.statistics.group_statistics import is_constant
 from heedful.diagnostics.statistics.intervals import effective_clusters, mean_interval
 from heedful.types import Metric
 
-NAMES = ("gap", "mi", "thought_entropy", "success")
+Name = Literal["gap", "mi", "thought_entropy", "success", "right_by_thought", "greedy_success"]
 """The readings."""
+USUAL: tuple[Name, ...] = ("gap", "mi", "thought_entropy", "success")
+"""Those that are read by default."""
+GREEDY = "greedy_success"
+"""The reading without parts. A greedy outcome stays as it is under small steps, and then it jumps: its slope is 0."""
 BEFORE, TOTAL, MEASURED, EXPLAINED = "before", "total", "measured", "explained"
 
 
@@ -37,13 +43,15 @@ class Attribution:
     before: Mapping[str, Sequence[float]]
     """The reading before the update."""
     parts: Mapping[str, Mapping[str, Sequence[float]]]
-    """Reading -> part of the update -> what it adds to the reading, to first order."""
+    """Reading -> part of the update -> what it adds to the reading, to first order. `GREEDY` has none."""
     measured: Mapping[str, Sequence[float]]
     """The change of the reading, from the probabilities before and after."""
     thoughts: int
     moved: tuple[Moved, ...] = ()
+    missing: Mapping[str, str] = field(default_factory=dict)
+    """Reading -> why it could not be read."""
     why: str = ""
-    """Why there is nothing."""
+    """Why there is nothing, if there is nothing."""
 
 
 def attribution_metrics(found: Attribution) -> list[Metric]:
@@ -51,22 +59,37 @@ def attribution_metrics(found: Attribution) -> list[Metric]:
 
     `explained` has a value where the interval of the measured change leaves 0.
     """
-    if found.why:
-        kinds = (BEFORE, TOTAL, MEASURED, EXPLAINED)
-        return [Metric(f"attribution/{reading}/{kind}", None, why=found.why) for reading in NAMES for kind in kinds]
     metrics = []
-    for reading, parts in found.parts.items():
-        prefix = f"attribution/{reading}"
+    for reading, why in found.missing.items():
+        kinds = (BEFORE, MEASURED) if reading == GREEDY else (BEFORE, TOTAL, MEASURED, EXPLAINED)
+        metrics += [Metric(f"attribution/{reading}/{kind}", None, why=why) for kind in kinds]
+    for reading in found.before:
+        prefix, parts = f"attribution/{reading}", found.parts.get(reading, {})
         metrics += [_mean(f"{prefix}/{part}", values, found.thoughts) for part, values in parts.items()]
-        sums = [sum(each) for each in zip(*parts.values(), strict=True)]
-        total = _mean(f"{prefix}/{TOTAL}", sums, found.thoughts)
         measured = _mean(f"{prefix}/{MEASURED}", found.measured[reading], found.thoughts)
         before = _mean(f"{prefix}/{BEFORE}", found.before[reading], found.thoughts)
+        if reading == GREEDY:
+            metrics += [before, measured]
+            continue
+        sums = [sum(each) for each in zip(*parts.values(), strict=True)]
+        total = _mean(f"{prefix}/{TOTAL}", sums, found.thoughts)
         explained = Metric(f"{prefix}/{EXPLAINED}", None, measured.n, why="the measured change is not clear of 0")
         if is_clear(measured) and isinstance(total.value, float) and isinstance(measured.value, float):
             explained = Metric(explained.name, total.value / measured.value, measured.n)
         metrics += [before, total, measured, explained]
     return metrics
+
+
+def with_greedy(found: Attribution, before: Sequence[float], after: Sequence[float], blocks: int) -> Attribution:
+    """The same with `GREEDY`. `before`, `after`: the greedy outcome of each fresh task, at both ends of the update."""
+    if found.why:
+        return replace(found, missing={**found.missing, GREEDY: found.why})
+    size = len(before) // blocks
+    means, later = (
+        [fmean(each[place * size : (place + 1) * size]) for place in range(blocks)] for each in (before, after)
+    )
+    changes = [new - old for old, new in zip(means, later, strict=True)]
+    return replace(found, before={**found.before, GREEDY: means}, measured={**found.measured, GREEDY: changes})
 
 
 def is_clear(metric: Metric) -> bool:
@@ -78,4 +101,6 @@ def _mean(name: str, values: Sequence[float], n: int) -> Metric:
     interval = mean_interval(values)
     if interval is None:
         return Metric(name, fmean(values), n, why="no interval: one block")
+    if is_constant(values):
+        return Metric(name, fmean(values), n, why="no interval: all blocks agree")
     return Metric(name, fmean(values), n, *interval, clusters=effective_clusters(values))

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from heedful.boundary.jsontext import read_json
-from heedful.diagnostics.attribution import BEFORE, EXPLAINED, MEASURED, TOTAL, is_clear
+from heedful.diagnostics.attribution import BEFORE, EXPLAINED, GREEDY, MEASURED, TOTAL, is_clear
 from heedful.report.drawing.bars import Bars, common_range, draw_bars
 from heedful.report.drawing.chart import Curve, key
 from heedful.report.drawing.numerals import numeral
@@ -23,6 +23,8 @@ READINGS = {
     "gap": ("gap", "nats"),
     "mi": ("mutual information", "nats"),
     "thought_entropy": ("entropy of a thought", "nats"),
+    "right_by_thought": ("right by thought", "probability"),
+    "greedy_success": ("greedy success", "mean outcome"),
 }
 """Reading -> its title and its unit, the one by which causes are ranked first."""
 _NOT_PARTS = (BEFORE, TOTAL, MEASURED, EXPLAINED)
@@ -40,9 +42,14 @@ def part_names(stored: StoredGradients) -> list[str]:
     return [name for name in dict.fromkeys(names) if name not in _NOT_PARTS]
 
 
+def _read(stored: StoredGradients) -> list[str]:
+    """What was read, or asked for."""
+    return [name for name in READINGS if any(each.startswith(f"attribution/{name}/") for each in stored.metrics)]
+
+
 def parts_table(stored: StoredGradients) -> list[list[str]]:
     """Heading, and one row per part, with the total, the measured change and their ratio below."""
-    readings = [name for name in READINGS if f"attribution/{name}/{TOTAL}" in stored.metrics]
+    readings = [name for name in _read(stored) if f"attribution/{name}/{MEASURED}" in stored.metrics]
     rows = [["part", *(f"{READINGS[name][0]}, {READINGS[name][1]}" for name in readings)]]
     for part in (*part_names(stored), TOTAL, MEASURED, EXPLAINED, BEFORE):
         label = {EXPLAINED: "total / measured", BEFORE: "before the update"}.get(part, part)
@@ -55,7 +62,15 @@ def told(stored: StoredGradients) -> list[str]:
     if "why" in stored.facts:
         return [f"Step {stored.step}: not split, because {stored.facts['why']}."]
     found = []
-    for name, (title, unit) in READINGS.items():
+    for name in _read(stored):
+        title, unit = READINGS[name]
+        measured = stored.metrics.get(f"attribution/{name}/{MEASURED}")
+        if measured is not None and measured.value is None:
+            found.append(f"Step {stored.step}, {title}: not read, because {measured.why}.")
+            continue
+        if name == GREEDY and measured is not None:
+            found.append(f"Step {stored.step}, {title} ({unit}): changed by {cell(measured)}. It has no parts.")
+            continue
         metrics = [(part, stored.metric(f"attribution/{name}/{part}")) for part in part_names(stored)]
         clear = [(part, metric) for part, metric in metrics if is_clear(metric)]
         clear.sort(key=lambda each: -abs(each[1].number or 0.0))
@@ -119,7 +134,7 @@ def panel(stored: Sequence[StoredGradients], reading: str) -> DrawnPanel:
             value = one.metric(f"attribution/{reading}/{part}").number
             if value is not None:
                 sizes[part] = max(sizes.get(part, 0.0), abs(value))
-    if not sizes:
+    if not sizes and reading != GREEDY:
         return DrawnPanel(title, unit, absent="no update was split")
     shown = [*sorted(sizes, key=lambda part: -sizes[part])[:_MOST_PARTS], MEASURED]
     bars = [
@@ -153,6 +168,7 @@ def write_attribution_page(folder: RunFolder) -> Path:
     """Write `attribution.html` from every split update of a run, and return its path."""
     stored = [read_gradients(folder.attribution(step)) for step in folder.attribution_steps()]
     tables = [(f"Step {one.step}: the parts of the update", parts_table(one)) for one in stored]
+    read = {reading for one in stored for reading in _read(one)}
     for one in stored:
         for reading in dict.fromkeys(each["reading"] for each in one.moved):
             title = f"Step {one.step}: episodes of the batch whose gradient moved {READINGS[reading][0]} most"
@@ -161,7 +177,7 @@ def write_attribution_page(folder: RunFolder) -> Path:
         "heading": "Which part of the loss moved the thoughts",
         "lead": _LEAD,
         "sentences": list(dict.fromkeys(sentence for one in stored for sentence in told(one))),
-        "rows": [("Parts of each update", "", [panel(stored, reading) for reading in READINGS])],
+        "rows": [("Parts of each update", "", [panel(stored, reading) for reading in READINGS if reading in read])],
         "tables": tables,
     }
     write_whole(folder.attribution_page, page_of(folder, stored, content))

@@ -7,11 +7,11 @@ read the update. The run is not changed but for its file of the measurement.
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from heedful.diagnostics.attribution import Attribution, attribution_metrics
+from heedful.diagnostics.attribution import GREEDY, Attribution, attribution_metrics, with_greedy
 from heedful.run.config import AttributionConfig, TrainConfig
 from heedful.run.fresh import fresh_tasks, play_fresh
 from heedful.run.terminal import GrowthBar, progress_bar
@@ -21,6 +21,8 @@ from heedful.types import Group, Metric
 if TYPE_CHECKING:
     from rich.console import Console
 
+    from heedful.policies import OpenPolicySource
+    from heedful.protocols import Environment
     from heedful.run.parts import Parts
 
 CONDITION = (
@@ -56,22 +58,57 @@ def attribute_update(
         parts = assemble(config, bar, checkpoint, began=origin)
     assert parts.attributor is not None
     env = in_tags(config.env, parts.renderer.tags)
-    tasks = fresh_tasks(config, env, config.evaluation.split, asked.prompts, "attribution", seed)
     total = asked.prompts * asked.thoughts
-    with (
-        isolated(env, config.env_workers, config.env_timeout) as played,
-        open_with(config.policy, Weights(parts.model, step, parts.saveable)) as source,
-        progress_bar(console, f"step {step}: playing {total} fresh episodes") as tell,
-    ):
-        names = ("attribution", seed, step)
-        fresh = play_fresh(config, parts, played, source, tasks, asked.thoughts, *names, tell=tell)
-    with progress_bar(console, f"step {step}: splitting the update of {len(rollouts.groups)} groups"):
-        parts.attributor.read(step, fresh)
-        update_policy(config, parts.learner, rollouts.groups, rollouts.verdicts or (), parts.attributor)
-        found = parts.attributor.finish()
+    with isolated(env, config.env_workers, config.env_timeout) as played:
+        with (
+            open_with(config.policy, Weights(parts.model, step, parts.saveable)) as source,
+            progress_bar(console, f"step {step}: playing {total} fresh episodes") as tell,
+        ):
+            finish = read_update(config, parts, played, source, step, seed, step, tell=tell)
+        with progress_bar(console, f"step {step}: splitting the update of {len(rollouts.groups)} groups"):
+            update_policy(config, parts.learner, rollouts.groups, rollouts.verdicts or (), parts.attributor)
+            found = finish()
     assert found is not None
     facts = {"seed": seed, "seconds": round(time.perf_counter() - began, 1)}
     store_attribution(folder, config, parts, step, rollouts.groups, found, facts)
+
+
+def read_update(
+    config: TrainConfig,
+    parts: Parts,
+    env: Environment,
+    source: OpenPolicySource,
+    step: int,
+    *numbers: int,
+    tell: Callable[[int, int], None] = lambda done, total: None,
+) -> Callable[[], Attribution | None]:
+    """Play fresh episodes and read them before the update of `step`. The result is called after it, and says what it
+    did. `numbers` decide the tasks and the noise. `tell`: told of the episodes done, of how many.
+    """
+    from heedful.policies import Local, Weights, open_with
+
+    attributor, asked = parts.attributor, config.attribution
+    assert attributor is not None
+    names: tuple[str | int, ...] = ("attribution", *numbers)
+    tasks = fresh_tasks(config, env, config.evaluation.split, asked.prompts, *names)
+    attributor.read(step, play_fresh(config, parts, env, source, tasks, asked.thoughts, *names, tell=tell))
+    # Replies of the learner's own model: where servers sample, they do not hold the updated weights yet.
+    greedy = replace(config, policy=Local(), sampling=replace(config.sampling, greedy=True))
+
+    def outcomes() -> list[float]:
+        with open_with(greedy.policy, Weights(parts.model, step, parts.saveable)) as own:
+            played = play_fresh(greedy, parts, env, own, tasks, 1, *names)
+        return [float(group.trajectories[0].outcome or 0.0) for group in played]
+
+    if GREEDY not in asked.readings:
+        return attributor.finish
+    before = outcomes()
+
+    def finish() -> Attribution | None:
+        found = attributor.finish()
+        return None if found is None else with_greedy(found, before, outcomes(), asked.blocks)
+
+    return finish
 
 
 def _batch(folder: RunFolder, step: int) -> Rollouts:

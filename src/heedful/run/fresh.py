@@ -21,10 +21,10 @@ MOST_AT_ONCE = 1024
 """Episodes that are played at once."""
 
 
-def fresh_tasks(config: TrainConfig, env: Environment, split: str, count: int, name: str, number: int) -> list[Task]:
-    """Tasks of a split, of a stream of its own by name and number. For training: of the run's pool if it has one."""
+def fresh_tasks(config: TrainConfig, env: Environment, split: str, count: int, *names: str | int) -> list[Task]:
+    """Tasks of a split, of a stream of its own by `names`. For training: of the run's pool if it has one."""
     pool = config.pool if split == "train" else None
-    own = ("tasks",) if pool is not None else (name, "tasks", number)
+    own = ("tasks",) if pool is not None else (names[0], "tasks", *names[1:])
     return TaskStream(env, split, derive(config.seed, *own), pool).next(count)
 
 

@@ -16,6 +16,7 @@ from typing import Protocol
 
 from heedful.boundary import to_json
 from heedful.diagnostics.alarms.watch import Alarm, StepAlarms, before_change
+from heedful.diagnostics.attribution import Attribution
 from heedful.diagnostics.gradient.metrics import gradient_metrics
 from heedful.diagnostics.luck import luck_metrics
 from heedful.diagnostics.names import CPU
@@ -44,11 +45,10 @@ from heedful.rollout.choosers import Offer, Yoked
 from heedful.rollout.player import replayed_values
 from heedful.rollout.rounds import at_one_size
 from heedful.run import checkpoint
-from heedful.run.attribution import store_attribution
+from heedful.run.attribution import read_update, store_attribution
 from heedful.run.config import TrainConfig
 from heedful.run.evaluation.held_out import Baselines, evaluation_seed, measure_baselines, play_tasks, success_metric
 from heedful.run.forecast import estimate, sentence_after
-from heedful.run.fresh import fresh_tasks, play_fresh
 from heedful.run.parts import Parts
 from heedful.run.treatments import Treated
 from heedful.run.update import update_policy
@@ -209,6 +209,8 @@ class _Run:
     env: Environment
     """The environment of the parts, with its episodes in worker processes if the configuration says so."""
     source: OpenPolicySource
+    finish: Callable[[], Attribution | None] | None = None
+    """Where the update of this step is to be split: says afterwards what it did."""
 
     @property
     def world(self) -> World:
@@ -381,19 +383,15 @@ class _Run:
         if attributor is None or not asked.every or step % asked.every:
             return
         with clock.stage("attribution"):
-            split = self.config.evaluation.split
-            tasks = fresh_tasks(self.config, self.parts.env, split, asked.prompts, "attribution", step)
-            names = ("attribution", step)
-            attributor.read(
-                step, play_fresh(self.config, self.parts, self.env, self.source, tasks, asked.thoughts, *names)
-            )
+            self.finish = read_update(self.config, self.parts, self.env, self.source, step, step)
 
     def attribution(self, step: int, groups: Sequence[Group], clock: Clock) -> list[Metric]:
         """What the parts of the update did to the fresh thoughts, where they were read. It is stored, too."""
         if self.parts.attributor is None:
             return []
+        finish, self.finish = self.finish or self.parts.attributor.finish, None
         with clock.stage("attribution"):
-            found = self.parts.attributor.finish()
+            found = finish()
             return [] if found is None else store_attribution(self.folder, self.config, self.parts, step, groups, found)
 
     def store(self, step: int, groups: Sequence[Group], verdicts: Sequence[Verdict], diagnosis: Diagnosis) -> None:

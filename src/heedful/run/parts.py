@@ -208,6 +208,7 @@ def assemble(
             seed=derive(config.seed, "gradients"),
             device=learner.device,
         )
+    env = in_tags(helped if "help" in config.treat else config.env, renderer.tags)
     attributor = None
     if config.attribution.on:
         if world.size > 1:
@@ -219,12 +220,13 @@ def assemble(
             learner,
             HFScorer(model, max_tokens=config.diagnostics.max_tokens),
             ThoughtTags(renderer.tags.open, renderer.tags.close),
+            readings=config.attribution.readings,
             moments=TermMoments() if config.attribution.moments else None,
             blocks=config.attribution.blocks,
             foreign=config.attribution.foreign,
+            right=rightness_of(env),
             seed=derive(config.seed, "attribution"),
         )
-    env = in_tags(helped if "help" in config.treat else config.env, renderer.tags)
     parts = Parts(
         env=env,
         model=model,

@@ -12,7 +12,7 @@ import pytest
 torch = pytest.importorskip("torch")
 pytest.importorskip("transformers")
 
-from enumerated import FIVE, Enumerated, batch_of, gradient_of_rows  # noqa: E402
+from enumerated import SIX, Enumerated, batch_of, gradient_of_rows  # noqa: E402
 
 from heedful.algorithms.table import Algorithm  # noqa: E402
 from heedful.training.gradients.adamw import AdamWStep, product  # noqa: E402
@@ -124,10 +124,10 @@ def test_every_part_of_an_enumerated_policy_is_its_finite_difference(seed: int) 
         optimizer.step()
         taken = step.step(step.moved([whole_W]))[0] + step.step(step.carried())[0] + step.decay([weights_W])[0]
         assert float((parameter.detach() - weights_W - taken).norm()) < 1e-12 * float(taken.norm() + 1)
-    at = {name: policy.listed(weights_W, name) for name in FIVE}
+    at = {name: policy.listed(weights_W, name) for name in SIX}
     mine = {
         (name, term): product([policy.gradient(reading, at[name], weights_W)], step.step(step.moved([gradient_W])))
-        for name, reading in FIVE.items()
+        for name, reading in SIX.items()
         for term, gradient_W in gradients.items()
     }
 
@@ -137,20 +137,20 @@ def test_every_part_of_an_enumerated_policy_is_its_finite_difference(seed: int) 
     zero = (torch.zeros(20, dtype=torch.float64), moments[1]) if moments else None
     expected = {
         (name, term): policy.slope(name, weights_W, step_W) if float(step_W.norm()) else 0.0
-        for name in FIVE
+        for name in SIX
         for term, gradient_W in by_hand.items()
         for step_W in [step_by_hand(gradient_W, sum(by_hand.values()), zero, plain)]
     }
     assert mine.keys() == expected.keys()
-    for name in FIVE:
+    for name in SIX:
         largest = max(abs(expected[key]) for key in expected if key[0] == name)
         worst = max(abs(mine[key] - expected[key]) for key in expected if key[0] == name)
         assert worst < 2e-9 * largest, (name, worst / largest)
 
 
-def estimates(path: bool, batches: int = 200) -> tuple[Any, Any]:
-    """Estimates of the slope of the gap along one step from 6 sampled thoughts per prompt, and the truth."""
-    policy, draw = Enumerated.drawn(3), torch.Generator().manual_seed(8)
+def estimates(name: str, path: bool, batches: int = 200) -> tuple[Any, Any]:
+    """Estimates of a reading's slope along one step from 6 sampled thoughts per prompt, and the truth."""
+    policy, draw = Enumerated.drawn(4), torch.Generator().manual_seed(8)
     policy = replace(policy, shares_N=np.full(4, 0.25))
     weights_W = 0.7 * torch.randn(20, generator=draw, dtype=torch.float64)
     step_W = 0.1 * torch.randn(20, generator=draw, dtype=torch.float64)
@@ -161,18 +161,21 @@ def estimates(path: bool, batches: int = 200) -> tuple[Any, Any]:
         own_M = np.repeat(np.arange(4), 6)
         scores_MN = logprobs_NZ[:, thought_M].T.numpy()
         nothing = np.zeros(len(own_M))
-        at = Sampled(scores_MN, own_M, policy.shares_N, nothing, nothing)
+        answers = policy.answers(weights_W, own_M, thought_M)
+        at = Sampled(scores_MN, own_M, policy.shares_N, nothing, nothing, answers=answers)
         leaf_W = weights_W.clone().requires_grad_()
-        gradient_W = gradient_of_rows(READINGS["gap"], at, policy.logprobs_NZ(leaf_W), thought_M, leaf_W, path)
+        terms = policy.logprobs_NZ(leaf_W), policy.actions_MNA(leaf_W, thought_M)
+        gradient_W = gradient_of_rows(READINGS[name], at, *terms, thought_M, leaf_W, path)
         found.append(float(gradient_W @ step_W))
-    return np.array(found), policy.slope("gap", weights_W, step_W)
+    return np.array(found), policy.slope(name, weights_W, step_W)
 
 
-def errors_off(path: bool) -> float:
-    found, truth = estimates(path)
+def errors_off(name: str, path: bool) -> float:
+    found, truth = estimates(name, path)
     return abs(float(found.mean()) - truth) / (float(found.std(ddof=1)) / math.sqrt(len(found)))
 
 
-def test_the_estimate_of_the_gaps_slope_is_unbiased_with_the_pathwise_part_and_biased_without() -> None:
-    assert errors_off(path=True) < 4.5
-    assert errors_off(path=False) > 4.5
+@pytest.mark.parametrize("name", ["gap", "right_by_thought"])
+def test_the_estimate_of_a_slope_is_unbiased_with_the_pathwise_part_and_biased_without(name: str) -> None:
+    assert errors_off(name, path=True) < 4.5
+    assert errors_off(name, path=False) > 4.5

@@ -238,12 +238,14 @@ ATTRIBUTION = under(
         "and whitening add to the advantages."),
     Entry("total", "", "Sum of all parts."),
     Entry("measured", "", "Change of the reading in the update, measured on the same fresh thoughts.",
-        "Thoughts are weighed by what the update made of their probability."),
+        "Thoughts are weighed by what the update made of their probability. `greedy_success` has no parts: greedy "
+        "episodes of the same tasks are played before and after."),
     Entry("explained", "", "Total over measured: near 1 where the first order is enough.",
         missing="the measured change is not clear of 0"),
     Entry("before", "", "The reading before the update.",
         "`gap`: mean over pairs of prompts of the divergence of their thoughts, in nats. `mi`: among the prompts of a "
-        "block. `thought_entropy`: of a thought given its prompt, in nats. `success`: mean outcome."),
-    missing="no update, or fewer than two prompts with a thought in a block",
+        "block. `thought_entropy`: of a thought given its prompt, in nats. `success`, `greedy_success`: mean outcome. "
+        "`right_by_thought`: as in `grounding`, on first actions of the fresh episodes."),
+    missing="no update, fewer than two prompts with a thought in a block, or no right actions",
     cadence="gradients",
 )

@@ -7,12 +7,13 @@ update, the parts are then unbiased. Promise: reading changes no byte of the tra
 from __future__ import annotations
 
 import random
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
 
+from heedful.diagnostics.actions.exchanged import Acted, Ids, Spelled, spelled_actions
 from heedful.diagnostics.attribution import Attribution, Moved
 from heedful.diagnostics.cross_scores.thoughts import Thoughts, ThoughtTags, first_turn_thoughts
 from heedful.protocols import Estimator, Scorer
@@ -21,19 +22,22 @@ from heedful.training.gradients.adamw import Tensors, product
 from heedful.training.gradients.components import split_advantages
 from heedful.training.gradients.readings import (
     READINGS,
+    Answers,
     Floats,
     Reading,
     Sampled,
+    action_weights,
     change,
     drawn_foreign,
     path_weights,
     score_weights,
+    worths_by_thought,
 )
 from heedful.training.gradients.slopes import at_weights, score_sums, slopes, weighted_gradient
 from heedful.training.gradients.update_parts import TermMoments, UpdateParts
 from heedful.training.learner import Learner
 from heedful.training.samples import Row, merge_rows
-from heedful.types import Group, TrainingSample, Verdict
+from heedful.types import Group, Rightness, TrainingSample, Verdict, nothing_right
 
 DETAILED = ("success", "gap")
 """The readings of which episodes and tokens are told."""
@@ -53,6 +57,10 @@ class _Block:
     outcomes_M: Sequence[float]
     order: Sequence[Sequence[int]]
     """For each thought the foreign prompts in a drawn order."""
+    spellings_S: Sequence[Ids] = ()
+    """The first actions, as tokens behind a thought."""
+    worths_MNS: Floats | None = None
+    """What each counts for in `right_by_thought`. `None`: it is not read."""
 
 
 class Attributor:
@@ -64,23 +72,29 @@ class Attributor:
         scorer: Scorer,
         tags: ThoughtTags,
         *,
+        readings: Collection[str] = tuple(READINGS),
         moments: TermMoments | None = None,
         blocks: int = 6,
         foreign: int = 2,
+        right: Rightness = nothing_right,
         seed: int = 0,
     ) -> None:
-        """`scorer`: of the learner's own model. `blocks`: parts of the prompts that share nothing. `foreign`: prompts
-        that the pathwise part of a thought is drawn from, by `seed`."""
+        """`scorer`: of the learner's own model. `readings`: those of `READINGS` to read, others are passed over.
+        `blocks`: parts of the prompts that share nothing. `foreign`: prompts that the pathwise part of a thought is
+        drawn from, by `seed`. `right`: how right each first action is, where the environment can tell."""
         self.learner = learner
         self.moments = moments
+        self._asked = {name: reading for name, reading in READINGS.items() if name in readings}
+        self._right = right
         self._scorer = scorer
         self._tags = tags
         self._blocks = blocks
         self._foreign = foreign
         self._seed = seed
         self._read: list[_Block] = []
-        self._before: list[tuple[Sampled, Sampled]] = []
+        self._before: list[dict[bool, Sampled]] = []
         self._weights: list[torch.Tensor] = []
+        self._missing: dict[str, str] = {}
         self._why = ""
 
     def read(self, step: int, groups: Sequence[Group]) -> None:
@@ -90,6 +104,9 @@ class Attributor:
         self._read = [self._block(own, stream(self._seed, "foreign", step, place)) for place, own in enumerate(cut)]
         fewest = min((len(block.thoughts.prompts_N) for block in self._read), default=0)
         self._why = "" if fewest > 1 else "a block of fresh episodes has fewer than two prompts with a thought"
+        self._missing = {}
+        if any(reading.acts for reading in self._asked.values()) and (why := self._read_actions(groups)):
+            self._missing = {name: why for name, reading in self._asked.items() if reading.acts}
         if not self._why:
             self._before = [self._sampled(block) for block in self._read]
             self._weights = [one.detach().clone() for one in self.learner.parameters]
@@ -109,15 +126,17 @@ class Attributor:
         if not read:
             return None
         if self._why or not isinstance(split, UpdateParts) or not split.parts:
-            return Attribution({}, {}, {}, 0, why=self._why or "the update changed no weight")
+            why = self._why or "the update changed no weight"
+            return Attribution({}, {}, {}, 0, missing=dict.fromkeys(self._asked, why), why=why)
+        asked = {name: reading for name, reading in self._asked.items() if name not in self._missing}
         before, weights, self._before, self._weights = self._before, self._weights, [], []
         after = [self._sampled(block) for block in read]
-        parts: dict[str, dict[str, list[float]]] = {name: {part: [] for part in split.parts} for name in READINGS}
+        parts: dict[str, dict[str, list[float]]] = {name: {part: [] for part in split.parts} for name in asked}
         means: dict[str, Tensors] = {}
         with at_weights(self.learner, weights):
-            for block, (thoughts, episodes) in zip(read, before, strict=True):
-                for name, reading in READINGS.items():
-                    rows, weights_B = self._rows(reading, block, episodes if reading.whole else thoughts)
+            for block, at in zip(read, before, strict=True):
+                for name, reading in asked.items():
+                    rows, weights_B = self._rows(reading, block, at[reading.whole])
                     gradient = weighted_gradient(self.learner, rows, weights_B)
                     for part, step in split.parts.items():
                         parts[name][part].append(product(gradient, step))
@@ -133,15 +152,16 @@ class Attributor:
         return Attribution(
             before={
                 name: [float(at.counts_M @ reading.value(at)) for at in (one[reading.whole] for one in before)]
-                for name, reading in READINGS.items()
+                for name, reading in asked.items()
             },
             parts=parts,
             measured={
                 name: [change(reading, one[reading.whole], other[reading.whole]) for one, other in pairs]
-                for name, reading in READINGS.items()
+                for name, reading in asked.items()
             },
             thoughts=sum(len(block.thoughts.thoughts_M) for block in read),
             moved=tuple(moved),
+            missing=self._missing,
         )
 
     def _block(self, groups: Sequence[Group], rng: random.Random) -> _Block:
@@ -162,26 +182,51 @@ class Attributor:
             order=[rng.sample([one for one in columns if one != own], len(columns) - 1) for own in thoughts.own_M],
         )
 
-    def _sampled(self, block: _Block) -> tuple[Sampled, Sampled]:
-        """Thoughts and episodes at the weights of now."""
-        thoughts, temperature = block.thoughts, self.learner.settings.temperature
-        scores = self._scorer.cross_score(thoughts.prompts_N, thoughts.thoughts_M, thoughts.own_M, temperature)
-        scores_MN, own_M = np.asarray(scores.scores_MN, dtype=np.float64), np.asarray(thoughts.own_M)
-        nothing_M = np.zeros(len(own_M))
-        sums = dict.fromkeys(block.names, 0.0)
-        for sample, total in zip(block.episodes, score_sums(self.learner, block.episodes), strict=True):
-            sums[sample.group, sample.member] += total
-        owners_M = np.asarray(block.owners_M)
-        return (
-            Sampled(scores_MN, own_M, np.bincount(own_M) / len(own_M), nothing_M, nothing_M),
-            Sampled(
+    def _read_actions(self, groups: Sequence[Group]) -> str:
+        """Find the first actions of the fresh episodes and how right they are; why they cannot be read, or nothing."""
+        if min(len(block.thoughts.prompts_N) for block in self._read) < 3:
+            return "a block of fresh episodes has fewer than three prompts with a thought"
+        members = [one for group in groups for one in group.trajectories]
+        spelled = spelled_actions([found for one in members if (found := Acted.of(one)) is not None], "first turn")
+        if spelled.why or spelled.free:
+            return spelled.why or spelled.free
+        told = {group.task.id: self._right(group.task) for group in groups}
+        if any(worths is None for worths in told.values()):
+            return "no right actions are known"
+        self._read = [_with_actions(block, spelled, told) for block in self._read]
+        return ""
+
+    def _sampled(self, block: _Block) -> dict[bool, Sampled]:
+        """Thoughts (`False`) and whole episodes (`True`) at the weights of now, as far as a reading asks for them."""
+        found, kinds = {}, {reading.whole for reading in self._asked.values()}
+        if False in kinds:
+            found[False] = self._sampled_thoughts(block)
+        if True in kinds:
+            sums = dict.fromkeys(block.names, 0.0)
+            for sample, total in zip(block.episodes, score_sums(self.learner, block.episodes), strict=True):
+                sums[sample.group, sample.member] += total
+            owners_M = np.asarray(block.owners_M)
+            found[True] = Sampled(
                 np.zeros((len(owners_M), 1)),
                 owners_M,
                 np.bincount(owners_M) / len(owners_M),
                 np.asarray(block.outcomes_M),
                 np.asarray(list(sums.values())),
-            ),
-        )
+            )
+        return found
+
+    def _sampled_thoughts(self, block: _Block) -> Sampled:
+        thoughts, temperature = block.thoughts, self.learner.settings.temperature
+        asked = thoughts.prompts_N, thoughts.thoughts_M, thoughts.own_M
+        scores_MN = np.asarray(self._scorer.cross_score(*asked, temperature).scores_MN, dtype=np.float64)
+        own_M = np.asarray(thoughts.own_M)
+        nothing_M, answers = np.zeros(len(own_M)), None
+        if block.worths_MNS is not None:
+            contexts = [(*prompt, *thought) for thought in thoughts.thoughts_M for prompt in thoughts.prompts_N]
+            owners = [0] * len(block.spellings_S)  # an action belongs to no context
+            scored = self._scorer.cross_score(contexts, block.spellings_S, owners, temperature).scores_MN
+            answers = Answers(np.asarray(scored, dtype=np.float64).T.reshape(*scores_MN.shape, -1), block.worths_MNS)
+        return Sampled(scores_MN, own_M, np.bincount(own_M) / len(own_M), nothing_M, nothing_M, answers=answers)
 
     def _rows(self, reading: Reading, block: _Block, at: Sampled) -> tuple[list[TrainingSample], list[float]]:
         """The rows of a reading's gradient, each with the weight of its log-probability."""
@@ -195,8 +240,15 @@ class Attributor:
             weights_MN = drawn_foreign(foreign_MN, self._foreign, block.order)
         weights_MN[np.arange(len(weights_M)), at.own_M] = weights_M
         asked = np.argwhere(weights_MN).tolist()
-        rows = [_thought_row(thoughts.prompts_N[column], thoughts.thoughts_M[row]) for row, column in asked]
-        return rows, [float(weights_MN[row, column]) for row, column in asked]
+        rows = [_row_behind(thoughts.prompts_N[column], thoughts.thoughts_M[row]) for row, column in asked]
+        weights = [float(weights_MN[row, column]) for row, column in asked]
+        if (actions_MNS := action_weights(reading, at)) is not None:
+            drawn_MNS = drawn_foreign(actions_MNS, self._foreign, block.order)
+            for row, column, action in np.argwhere(drawn_MNS).tolist():
+                context = (*thoughts.prompts_N[column], *thoughts.thoughts_M[row])
+                rows.append(_row_behind(context, block.spellings_S[action]))
+                weights.append(float(drawn_MNS[row, column, action]))
+        return rows, weights
 
     def _moved(self, reading: str, split: UpdateParts, gradient: Tensors) -> list[Moved]:
         """The episodes of the batch that moved a reading most in the only optimizer step, and their tokens."""
@@ -231,8 +283,22 @@ def _sample(row: Row) -> TrainingSample:
     return TrainingSample(row.ids, row.trained, row.logprobs, row.logprobs, row.group, row.member, 1.0)
 
 
-def _thought_row(prompt: Sequence[int], thought: Sequence[int]) -> TrainingSample:
-    ids = (*prompt, *thought)
-    trained = (False,) * len(prompt) + (True,) * len(thought)
+def _with_actions(block: _Block, spelled: Spelled, told: Mapping[str, Mapping[str, float] | None]) -> _Block:
+    """A block with the first actions, and what each is worth behind each thought. A thought without its end has none.
+
+    `told`: how right each action is, by the id of the task.
+    """
+    own_M = np.asarray(block.thoughts.own_M)
+    task_of = dict(zip(block.thoughts.own_M, block.thoughts.tasks_M, strict=True))
+    worths = [told[task_of[column]] or {} for column in range(len(task_of))]
+    right_NA = np.array([[each.get(name, 0.0) for name in spelled.names_A] for each in worths])
+    worths_MNS = worths_by_thought(right_NA)[own_M][:, :, list(spelled.action_S.values())]
+    closed_M = np.asarray(block.thoughts.closed_M)
+    return replace(block, spellings_S=tuple(spelled.action_S), worths_MNS=worths_MNS * closed_M[:, None, None])
+
+
+def _row_behind(context: Sequence[int], said: Sequence[int]) -> TrainingSample:
+    ids = (*context, *said)
+    trained = (False,) * len(context) + (True,) * len(said)
     nothing = (0.0,) * len(ids)
     return TrainingSample(ids, trained, nothing, nothing, 0, 0, 1.0)

@@ -2,7 +2,9 @@
 
 A reading is a mean over prompts i and thoughts z of i of a value h_i(z). Its gradient has a score part,
 E[(h - baseline) grad log p_i(z)], and where the value itself is made of probabilities a pathwise part,
-E[sum_j f_ij grad log p_j(z)]. Both are sums over rows: a thought behind a prompt, with one weight for all its tokens.
+E[sum_j f_ij grad log p_j(z)]. Where it is made of the probabilities of actions behind the thought, the pathwise part is
+E[sum_ja f_ija grad log p(a given x_j, z)]. All are sums over rows: a thought behind a prompt, or an action behind both,
+with one weight for all its tokens.
 """
 
 from __future__ import annotations
@@ -15,6 +17,20 @@ import numpy.typing as npt
 
 Floats = npt.NDArray[np.float64]
 Integers = npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True, slots=True)
+class Answers:
+    """S spellings of first actions, behind M thoughts under N prompts."""
+
+    logprobs_MNS: Floats
+    """log p(s given x_j, z_i), in nats."""
+    worths_MNS: Floats
+    """What a probability of 1 counts for in the value of the thought. 0 under the own prompt."""
+
+    @property
+    def counted_MNS(self) -> Floats:
+        return np.asarray(self.worths_MNS * np.exp(self.logprobs_MNS))
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,6 +49,8 @@ class Sampled:
     """The log-probability of everything that was sampled in the episode, in nats."""
     weights_M: Floats | None = None
     """What each thought counts for in the mean. `None`: all the same. (w_i p_i(z) where all thoughts are listed.)"""
+    answers: Answers | None = None
+    """The actions behind the thoughts, where they were read."""
 
     @property
     def own_scores_M(self) -> Floats:
@@ -68,6 +86,8 @@ class Reading:
     """Of the weights before and after: a number per thought whose expectation is 0, which the change is freed of."""
     whole: bool = False
     """The score is that of the whole episode, not of its first thought alone."""
+    acts: bool = False
+    """The value is made of the probabilities of actions, and its pathwise part is theirs."""
 
 
 def _ratios(before: Sampled, after: Sampled) -> Floats:
@@ -86,9 +106,29 @@ READINGS: dict[str, Reading] = {
     ),
     "thought_entropy": Reading(lambda at: -at.own_scores_M, constant=lambda before, after: -_ratios(before, after)),
     "success": Reading(lambda at: at.outcomes_M, whole=True),
+    "right_by_thought": Reading(lambda at: _answers(at).counted_MNS.sum(axis=(1, 2)), acts=True),
 }
 """gap: sum over pairs of prompts of w_i omega_ij KL(p_i, p_j), in nats. mi: the mutual information of these prompts and
-their thoughts, at most log N. thought_entropy: of a thought given its prompt, in nats. success: the mean outcome."""
+their thoughts, at most log N. thought_entropy: of a thought given its prompt, in nats. success: the mean outcome.
+right_by_thought: how right first actions are by the thought alone, beyond chance (`diagnostics.actions.rightness`)."""
+
+
+def _answers(at: Sampled) -> Answers:
+    assert at.answers is not None
+    return at.answers
+
+
+def worths_by_thought(right_NA: Floats) -> Floats:
+    """What action a under prompt j counts for in `right_by_thought` behind a thought of prompt i: `[N, N, A]`.
+
+    (r_i(a) - mean of r_k(a) over the k other than i and j) / (N - 1), and 0 for j = i. `right_NA`: r, how right each
+    action is for each of N >= 3 prompts. The mean over prompts and thoughts is then the U-statistic of the split.
+    """
+    prompts = len(right_NA)
+    others_NNA = right_NA.sum(axis=0) - right_NA[:, None] - right_NA[None]
+    worths_NNA: Floats = (right_NA[:, None] - others_NNA / (prompts - 2)) / (prompts - 1)
+    worths_NNA[np.arange(prompts), np.arange(prompts)] = 0.0
+    return worths_NNA
 
 
 def baselines(values_M: Floats, at: Sampled) -> Floats:
@@ -114,6 +154,11 @@ def path_weights(reading: Reading, at: Sampled) -> Floats | None:
     return None if reading.path is None else at.counts_M[:, None] * reading.path(at)
 
 
+def action_weights(reading: Reading, at: Sampled) -> Floats | None:
+    """What each log-probability of an action counts for in the gradient, `[M, N, S]`; `None` where none does."""
+    return at.counts_M[:, None, None] * _answers(at).counted_MNS if reading.acts else None
+
+
 def change(reading: Reading, before: Sampled, after: Sampled) -> float:
     """The reading after an update minus the reading before, from thoughts that were sampled before it.
 
@@ -132,7 +177,7 @@ def change(reading: Reading, before: Sampled, after: Sampled) -> float:
 def drawn_foreign(weights_MN: Floats, count: int, order: Sequence[Sequence[int]]) -> Floats:
     """The weights of `count` foreign prompts for each thought, the rest 0: without bias for the sum over all of them.
 
-    `order`: for each thought the foreign prompts in an order drawn evenly.
+    `order`: for each thought the foreign prompts in an order drawn evenly. Weights may have more axes behind the two.
     """
     kept_MN = np.zeros_like(weights_MN)
     for row, columns in enumerate(order):
