@@ -8,8 +8,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from heedful.boundary.jsontext import read_json
 from heedful.report.drawing.numerals import numeral
 from heedful.report.record import RunRecord
+from heedful.storage import RunFolder
 from heedful.studies.declaration import Pool, Study
 from heedful.studies.outcomes import Outcomes, Reading, Rows, Table
 from heedful.studies.paired import Count, mean_over
@@ -64,28 +66,35 @@ class Slopes:
         return Reading({each.arm: each for each in found}, (Table(self.title, "", self.title, rows),), (sentence,))
 
     def _slope(self, arm: str, predicted: int, outcomes: Outcomes) -> Slope:
-        records = [each.record for each in outcomes.of_arm(arm)]
-        values = [value for record in records if (value := slope_of(record, self.metric)) is not None]
+        runs = [(each.record, _begun(each.run.folder)) for each in outcomes.of_arm(arm)]
+        values = [value for record, step in runs if (value := slope_of(record, self.metric, step)) is not None]
         slope = mean_over("slope", values)
         low, high = slope.low, slope.high
         clear = low is not None and high is not None and (low > 0 or high < 0)
         contradicted = clear and np.sign(float(slope.value or 0.0)) != predicted
-        shares = [share for record in records if (share := _explained(record)) is not None]
+        shares = [share for record, step in runs if (share := _explained(record, step)) is not None]
         return Slope(arm, predicted, slope, bool(contradicted), float(np.mean(shares)) if shares else None)
 
 
-def slope_of(record: RunRecord, metric: str) -> float | None:
-    """Least squares over the steps of a run; `None` for fewer than three readings."""
-    points = record.get(metric).numeric
+def _begun(folder: RunFolder) -> int:
+    """The first step of a run itself. A fork's metrics begin with those of its parent."""
+    return int(read_json(folder.fork)["checkpoint"]) if folder.fork.exists() else 0
+
+
+def slope_of(record: RunRecord, metric: str, begun: int = 0) -> float | None:
+    """Least squares over the steps of a run from `begun` on; `None` for fewer than three readings."""
+    points = [point for point in record.get(metric).numeric if point.step >= begun]
     if len(points) < 3:
         return None
     steps = [point.step for point in points]
     return float(np.polyfit(steps, [float(point.number or 0.0) for point in points], 1)[0])
 
 
-def _explained(record: RunRecord) -> float | None:
+def _explained(record: RunRecord, begun: int) -> float | None:
     totals, measured = (
-        sum(float(point.number or 0.0) for point in record.get(f"attribution/gap/{name}").numeric)
+        sum(
+            float(point.number or 0.0) for point in record.get(f"attribution/gap/{name}").numeric if point.step >= begun
+        )
         for name in ("total", "measured")
     )
     return totals / measured if measured else None

@@ -16,6 +16,7 @@ from heedful.run.loop import Outcome
 from heedful.storage import RunFolder, read_metrics, write_whole
 from heedful.storage.trackers import JsonlTracker
 from heedful.studies.declaration import Arm, Pool, Study
+from heedful.studies.fork_arms import ForkArm
 from heedful.studies.jobs import TrainingJob
 from heedful.studies.outcomes import read_outcomes
 from heedful.studies.page import _plain
@@ -72,6 +73,10 @@ def test_a_slope_that_is_clear_and_on_the_other_side_contradicts_its_sign(tmp_pa
     assert found.values["up"].slope.value == pytest.approx(1.01, abs=0.02)
     assert found.values["up"].attributed == pytest.approx(0.8)
     assert found.sentences == ("Contradicted: down. Attribution is within 25% of the measured change in 1 of 1 arms.",)
+    write_whole(written.folder.run("up", 0).folder.fork, '{"checkpoint": 1}')
+    forked = reading_of(written, outcome, {"up": 1, "down": 3, "still": 3}).values["up"]
+    assert forked.slope.value is None, "the parent's step is none of the fork's, and two are left"
+    assert forked.attributed == pytest.approx(1 / 1.5)
     assert outcome.among(("up",)) == Slopes("g", (("up", 1),))
     assert outcome.among(()) is None
 
@@ -142,14 +147,20 @@ def test_a_run_is_forked_before_its_alarm_or_else_before_step_ten(
         write_whole(request.out / "results.json", json.dumps({"outcomes": [found]}))
         return 0
 
-    monkeypatch.setattr(jobs, "fork_study", lambda run, *given, **named: asked.append((given, named)))
+    def fork_study(run: Any, *given: Any, **named: Any) -> Any:
+        asked.append((given, named))
+        arms = ForkArm("none", "none"), ForkArm("half_rate", "removal"), ForkArm("kl", "cure")
+        return SimpleNamespace(outcomes=(SimpleNamespace(arms=arms),))
+
+    monkeypatch.setattr(jobs, "fork_study", fork_study)
+    monkeypatch.setattr(jobs, "narrowed", lambda study, arms: asked.append(arms))
     monkeypatch.setattr(jobs, "claim", lambda folder, study: folder.forks / "1")
     monkeypatch.setattr(jobs, "run_study", run_study)
     folder, job = RunFolder(tmp_path / "study" / "prose_forked" / "s0"), ForkedJob(after="prose")
     assert not job.done(folder)
     assert job.run(folder, 0) == 0
     assert job.done(folder)
-    assert asked == [((before, 6, job.seeds), {"tasks": 256})]
+    assert asked == [((before, 6, job.seeds), {"tasks": 256}), ("none", "half_rate")], "cures name no cause"
     stored = json.loads((folder.path / "forked.json").read_text())
     assert (stored["alarm"], stored["checkpoint"]) == ([alarm] * bool(alarm), 2)
     (line,) = read_metrics(folder.metrics)
