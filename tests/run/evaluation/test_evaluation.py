@@ -93,11 +93,7 @@ def test_a_gain_does_not_depend_on_how_many_episodes_a_task_had() -> None:
 
 def test_a_gain_that_cannot_be_taken_says_why() -> None:
     nothing = paired_gain("g", groups({"a": [None], "b": [1.0]}), groups({"a": [1.0], "b": [None], "c": [1.0]}))
-    assert (nothing.value, nothing.n, nothing.why) == (
-        None,
-        0,
-        "no task was evaluated twice, or its rollouts are not kept",
-    )
+    assert (nothing.value, nothing.n, nothing.why) == (None, 0, "no task was scored both before and after")
     single = paired_gain("g", groups({"a": [0.0]}), groups({"a": [1.0]}))
     assert (single.value, single.n, single.low, single.why) == (1.0, 1, None, "a single task has no interval")
     alike = paired_gain("g", groups({"a": [0.0], "b": [1.0]}), groups({"a": [0.0], "b": [1.0]}))

@@ -117,7 +117,10 @@ def test_evaluations_of_different_sizes_are_told_apart(folder: Folder) -> None:
     ],
 )
 def test_a_gain_that_is_the_same_on_every_task_is_not_called_none(gain: float, count: int, said: str) -> None:
-    assert _doubt(Metric("gain/greedy", gain, count, why="every task changed by the same amount")) == said
+    assert (
+        _doubt(Metric("gain/greedy", gain, count, why="all gains are equal: no spread to take an interval from"))
+        == said
+    )
 
 
 @pytest.mark.parametrize(

@@ -112,7 +112,10 @@ def evaluation_seed(seed: int, kind: str, version: int) -> int:
 
 def paired_gain(name: str, before: Sequence[Group], after: Sequence[Group]) -> Metric:
     """Mean over tasks of the success rate after minus before, with Student's interval over tasks."""
-    return over_tasks(name, [task_gains(task_rates(before), task_rates(after))])
+    gains = task_gains(task_rates(before), task_rates(after))
+    if not gains:
+        return Metric(name, None, 0, why="no task was scored both before and after")
+    return over_tasks(name, [gains])
 
 
 def task_rates(groups: Sequence[Group]) -> dict[str, float]:
