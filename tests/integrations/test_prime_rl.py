@@ -13,7 +13,7 @@ import pytest
 
 from heedful.filters import Visit
 from heedful.integrations.prime_rl import ChooserSampler
-from heedful.rollout.choosers import ByPool, InOrder, Listed, Offer, SkipSettled, Thompson
+from heedful.rollout.choosers import ByPool, InOrder, Listed, Offer, SkipSettled, Thompson, Yoked
 from heedful.seeds import stream
 from heedful.types import Task
 
@@ -127,6 +127,8 @@ def test_success_may_be_another_number_than_the_reward_and_lies_between_0_and_1(
         observed(None, StandInTrace(3.0))
 
 
-def test_an_endless_set_of_tasks_is_refused() -> None:
+def test_an_endless_set_of_tasks_and_a_schedule_that_ends_are_refused() -> None:
     with pytest.raises(ValueError, match="expected a finite sequence of tasks"):
         ChooserSampler(None, Thompson())
+    with pytest.raises(ValueError, match="Expected a chooser without an end"):
+        ChooserSampler(tasks(), Yoked("other"))

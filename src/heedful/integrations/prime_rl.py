@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from heedful.integrations.watching.completions import success_of
-from heedful.rollout.choosers import Chooser, Listed, Offer, Visits
+from heedful.rollout.choosers import Chooser, Listed, Offer, Visits, Yoked
 from heedful.seeds import stream
 from heedful.types import Task
 
@@ -39,11 +39,16 @@ class ChooserSampler(Iterator[Any]):
         at_once: int = 16,
         success: Callable[[Any], float] = lambda trace: float(trace.reward),
     ) -> None:
-        """Raises ValueError for tasks that are no finite sequence."""
+        """Raises ValueError for tasks that are no finite sequence, and for `Yoked`."""
         if not isinstance(tasks, Sequence):
             raise ValueError(
                 f"A chooser expected a finite sequence of tasks, since it knows a task by earlier visits, found "
                 f"{type(tasks).__name__}. Give the task set a number of tasks."
+            )
+        if isinstance(chooser, Yoked):
+            raise ValueError(
+                f"Expected a chooser without an end, since prime-rl does not say how many tasks it will ask for, found "
+                f"{chooser!r}: its schedule has as many steps as the other run. Choose another one."
             )
         self.tasks = {task.key: task for task in tasks}
         self.chooser, self.seed, self.at_once, self.success = chooser, seed, min(at_once, len(self.tasks)), success
