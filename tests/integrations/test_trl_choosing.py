@@ -23,6 +23,7 @@ from heedful.envs.toys.echo import Echo
 from heedful.filters import DropConstant, KeepAll
 from heedful.integrations.trl import AsyncGroups, HeedfulConfig, Probe, environment_reward, to_trl_rollout_func
 from heedful.integrations.trl.choosing import PromptChoice
+from heedful.pixels import decoded, pixels_hash
 from heedful.rollout import Chooser
 from heedful.rollout.choosers import Offer, SkipSettled, Thompson, Yoked
 from heedful.rollout.rounds import Collection
@@ -56,9 +57,9 @@ def config(choose: Chooser, **changes: Any) -> HeedfulConfig:
     return filtering(KeepAll(on="reward"), record=True, outcome="score", choose=choose, **changes)
 
 
-def trainer_in(model: Path, folder: Path, heedful: HeedfulConfig, **changes: Any) -> Any:
+def trainer_in(model: Path, folder: Path, heedful: HeedfulConfig, eval_dataset: Any = None, **changes: Any) -> Any:
     args = arguments(folder, num_generations=4, **changes)
-    return trainer_of(model, args, Script(TASKS), heedful=heedful)
+    return trainer_of(model, args, Script(TASKS), heedful=heedful, eval_dataset=eval_dataset)
 
 
 @pytest.fixture(scope="module")
@@ -109,6 +110,14 @@ def test_the_choice_is_that_of_our_own_trainer_however_trl_cuts_its_batches(whol
     assert told(played) == chosen_by_our_trainer(MIDDLE, played, [[PROMPTS]] * 10)
 
 
+def test_neither_second_passes_nor_evaluations_move_the_choice(tiny_model: Path, tmp_path: Path) -> None:
+    passes = {"num_iterations": 2, "max_steps": 8, "eval_strategy": "steps", "eval_steps": 1}
+    data = Script(TASKS).dataset().select(range(4))
+    trainer_in(tiny_model, tmp_path, config(MIDDLE), eval_dataset=data, **(SHORT | passes)).train()
+    played = batches(tmp_path)
+    assert told(played) == chosen_by_our_trainer(MIDDLE, played, [[PROMPTS]] * 2)
+
+
 def test_draws_move_away_from_settled_prompts_and_one_in_four_is_a_probe(whole: Path) -> None:
     late = [each for batch in told(batches(whole))[4:] for each in batch]
     chosen = [place for place, probe in late if not probe]
@@ -140,6 +149,17 @@ def test_the_yoked_control_follows_the_schedule_of_another_run(whole: Path, tiny
     met = list(dict.fromkeys(place for batch in told(batches(whole)) for place, _ in batch))
     expected = [[(met.index(place), probe) for place, probe in batch] for batch in told(batches(whole))[:3]]
     assert told(batches(tmp_path)) == expected
+
+
+def test_a_schedule_is_long_enough_for_a_batch_that_a_resumed_run_samples_anew(
+    whole: Path, tiny_model: Path, tmp_path: Path
+) -> None:
+    yoked = config(Yoked(str(whole / "heedful")))
+    half = SHORT | {"save_strategy": "steps", "save_steps": 1}
+    trainer_in(tiny_model, tmp_path, yoked, **(half | {"max_steps": 1})).train()
+    again = trainer_in(tiny_model, tmp_path, yoked, **(half | {"max_steps": 20}))
+    with pytest.raises(ValueError, match=r"stored rollouts of 11 steps .* found none of step 10"):
+        again.train(resume_from_checkpoint=str(tmp_path / "checkpoint-1"))
 
 
 def test_a_refill_draws_on_by_the_chooser_and_no_prompt_twice(tiny_model: Path, tmp_path: Path) -> None:
@@ -180,6 +200,28 @@ def test_whatever_plays_gets_the_prompts_that_were_chosen(
     assert expected != list(range(size)), "the order of TRL"
     texts = [group.trajectories[0].turns[0].reply.prompt.text for group in batches(tmp_path)[0]]
     assert [shown[place] in text for place, text in zip(expected, texts, strict=True)] == [True] * size
+
+
+def test_a_prompt_that_is_chosen_keeps_its_picture(tmp_path: Path) -> None:
+    pytest.importorskip("PIL", reason="pictures are read with Pillow: install heedful[vision]")
+    from seeing_trl import rows, seeing_trainer
+
+    texts = ("the goal", "plan Left", "plan Right", "Up Down")
+    data = rows([[seed] for seed in range(8)], widths=(56, 112), texts=texts)
+    others = {"reward_funcs": by_length, "per_device_train_batch_size": 8, "max_steps": 2}
+    heedful = replace(config(Thompson()), outcome="by_length")
+    seeing_trainer("qwen2_vl", tmp_path, data, heedful=heedful, **others).train()
+    expected = PromptChoice(Thompson(), len(data), SEED).draw(4, 0)
+    first, second = ([group.trajectories[0].turns[0].reply.prompt for group in groups] for groups in batches(tmp_path))
+    for place, prompt in zip(expected, first, strict=True):
+        assert texts[place % 4] in prompt.text
+        (image,) = prompt.images
+        assert pixels_hash(decoded(image.png)) == pixels_hash(data[place]["images"][0])
+    assert [len(prompt.images) for prompt in second] == [1] * 4
+
+
+def by_length(completions: Sequence[Any], **_: Any) -> list[float]:
+    return [float(len(completion[0]["content"]) % 2) for completion in completions]
 
 
 def trainer_for(model: Path, folder: Path, **changes: Any) -> Any:

@@ -21,7 +21,8 @@ def test_no_process_waits_for_one_that_failed(tiny_model: Path, tmp_path: Path) 
     ) as two:
         first, second = ended(two)
     assert [process.returncode for process in two] == [1, -9], second[-2000:]
-    assert "ValueError: a fault of rank 0 alone" in first
+    assert first.count("ValueError: a fault of rank 0 alone") == 2
+    assert "RuntimeError: heedful expected prompts of process 0, found that it has failed" in second
     assert "RuntimeError: heedful expected numbers of process 0, found that it has failed" in second
     assert "RuntimeError: heedful expected an answer of every process while it measured, found that one has" in first
     assert time.monotonic() - begin < ALONE_S

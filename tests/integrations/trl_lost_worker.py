@@ -2,7 +2,8 @@
 
     RANK=0 WORLD_SIZE=2 ... python trl_lost_worker.py FOLDER MODEL
 
-First rank 0 raises in its own code while the other one waits for questions. Then rank 1 is killed while it scores.
+Rank 0 raises in its own code while the other one waits for questions, and while it waits for prompts. Then rank 1 is
+killed while it scores.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ import os
 import signal
 import sys
 import warnings
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 from unittest.mock import patch
@@ -23,13 +25,16 @@ import torch
 import trl_worker
 from tiny_trl import arguments, trainer_of
 
+from heedful.integrations.trl import HeedfulConfig
+from heedful.integrations.trl.choosing import PromptChoice
 from heedful.measuring.diagnostician import Diagnostician
+from heedful.rollout.choosers import Thompson
 
 
-def trainer_in(folder: Path, model: Path) -> Any:
+def trainer_in(folder: Path, model: Path, heedful: HeedfulConfig = trl_worker.HEEDFUL) -> Any:
     tasks = trl_worker.script()
     args = arguments(folder, num_generations=4, per_device_train_batch_size=6)
-    return trainer_of(model, args, tasks, heedful=trl_worker.HEEDFUL, functions=("score", "other"))
+    return trainer_of(model, args, tasks, heedful=heedful, functions=("score", "other"))
 
 
 def main(folder: Path, model: Path) -> None:
@@ -42,11 +47,13 @@ def main(folder: Path, model: Path) -> None:
     def raises(*_: Any, **__: Any) -> Any:
         raise ValueError("a fault of rank 0 alone")
 
-    try:
-        with patch.object(Diagnostician, "measure", raises):  # only rank 0 calls it
-            trainer.train()
-    except (ValueError, RuntimeError) as error:
-        print(f"{type(error).__name__}: {error}", flush=True)
+    chosen = trainer_in(folder / "chooses", model, replace(trl_worker.HEEDFUL, choose=Thompson(), outcome="score"))
+    for made, where, name in ((trainer, Diagnostician, "measure"), (chosen, PromptChoice, "draw")):
+        try:
+            with patch.object(where, name, raises):  # only rank 0 calls it
+                made.train()
+        except (ValueError, RuntimeError) as error:
+            print(f"{type(error).__name__}: {error}", flush=True)
 
     trainer = trainer_in(folder / "killed", model)
     if rank == 1:

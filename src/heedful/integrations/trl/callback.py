@@ -121,9 +121,11 @@ class Batches(Bridge):
         if self.choice is not None and resumed is not None:
             self.choice.memory.load_state(resumed.get("memory", {}))
         if isinstance(self._config.choose, Yoked):
-            updates = state.max_steps * args.gradient_accumulation_steps
-            batches = -(-updates // (self._trainer.args.steps_per_generation * self._trainer.num_iterations))
-            self._config.choose.check(batches, len(self._trainer.train_dataset))
+            left = (state.max_steps - state.global_step) * args.gradient_accumulation_steps
+            batches = -(-left // (self._trainer.args.steps_per_generation * self._trainer.num_iterations))
+            # TRL saves no half-used batch, so a resumed run may sample more of them than one that was never killed.
+            seen = 0 if resumed is None else resumed["generation"]
+            self._config.choose.check(seen + batches, len(self._trainer.train_dataset))
         begin(self.observer, self._trainer, self._config, self._chooses, checkpoint, resumed)
 
     def state(self) -> Mapping[str, Any]:
@@ -141,8 +143,15 @@ class Batches(Bridge):
     def draw(self, groups: int, even: int = 1) -> list[int]:
         """The places of so many prompts in the training data, as `PromptChoice.draw`. Rank 0 decides for all ranks."""
         ranks, choice = Processes(self._trainer.accelerator), self.choice
-        drawn = choice.draw(groups, self.observer.generation, even) if choice is not None and ranks.rank == 0 else []
-        return list(ranks.hear(drawn))
+        drawn: list[int] | None = None
+        try:
+            if choice is not None and ranks.rank == 0:
+                drawn = choice.draw(groups, self.observer.generation, even)
+        finally:  # the others wait, also for a rank 0 that failed
+            places: list[int] | None = ranks.hear(drawn)
+        if places is None:
+            raise RuntimeError("heedful expected prompts of process 0, found that it has failed: see its own output.")
+        return places
 
     def observe(self, completions: Sequence[Completion], also: Sequence[Metric] = (), most: int | None = None) -> Seen:
         """The observation of a batch, made on rank 0. All ranks learn its verdicts and metrics, and no groups.
