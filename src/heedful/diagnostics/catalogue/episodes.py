@@ -190,7 +190,7 @@ TREAT = under(
         missing="no task was helped"),
     Entry("replayed", "count", "Groups with a stored success as one more member of the update.",
         "Only with `--treat replay`. No other metric of episodes or filters reads it. `policy/*` reads the whole "
-        "update."),
+        "update, except `policy/advantage_without_outcome`."),
     Entry("replay_age", "updates", "Updates since these successes were sampled, mean.",
         missing="no success was replayed"),
     Entry("replay_ratio", "", "Probability of a replayed success now, over that when it was sampled, at most 2: mean.",
