@@ -1,11 +1,15 @@
 """Forks of a run: each arm changes one thing, the unchanged arm is the run itself, and the run stays as it was."""
 
+import errno
 import json
+import os
 import shutil
 import signal
+import time
 from collections.abc import Collection, Mapping
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -29,7 +33,7 @@ from heedful.studies.forks import Forks, claim, corrected_interval, fork_study  
 from heedful.studies.jobs import ForkJob, parent_of  # noqa: E402
 from heedful.studies.running.processes import Child  # noqa: E402
 from heedful.studies.running.runner import Request, run_study  # noqa: E402
-from heedful.studies.running.warm import WarmProcess, warm_server  # noqa: E402
+from heedful.studies.running.warm import Warm, WarmProcess, serve, warm_server  # noqa: E402
 from heedful.types import Metric  # noqa: E402
 from written_runs import WrittenRuns  # noqa: E402
 
@@ -171,7 +175,7 @@ def test_forks_begin_in_processes_that_have_torch_loaded(run: Run, monkeypatch: 
         assert len(readings(run.folder.forks / f"1/none/s{seed}/metrics.jsonl", range(2, 3))) == 1
 
 
-def test_a_warm_process_says_how_it_ended(tmp_path: Path) -> None:
+def test_a_warm_process_says_how_it_ended_and_does_not_outlive_its_server(tmp_path: Path) -> None:
     log = tmp_path / "log"
     log.touch()
     with warm_server(()) as warm:
@@ -180,8 +184,48 @@ def test_a_warm_process_says_how_it_ended(tmp_path: Path) -> None:
         stopped = warm.start(["train", "echo", "--steps", "9999", "--out", str(tmp_path / "run")], log)
         stopped.send_signal(signal.SIGTERM)
         assert stopped.wait() in (-signal.SIGTERM, 128 + signal.SIGTERM)
+        left = warm.start(["train", "echo", "--steps", "9999", "--out", str(tmp_path / "left")], log)
+        warm.process.kill()
+        assert left.wait() == -signal.SIGKILL
+        with pytest.raises(ChildProcessError, match=r"has ended\. The same command goes on"):
+            warm.start(["--version"], log)
+    until = time.monotonic() + 30
+    while Path(f"/proc/{left.pid}/exe").exists():  # it has none once it is dead, reaped or not
+        assert time.monotonic() < until
+        time.sleep(0.01)
     assert "heedful" in log.read_text()
     assert "no_such" in log.read_text()
+
+
+def test_a_run_for_which_there_is_no_room_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full() -> int:
+        raise BlockingIOError(errno.EAGAIN, "no room")
+
+    monkeypatch.setattr("heedful.studies.running.warm.os.fork", full)
+    (tmp_path / "requests").write_text('{"arguments": [], "log": "log"}\n')
+    with (tmp_path / "requests").open("rb", 0) as requests, (tmp_path / "answers").open("wb", 0) as answers:
+        assert serve(requests, answers) is None
+    with (tmp_path / "answers").open("rb", 0) as told, (tmp_path / "asked").open("wb", 0) as asked:
+        server: Any = SimpleNamespace(stdin=asked, stdout=told, returncode=None, wait=lambda: 0)
+        with pytest.raises(BlockingIOError):
+            Warm(server).start([], tmp_path / "log")
+
+
+def test_a_run_that_gets_the_number_of_an_earlier_one_has_not_ended(tmp_path: Path) -> None:
+    end, start = os.pipe()
+    with (
+        os.fdopen(end, "rb", 0) as told,
+        os.fdopen(start, "wb", 0) as telling,
+        (tmp_path / "asked").open("wb") as asked,
+    ):
+        server: Any = SimpleNamespace(stdin=asked, stdout=told, returncode=None)
+        warm = Warm(server)
+        telling.write(b"7\n")
+        first = warm.start([], tmp_path / "log")
+        telling.write(b"7 0\n")
+        assert first.wait() == 0
+        telling.write(b"7\n")
+        assert warm.start([], tmp_path / "log").poll() is None
 
 
 def test_a_killed_fork_goes_on_from_its_own_checkpoint(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -32,7 +32,7 @@ class WarmProcess:
     def poll(self) -> int | None:
         if self.returncode is None:
             self.server.listen(0.0)
-            self.returncode = self.server.codes.get(self.pid)
+            self.returncode = self.server.codes.pop(self.pid, None)  # a later run may get its number
         return self.returncode
 
     def wait(self) -> int:
@@ -55,28 +55,46 @@ class Warm:
     codes: dict[int, int] = field(default_factory=dict)
     """Process -> its exit code, of those that have ended."""
     begun: list[int] = field(default_factory=list)
+    running: set[int] = field(default_factory=set)
 
     def start(self, arguments: list[str], log: Path) -> WarmProcess:
-        """Run `heedful ARGUMENTS`, with its output at the end of a file."""
+        """Run `heedful ARGUMENTS`, with its output at the end of a file. Raises OSError where there is no process."""
         assert self.process.stdin is not None
         request = json.dumps({"arguments": arguments, "log": str(log.absolute())})
-        self.process.stdin.write(request.encode() + b"\n")
-        self.process.stdin.flush()
+        with suppress(BrokenPipeError):  # it has ended, and `listen` hears of it
+            self.process.stdin.write(request.encode() + b"\n")
         while not self.begun:
+            if self.process.returncode is not None:
+                raise ChildProcessError("The process that starts runs has ended. The same command goes on.")
             self.listen(None)
-        return WarmProcess(self.begun.pop(), self)
+        pid = self.begun.pop()
+        if pid < 0:
+            raise OSError(-pid, os.strerror(-pid))
+        return WarmProcess(pid, self)
 
     def listen(self, seconds: float | None) -> None:
-        """Take what the server has said, and wait for it so long. `None`: until it says something."""
+        """Take what the server has said, and wait for it so long. `None`: until it says something.
+
+        Where it was killed, nobody hears how its runs end: they are killed, too.
+        """
         assert self.process.stdout is not None
         while select.select([self.process.stdout], [], [], seconds)[0]:
             told = self.process.stdout.readline().split()  # the pipe has no buffer: nothing is read ahead
             if not told:
-                raise RuntimeError("the process that starts runs has ended: start the study again, and it goes on")
-            if len(told) == 1:
-                self.begun.append(int(told[0]))
+                self.process.wait()
+                for pid in self.running:
+                    with suppress(ProcessLookupError):
+                        os.kill(pid, signal.SIGKILL)
+                    self.codes[pid] = -signal.SIGKILL
+                self.running.clear()
+                return
+            pid, *code = map(int, told)
+            if code:
+                self.running.remove(pid)
+                self.codes[pid] = code[0]
             else:
-                self.codes[int(told[0])] = int(told[1])
+                self.begun.append(pid)
+                self.running.update({pid} if pid > 0 else ())
             seconds = 0.0
 
 
@@ -94,7 +112,11 @@ def warm_server(keep_open: tuple[int, ...]) -> Iterator[Warm]:
 
 
 def serve(requests: IO[bytes], answers: IO[bytes]) -> list[str] | None:
-    """Fork a run for each request until there are no more. In a run: its arguments."""
+    """Fork a run for each request until there are no more. In a run: its arguments.
+
+    Answers are the number of a run that begins, that number with the exit code of one that has ended, and where there
+    is no room for another process, minus the number of the error.
+    """
     running: set[int] = set()
     while True:
         if select.select([requests], [], [], 0.1 if running else None)[0]:
@@ -102,7 +124,11 @@ def serve(requests: IO[bytes], answers: IO[bytes]) -> list[str] | None:
             if not line:
                 return None
             asked = json.loads(line)
-            pid = os.fork()
+            try:
+                pid = os.fork()
+            except OSError as error:
+                answers.write(f"-{error.errno}\n".encode())
+                continue
             if not pid:
                 os.setsid()
                 for path, flags, places in ((asked["log"], os.O_WRONLY | os.O_APPEND, (1, 2)), (os.devnull, 0, (0,))):
