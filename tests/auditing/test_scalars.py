@@ -99,9 +99,24 @@ def test_a_file_that_is_written_anew_keeps_its_values_until_new_ones_are_there(t
     state.write_bytes(content[:200])
     assert history.update()
     assert (history.steps, history.changed) == (before, set())
+    history.update(ended=True)  # a watch that ends meanwhile has them, too
+    assert history.steps == before
     state.write_bytes(json.dumps({"log_history": [{"step": 7, "reward": 0.5}]}).encode())
     assert history.update()
     assert history.steps == {7: {"trainer/reward": 0.5}}
+
+
+def test_a_file_whose_reading_takes_long_rests_from_its_end_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    times = iter([100.0, 400.0, 459.0, 461.0, 461.1])
+    monkeypatch.setattr("heedful.auditing.scalars.history.time.monotonic", lambda: next(times))
+    log = tmp_path / "log.jsonl"
+    log.write_text('{"step": 1, "reward": 0.5}\n')
+    history = History.growing([log], {})
+    assert history.update()  # 300 seconds
+    log.write_text('{"step": 1, "reward": 0.5}\n{"step": 2, "reward": 0.5}\n')
+    assert not history.update()
+    assert history.update()
+    assert list(history.steps) == [1, 2]
 
 
 def test_values_of_either_generation_of_writers_are_read(tmp_path: Path) -> None:

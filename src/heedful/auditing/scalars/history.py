@@ -69,9 +69,9 @@ class ScalarFile:
             if ended:
                 raise
             return True
-        took = time.monotonic() - begun
-        self.seen, self.rests = seen, begun + min(LONGEST_REST, REST * took) if took > LONG else 0.0
-        if not rows and self.count and not ended:
+        now = time.monotonic()
+        self.seen, self.rests = seen, now + min(LONGEST_REST, REST * (now - begun)) if now - begun > LONG else 0.0
+        if not rows and self.count:
             return True  # it is being written anew
         self.kind, self.names, self.count = kind, Names(self.given), 0
         self.by_step, self.beside, self.keys = {}, {}, set()
