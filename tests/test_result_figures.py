@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from heedful.studies.paired import clopper_pearson
+from heedful.studies import paired
 
 ROOT = Path(__file__).parents[1]
 RESULTS = ROOT / "docs" / "results"
@@ -62,6 +62,8 @@ PAGES = (
     "sizes.md",
 )
 """Of the studies whose tables are committed."""
+
+clopper_pearson = cache(paired.clopper_pearson)
 
 MOST_RUNS = 60
 """In a table of counts, whose heading has their total."""

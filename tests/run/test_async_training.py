@@ -11,7 +11,7 @@ import pytest
 torch = pytest.importorskip("torch")
 pytest.importorskip("transformers")
 
-from test_loop import Trained, assert_the_same_run, same, trained, without_time  # noqa: E402
+from test_loop import NO_EVALUATION, UNMEASURED, Trained, assert_the_same_run, same, trained, without_time  # noqa: E402
 
 from heedful.algorithms.table import Dapo  # noqa: E402
 from heedful.boundary import from_json, to_json  # noqa: E402
@@ -39,7 +39,7 @@ def config(echo_run: TrainConfig, seedling_folder: Path) -> TrainConfig:
         echo_run,
         env=Echo(instructions="brief", turns=2),
         model=str(seedling_folder),
-        steps=4,
+        steps=3,
         sampling=OWN_NOISE,
         evaluation=replace(echo_run.evaluation, times=2),
     )
@@ -80,8 +80,7 @@ def test_a_run_in_async_has_the_bytes_of_one_in_lock_step_and_resumes_with_them(
     rest = trained(asynchronous, tmp_path / "rest", middle)
     assert same(whole.weights, rest.weights)
     assert without_time(rest.folder.path) == without_time(whole.folder.path)[2:]
-    for step in (2, 3):
-        assert rest.folder.rollouts(step).read_bytes() == whole.folder.rollouts(step).read_bytes()
+    assert rest.folder.rollouts(2).read_bytes() == whole.folder.rollouts(2).read_bytes()
 
 
 def sampled_ids(run: Trained, step: int) -> list[tuple[int, ...]]:
@@ -92,7 +91,13 @@ def sampled_ids(run: Trained, step: int) -> list[tuple[int, ...]]:
 def test_in_the_models_own_precision_the_first_episodes_are_the_same(
     config: TrainConfig, at_work: AtWork, tmp_path: Path
 ) -> None:
-    single = replace(config, steps=1, sampling=replace(OWN_NOISE, precision="model"))
+    single = replace(
+        config,
+        steps=1,
+        sampling=replace(OWN_NOISE, precision="model"),
+        evaluation=NO_EVALUATION,
+        diagnostics=UNMEASURED,
+    )
     lock_step = trained(single, tmp_path / "lock_step")
     found = trained(replace(single, collect=Asynchronous(6)), tmp_path / "async")
     ids, others = sampled_ids(lock_step, 0), sampled_ids(found, 0)
@@ -104,9 +109,7 @@ def test_in_the_models_own_precision_the_first_episodes_are_the_same(
 def test_dynamic_sampling_refills_in_async_as_in_lock_step(
     config: TrainConfig, at_work: AtWork, tmp_path: Path
 ) -> None:
-    dapo = replace(
-        config, algorithm=Dapo(), filter=KeepAll(), groups=6, steps=2, evaluation=replace(config.evaluation, times=0)
-    )
+    dapo = replace(config, algorithm=Dapo(), filter=KeepAll(), groups=6, steps=2, evaluation=NO_EVALUATION)
     lock_step = trained(dapo, tmp_path / "lock_step")
     found = trained(replace(dapo, collect=Asynchronous(8)), tmp_path / "async")
     assert max(found.watch.values["filter/draws"]) > 1

@@ -12,7 +12,7 @@ import pytest
 torch = pytest.importorskip("torch")
 pytest.importorskip("transformers")
 
-from test_loop import NO_EVALUATION, UNMEASURED, Trained, assert_the_same_run, same, trained, without_time  # noqa: E402
+from test_loop import NO_EVALUATION, UNMEASURED, Trained, same, trained, without_time  # noqa: E402
 
 from heedful.algorithms.table import Rloo  # noqa: E402
 from heedful.diagnostics.signal import verdict_metrics  # noqa: E402
@@ -27,12 +27,13 @@ from heedful.run.selection import weigh_by_task  # noqa: E402
 from heedful.storage import RunFolder, read_rollouts  # noqa: E402
 from heedful.types import PROBE, Group, Verdict  # noqa: E402
 
-CHOSEN: dict[str, Any] = {"choose": Thompson(floor=0.25), "tasks": 12, "evaluation": NO_EVALUATION}
+QUICK: dict[str, Any] = {"evaluation": NO_EVALUATION, "diagnostics": UNMEASURED}
+CHOSEN: dict[str, Any] = {"choose": Thompson(floor=0.25), "tasks": 12, **QUICK}
 SIZED: dict[str, Any] = {
     "plan": Sized(least=2, most=8),
     "tasks": 8,
     "algorithm": Rloo(),
-    "evaluation": NO_EVALUATION,
+    **QUICK,
 }
 
 
@@ -126,17 +127,17 @@ def test_a_run_that_chooses_goes_on_from_a_checkpoint_as_if_nothing_had_been(
 
 
 def test_the_plan_refill_is_the_run_of_sampling_batches(echo_run: TrainConfig, tmp_path: Path) -> None:
-    config = replace(echo_run, steps=2, evaluation=NO_EVALUATION)
+    config = replace(echo_run, steps=2, **QUICK)
     trained(replace(config, algorithm=replace(config.algorithm, sampling_batches=3)), tmp_path / "batches")
     trained(replace(config, plan=Refill(3)), tmp_path / "plan")
     assert without_time(tmp_path / "batches") == without_time(tmp_path / "plan")
-    one = trained(replace(config, plan=Refill(1), diagnostics=UNMEASURED), tmp_path / "one")
-    assert same(one.weights, trained(replace(config, plan=Fixed(), diagnostics=UNMEASURED), tmp_path / "fixed").weights)
+    one = trained(replace(config, plan=Refill(1)), tmp_path / "one")
+    assert same(one.weights, trained(replace(config, plan=Fixed()), tmp_path / "fixed").weights)
 
 
 def test_collectors_play_the_same_groups_of_a_plan(echo_run: TrainConfig, tmp_path: Path) -> None:
     sampling = replace(echo_run.sampling, noise="conversation", precision="double")
-    config = replace(echo_run, **SIZED, diagnostics=UNMEASURED, sampling=sampling)
+    config = replace(echo_run, **SIZED, sampling=sampling)
     trained(replace(config, steps=3), tmp_path / "steps")
     trained(replace(config, steps=3, collect=Asynchronous()), tmp_path / "async")
     for step in range(3):
@@ -149,7 +150,7 @@ def test_collectors_play_the_same_groups_of_a_plan(echo_run: TrainConfig, tmp_pa
 def test_the_yoked_control_visits_tasks_as_often_as_the_run_that_it_follows(
     echo_run: TrainConfig, chosen: Trained, tmp_path: Path
 ) -> None:
-    config = replace(echo_run, **{**CHOSEN, "choose": Yoked(str(chosen.folder.path)), "diagnostics": UNMEASURED})
+    config = replace(echo_run, **{**CHOSEN, "choose": Yoked(str(chosen.folder.path))})
     control = trained(replace(config, seed=1), tmp_path / "yoked")
     counts = [
         sorted(Counter(group.task.id for step in range(6) for group in stored(run, step)[0]).values())
@@ -160,8 +161,3 @@ def test_the_yoked_control_visits_tasks_as_often_as_the_run_that_it_follows(
     with pytest.raises(ValueError, match=r"of 7 steps .* found none of step 6"):
         trained(replace(config, steps=7), tmp_path / "longer")
     assert not (tmp_path / "longer" / "metrics.jsonl").read_text(), "it is refused before the first step"
-
-
-def test_the_same_run_twice_is_the_same_run(echo_run: TrainConfig, sized: Trained, tmp_path: Path) -> None:
-    trained(replace(echo_run, **SIZED), tmp_path / "again")
-    assert_the_same_run(sized.folder.path, tmp_path / "again")

@@ -24,6 +24,8 @@ from heedful.diagnostics.alarms.watch import Alarms
 from heedful.run import checkpoint
 from heedful.run.config import DiagnosticsConfig, EvaluationConfig, TrainConfig
 
+QUICK: dict[str, Any] = {"evaluation": EvaluationConfig(times=0), "diagnostics": DiagnosticsConfig(enabled=False)}
+
 
 @pytest.fixture
 def collapsing(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -44,7 +46,7 @@ def collapsing(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_an_alarm_is_told_once_and_recorded_at_every_step(
     echo_run: TrainConfig, tmp_path: Path, collapsing: None
 ) -> None:
-    run = trained(replace(echo_run, steps=5, diagnostics=DiagnosticsConfig(enabled=False)), tmp_path / "run")
+    run = trained(replace(echo_run, steps=5, **QUICK), tmp_path / "run")
     assert run.outcome.stopped_by == ()
     assert run.watch.values["alarm/some_collapse"] == [None, None, 1.0, 1.0, 1.0]
     told = [note for note in run.watch.notes if note.startswith("Alarm")]
@@ -81,8 +83,7 @@ def test_a_collapse_cuts_the_entropy_bonus_for_good_also_in_a_resumed_run(
     echo_run: TrainConfig, tmp_path: Path, collapsing: None
 ) -> None:
     bonus = replace(Grpo(entropy=0.05), entropy_control=EntropyTarget(nats=9.0, rate=0.01))  # it would rise for ever
-    quick = replace(echo_run, diagnostics=DiagnosticsConfig(enabled=False), evaluation=EvaluationConfig(times=0))
-    config = replace(quick, steps=5, algorithm=bonus)
+    config = replace(echo_run, steps=5, algorithm=bonus, **QUICK)
     cutting = replace(config, on_collapse="cut", keep_checkpoints="all")
     whole = trained(cutting, tmp_path / "whole")
     found = whole.watch.values["policy/entropy_coefficient"]
@@ -123,7 +124,7 @@ def test_a_warning_stops_nothing(echo_run: TrainConfig, tmp_path: Path, collapsi
         "heedful.diagnostics.alarms.watch.standard_rules",
         lambda config: (Rule("w", ((Beyond("policy/entropy_per_token", 1e-6, True, 2),),)),),
     )
-    run = trained(replace(echo_run, steps=3, on_collapse="stop"), tmp_path / "run")
+    run = trained(replace(echo_run, steps=3, on_collapse="stop", **QUICK), tmp_path / "run")
     assert (run.outcome.version, run.outcome.stopped_by) == (3, ())
 
 

@@ -255,9 +255,9 @@ def test_grpo_learns_echo_without_memory(short_run: TrainConfig, tmp_path: Path)
 
 
 def test_a_window_as_long_as_the_episode_gives_the_bytes_of_the_full_history(
-    short_run: TrainConfig, tmp_path: Path
+    short_run: TrainConfig, seedling_folder: Path, tmp_path: Path
 ) -> None:
-    full = replace(short_run, context=Context(), steps=2, seedling=replace(short_run.seedling, steps=20))
+    full = replace(short_run, context=Context(), steps=2, model=str(seedling_folder))
     one, _, weights = trained(full, tmp_path / "full")
     other, _, same = trained(replace(full, context=Context(1)), tmp_path / "window")
     assert weights.keys() == same.keys()
@@ -267,12 +267,12 @@ def test_a_window_as_long_as_the_episode_gives_the_bytes_of_the_full_history(
 
 
 def test_evaluating_and_playing_a_run_show_what_it_was_trained_on(
-    short_run: TrainConfig, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    short_run: TrainConfig, seedling_folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     config = replace(
         short_run,
         steps=1,
-        seedling=replace(short_run.seedling, steps=90),
+        model=str(seedling_folder),
         evaluation=EvaluationConfig(tasks=16, samples=2, times=1, search_tasks=16),
         diagnostics=DiagnosticsConfig(share=None, full_every=1, every=1),
     )

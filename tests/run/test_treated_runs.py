@@ -38,6 +38,8 @@ def config(echo_run: TrainConfig, seedling_folder: Path) -> TrainConfig:
         model=str(seedling_folder),
         env=Echo(turns=3, instructions="brief"),
         tasks=8,
+        steps=4,
+        evaluation=replace(echo_run.evaluation, tasks=4),
         filter=KeepAll(),
         diagnostics=UNMEASURED,
         treat=("skip", "exclude", "help"),
@@ -50,7 +52,7 @@ def run(config: TrainConfig, tmp_path_factory: pytest.TempPathFactory) -> Traine
 
 
 def test_failed_tasks_begin_with_help_in_training_and_never_in_evaluations(run: Trained, config: TrainConfig) -> None:
-    stored = [read_rollouts(run.folder.rollouts(step)).groups for step in range(6)]
+    stored = [read_rollouts(run.folder.rollouts(step)).groups for step in range(4)]
     helped = [[group for group in groups if HELPED in group.task.tags] for groups in stored]
     assert [len(groups) for groups in helped] == run.watch.values["treat/helped"]
     assert sum(map(len, helped)) > 4
@@ -64,8 +66,8 @@ def test_failed_tasks_begin_with_help_in_training_and_never_in_evaluations(run: 
         names = [group.task.id.split("+h")[0] for group in groups]
         assert len(set(names)) == 4, step
         assert sum(PROBE in group.task.tags for group in groups) == 1
-    asked = [task.id for task in evaluation_tasks(config.env, "val", 8)]
-    for version in (0, 3, 6):
+    asked = [task.id for task in evaluation_tasks(config.env, "val", 4)]
+    for version in (0, 2, 4):
         held_out = read_rollouts(run.folder.rollouts(version, "val_sampled")).groups
         assert [group.task.id for group in held_out] == asked
         for group in held_out:
@@ -88,10 +90,10 @@ def test_a_treated_run_goes_on_from_a_checkpoint_as_if_nothing_had_been(
 def test_a_treated_run_in_worker_processes_has_the_same_bytes(
     run: Trained, config: TrainConfig, tmp_path: Path
 ) -> None:
-    isolated = replace(config, env_workers=1, env_timeout=PATIENCE, evaluation=NO_EVALUATION, checkpoint_every=6)
+    isolated = replace(config, env_workers=1, env_timeout=PATIENCE, evaluation=NO_EVALUATION, checkpoint_every=4)
     there = trained(isolated, tmp_path / "workers")
     assert same(run.weights, there.weights)
-    for step in range(6):
+    for step in range(4):
         assert run.folder.rollouts(step).read_bytes() == there.folder.rollouts(step).read_bytes()
 
 
