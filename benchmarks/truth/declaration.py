@@ -270,7 +270,7 @@ NO_INTERVAL: dict[str, str] = {
         + " "
         + _of("filter", "collected_groups starved_tasks longest_skip readmitted least_members most_members")
         + " "
-        + _of("treat", "unpaid skipped helped turns")
+        + _of("treat", "unpaid skipped helped turns replayed replay_age replay_ratio")
     ),
     "a fact about the pool's own episodes; a study gives its interval over seeds, which have pools of their own": (
         _of("ranking", "reward_variance mean constant half_spearman group_spearman room same_part")

@@ -42,7 +42,7 @@ ENVIRONMENTS: list[Any] = [
     MathProblems(instructions="brief"),
     MathProblems(least=2, most=5, largest=30, turns=2),
     Countdown(),
-    Countdown(turns=3, use="some", least_numbers=4, most_numbers=5, largest=25, lowest_target=1),
+    Countdown(turns=3, least_numbers=4, most_numbers=5, largest=25, lowest_target=1),
     preset("countdown").env,
 ]
 ENDINGS = {Ending.SOLVED, Ending.FAILED, Ending.OUT_OF_TURNS}
