@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Sequence
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -93,6 +94,21 @@ def naive_logprobs(model: Any, prompt: Sequence[int], thought: Sequence[int], te
 
 def naive(model: Any, prompts: Any, thoughts: Any, temperature: float = 1.0, first: int | None = None) -> np.ndarray:
     return np.array([[naive_logprobs(model, x, z, temperature)[:first].sum() for x in prompts] for z in thoughts])
+
+
+@cache
+def shared(name: str = "llama_grouped_heads") -> Any:
+    """A model of `MODELS` for all tests that leave it as it is: its probe reads it once."""
+    return MODELS[name]()
+
+
+@cache
+def truth(name: str = "llama_grouped_heads", temperature: float = 1.0, first: int | None = None) -> np.ndarray:
+    """The naive scores of `case()` under a model of `MODELS` as it is built, computed once."""
+    prompts, thoughts, _ = case()
+    found_MN = naive(shared(name), prompts, thoughts, temperature, first)
+    found_MN.flags.writeable = False
+    return found_MN
 
 
 def score(model: Any, prompts: Any, thoughts: Any, own: Any = None, temperature: float = 1.0, **knobs: Any) -> Any:

@@ -280,7 +280,7 @@ def test_a_file_that_goes_while_the_log_is_read_costs_its_own_rows(tmp_path: Pat
 def test_a_step_writes_a_line_and_no_whole_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     written: list[int] = []
     monkeypatch.setattr(record_module, "write_whole", lambda path, content: written.append(len(content)))
-    for files in (10, 100):
+    for files in (3, 30):
         written.clear()
         run_audit(logs.verl_log(tmp_path / f"log{files}", range(files)), tmp_path / f"out{files}", Witness())
         assert len(written) == 2  # audit.json at the start and at the end

@@ -40,8 +40,8 @@ def base(tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("damaged") / "run"
     flags = (
         "--steps 4 --groups 3 --group-size 2 --checkpoint-every 2 --keep-checkpoints all --seedling.steps 30 "
-        "--seedling.layers 1 "
-        "--evaluation.times 2 --evaluation.tasks 2 --diagnostics.every 1 --diagnostics.full-every 1 --tasks 6"
+        "--seedling.layers 1 --seedling.hidden 64 --seedling.ffn 64 "
+        "--evaluation.times 2 --evaluation.tasks 2 --evaluation.search-tasks 4 --diagnostics.no-enabled --tasks 6"
     )
     assert cli.run(["train", "echo", "--out", str(path), *flags.split()]) == 0
     shutil.rmtree(path / "checkpoints" / "step_000004")

@@ -107,9 +107,10 @@ def by_an_evaluation(run: Path) -> set[str]:
 
 
 def by_a_study(run: Path) -> set[str]:
-    job = SamplingJob(settings("echo", f"{SMALL} --groups 4 --group-size 4"), batches=1, forced=2)
+    small = f"--env.turns 2 {SMALL} --groups 4 --group-size 4"  # the seedling of the run is in the cache
+    job = SamplingJob(settings("echo", small), batches=1, forced=2)
     folder = StudyFolder(Path("study")).run("sampled", 0).folder
-    ranking = RankingJob(settings("echo", f"{SMALL} --groups 4 --group-size 4"), tasks=8, passes=2)
+    ranking = RankingJob(settings("echo", small), tasks=8, passes=2)
     ranked = StudyFolder(Path("study")).run("ranking", 0).folder
     assert cli.run(job.command(folder, 0)) == cli.run(ranking.command(ranked, 0)) == 0
     return of_a_folder(folder.path) | of_a_folder(ranked.path)

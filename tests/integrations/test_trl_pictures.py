@@ -111,7 +111,7 @@ def own_logprobs(trainer: Any, seen: Any) -> dict[tuple[int, ...], list[float]]:
 @pytest.mark.parametrize(
     ("family", "shows"),
     [
-        *((family, EVERY) for family in ("idefics3", "idefics3_tiles", "qwen2_vl", "llava")),
+        *((family, EVERY) for family in ("idefics3_tiles", "qwen2_vl", "llava")),
         ("idefics3", SOME),
         *(pytest.param(family, SOME, marks=pytest.mark.proof) for family in ("qwen2_vl", "llava")),
     ],
@@ -177,7 +177,7 @@ def test_the_engine_sees_what_the_learner_sees(family: str, tmp_path: Path) -> N
 
 
 def test_training_on_pictures_changes_the_weights_that_see(tmp_path: Path) -> None:
-    trainer = playing("qwen2_vl", tmp_path, max_steps=2, learning_rate=0.01)
+    trainer = playing("qwen2_vl", tmp_path, heedful=UNWATCHED, learning_rate=0.01)
     before = [parameter.detach().clone() for parameter in trainer.model.model.visual.parameters()]
     trainer.train()
     after = [*trainer.model.model.visual.parameters()]

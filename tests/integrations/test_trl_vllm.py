@@ -248,7 +248,7 @@ def test_without_trls_correction_the_difference_is_missing_with_the_reason(
     assert "vllm_importance_sampling_correction=True" in found.why
 
 
-@pytest.mark.parametrize("mode", ["token_truncate", "token_mask", "sequence_truncate", "sequence_mask"])
+@pytest.mark.parametrize("mode", ["token_truncate", "sequence_mask"])
 def test_the_corrected_gradient_is_that_of_a_batch_without_the_dropped_groups(
     mode: str, engine: type[CopyingEngine], tiny_model: Path, tmp_path: Path
 ) -> None:

@@ -40,10 +40,10 @@ from tiny_models import llama, narrow, qwen2  # noqa: E402
 
 LAKE = FrozenLake(instructions="brief", turns=4)
 MODELS: dict[str, Callable[[int], Any]] = {
-    "llama_grouped_heads": llama,
     "llama_full_heads": lambda vocabulary: llama(vocabulary, kv_heads=4),
-    "qwen2": qwen2,
+    "qwen2_grouped_heads": qwen2,
 }
+"""Tests of one model take a Llama of grouped heads."""
 
 
 @pytest.fixture(scope="module", params=MODELS)

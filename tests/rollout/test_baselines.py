@@ -55,7 +55,7 @@ def test_the_random_policy_is_right_as_often_as_there_are_letters() -> None:
 
 @pytest.mark.parametrize("env", [FrozenLake(turns=2, shortest=1), FrozenLake(turns=4, actions_per_turn=1, slip=0.2)])
 def test_the_search_comes_close_to_the_best_of_all_sequences(env: FrozenLake) -> None:
-    tasks = evaluation_tasks(env, "train", 60)
+    tasks = evaluation_tasks(env, "train", 30)
     found = fixed_sequence_success(env, tasks, best_fixed_sequence(env, tasks)).solved
     best = max(
         fixed_sequence_success(env, tasks, sequence).solved for sequence in itertools.product(env.actions, repeat=4)

@@ -30,8 +30,11 @@ READ_AS = {
 
 
 @pytest.fixture(scope="module", params=READ_AS)
-def built(request: pytest.FixtureRequest) -> tuple[str, Any]:
-    return request.param, tiny.built(request.param)
+def built(request: pytest.FixtureRequest) -> tuple[str, Any, Any]:
+    """The name, the model, and its naive scores of `long_case`."""
+    model = tiny.built(request.param)
+    prompts, thoughts, _ = long_case()
+    return request.param, model, naive(model, prompts, thoughts)
 
 
 def long_case() -> tuple[list[list[int]], list[list[int]], list[int]]:
@@ -40,18 +43,19 @@ def long_case() -> tuple[list[list[int]], list[list[int]], list[int]]:
     return [*prompts, some_ids(random.Random(1), 70)], thoughts, own
 
 
-def test_scores_are_those_of_plain_forward_passes_and_the_method_is_named(built: tuple[str, Any]) -> None:
-    name, model = built
-    prompts, thoughts, own = long_case()
-    scored = score(model, prompts, thoughts, own)
-    np.testing.assert_allclose(scored.scores_MN, naive(model, prompts, thoughts), rtol=0, atol=1e-4)
+def test_scores_are_those_of_plain_forward_passes_and_the_method_is_named(built: tuple[str, Any, Any]) -> None:
+    name, model, expected_MN = built
+    scored = score(model, *long_case())
+    np.testing.assert_allclose(scored.scores_MN, expected_MN, rtol=0, atol=1e-4)
     assert scored.method.split(";")[0] == READ_AS[name]
     assert ("not packed: it" in scored.method) == (READ_AS[name] != "packed")
 
 
 @pytest.mark.parametrize("method", ["packed", "trie", "cached", "plain"])
-def test_a_method_that_is_asked_for_is_exact_or_refused_with_a_sentence(built: tuple[str, Any], method: str) -> None:
-    name, model = built
+def test_a_method_that_is_asked_for_is_exact_or_refused_with_a_sentence(
+    built: tuple[str, Any, Any], method: str
+) -> None:
+    name, model, expected_MN = built
     prompts, thoughts, own = long_case()
     slowest_first = ["plain", "cached", "packed"]
     exact = slowest_first[: slowest_first.index(READ_AS[name]) + 1]
@@ -60,7 +64,7 @@ def test_a_method_that_is_asked_for_is_exact_or_refused_with_a_sentence(built: t
             score(model, prompts, thoughts, own, method=method)
         return
     scored = score(model, prompts, thoughts, own, method=method)
-    np.testing.assert_allclose(scored.scores_MN, naive(model, prompts, thoughts), rtol=0, atol=1e-4)
+    np.testing.assert_allclose(scored.scores_MN, expected_MN, rtol=0, atol=1e-4)
     assert scored.method == method
 
 

@@ -14,7 +14,7 @@ from scored_pairs import case, llama
 METHODS = ("auto", "packed", "trie", "cached", "by_token", "plain")
 
 
-@pytest.mark.parametrize("max_tokens", [1, 7, 20, 100_000])
+@pytest.mark.parametrize("max_tokens", [1, 20, 100_000])
 @pytest.mark.parametrize("method", METHODS)
 def test_a_scorer_reads_as_many_ids_as_it_said(method: str, max_tokens: int) -> None:
     model, (prompts, thoughts, own) = llama(), case()

