@@ -406,13 +406,16 @@ def told(
             Metric("attribution/success/prose_constant", attributed, 6, attributed - 0.01, attributed + 0.01),
             Metric("attribution/success/prose_long_varied", -0.5, 6, -0.6, -0.4),  # of another reward
             Metric("attribution/success/solved_varied", 0.02, 6, 0.01, 0.03),
+            Metric("attribution/success/total", attributed - 0.48, 6),
         ]
-        write_gradients(RunFolder(parent).attribution(1), 1, {"what": "w", "blocks": 6}, metrics, [])
+        others = [replace(one, name=one.name.replace("success", "gap")) for one in metrics]
+        unread = [Metric("attribution/success/total", None, why="the update changed no weight")]
+        for step, found in ((1, metrics), (2, others), (3, unread)):  # nothing says what the later two did to success
+            write_gradients(RunFolder(parent).attribution(step), step, {"what": "w", "blocks": 6}, found, [])
     outcome = Forks("run", "noise_collapse", 4, 1, 2, "val", ARMS, 2)
     study = Study("fork", "What?", tuple(Arm(arm.name, ForkJob()) for arm in ARMS), (0, 1, 2, 3), outcomes=(outcome,))
     study = narrowed(study, tuple(arms))
-    found = read_outcomes(study, written.folder.runs(study))
-    return found.readings[0]
+    return read_outcomes(study, written.folder.runs(study)).readings[0]
 
 
 CAUSED = {

@@ -446,9 +446,10 @@ def _gain(row: ForkRow) -> float:
 
 
 def _split_update(folder: RunFolder, step: int) -> StoredGradients | None:
-    """The newest update up to a step that was split."""
-    steps = [one for one in folder.attribution_steps() if one <= step]
-    return read_gradients(folder.attribution(steps[-1])) if steps else None
+    """The newest update up to a step whose parts of success were read."""
+    newest = [one for one in reversed(folder.attribution_steps()) if one <= step]
+    split = (read_gradients(folder.attribution(one)) for one in newest)
+    return next((one for one in split if one.metric("attribution/success/total").number is not None), None)
 
 
 def _agreement(rows: Sequence[ForkRow], stored: StoredGradients | None) -> list[str]:
