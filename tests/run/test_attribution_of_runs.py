@@ -84,7 +84,8 @@ def lines(folder: RunFolder) -> list[dict[str, Any]]:
 def test_a_run_whose_updates_are_split_is_the_same_run_to_the_byte(
     config: TrainConfig, plain: RunFolder, moments: bool, tmp_path: Path
 ) -> None:
-    split = trained(replace(config, attribution=replace(SMALL, moments=moments)), tmp_path / "split")
+    readings = USUAL if moments else (*USUAL, "right_by_thought", "greedy_success")
+    split = trained(replace(config, attribution=replace(SMALL, moments=moments, readings=readings)), tmp_path / "split")
     assert lines(split) == lines(plain)
     for one, other in zip(*(checkpoints(each.path / "checkpoints") for each in (plain, split)), strict=True):
         names = ("model.safetensors", "state.json") if moments else ("model.safetensors", "state.json", "learner.pt")
@@ -96,6 +97,7 @@ def test_a_run_whose_updates_are_split_is_the_same_run_to_the_byte(
     assert written[1] == set()
     parts = read[2]["attribution/thought_entropy/total"], read[2]["attribution/thought_entropy/measured"]
     assert parts[0].value == pytest.approx(parts[1].value, rel=0.1)
+    assert ("attribution/greedy_success/measured" in read[2]) is not moments
     assert split.attribution_steps() == [0, 2]
     carried = read[2]["attribution/thought_entropy/carried"].value / parts[0].value
     assert abs(carried) < 1e-4 if moments else abs(carried) > 0.1
