@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from heedful.envs.common.helped import HELPED
 from heedful.envs.common.tasks import TaskStream
 from heedful.envs.toys.echo import Echo
 from heedful.filters import Visit
@@ -145,6 +146,17 @@ def test_the_yoked_control_repeats_the_schedule_on_other_tasks(tmp_path: Path) -
     assert [[PROBE in task.tags for task in each] for each in found] == [[False] * 2, [False, True], [False] * 2]
     (later,) = Yoked(run).choose(1, replace(offer(tasks), step=1, drawn=[pool[0].id, pool[2].id]))
     assert later == pool[1], "a round that the other run did not play takes any task"
+
+
+def test_help_makes_no_other_task_of_a_schedule_and_a_prompt_that_is_there_twice_is_taken_once(tmp_path: Path) -> None:
+    a, b = (Task(name, 0, "train") for name in "ab")
+    helped = replace(a, id="a+h3", tags=(HELPED,))
+    run, tasks = Yoked(written(tmp_path / "run", [[a, b], [b, helped], [a, a]])), stream(3)
+    pool = list(tasks.pool or ())
+    run.check(3, 2)
+    assert list(run.choose(2, replace(offer(tasks), step=1))) == [pool[1], pool[0]]
+    first, other = run.choose(2, replace(offer(tasks), step=2))
+    assert (first, other in pool[1:]) == (pool[0], True)
 
 
 def test_a_schedule_that_is_missing_or_too_large_is_named(tmp_path: Path) -> None:

@@ -18,6 +18,7 @@ from typing import Any, Protocol
 
 from heedful.boundary import NotNegative, Share, Text, settings
 from heedful.diagnostics.statistics.beliefs import Belief
+from heedful.envs.common.helped import without_help
 from heedful.filters import Visit
 from heedful.rollout.plans import POWERS, Value
 from heedful.rollout.rounds import Past
@@ -250,17 +251,21 @@ class Yoked:
     def choose(self, count: int, offer: Offer) -> Sequence[Task]:
         pool = offer.tasks.pool or ()
         yoked = [as_probe(pool[place]) if probe else pool[place] for place, probe in _schedule(self.run)[offer.step]]
-        yoked = [task for task in yoked if task.id not in offer.drawn][:count]
-        taken = {task.id for task in yoked}
-        return [*yoked, *offer.rng.sample([task for task in offer.left if task.id not in taken], count - len(yoked))]
+        once = {task.id: task for task in yoked if task.id not in offer.drawn}  # a step of TRL may show a prompt twice
+        taken = dict(list(once.items())[:count])
+        rest = [task for task in offer.left if task.id not in taken]
+        return [*taken.values(), *offer.rng.sample(rest, count - len(taken))]
 
 
 @cache
 def _schedule(run: str) -> dict[int, list[tuple[int, bool]]]:
-    """Step -> the tasks of its groups, by their number in the order in which the run met them, and which are probes."""
+    """Step -> the tasks of its groups, by their number in the order in which the run met them, and which are probes.
+
+    A task with help is the task.
+    """
     folder, numbers, steps = RunFolder(Path(run)), dict[str, int](), {}
     for step in folder.rollout_steps():
-        tasks = [group.task for group in read_rollouts(folder.rollouts(step), replies=False).groups]
+        tasks = [without_help(group.task)[0] for group in read_rollouts(folder.rollouts(step), replies=False).groups]
         steps[step] = [(numbers.setdefault(task.id, len(numbers)), PROBE in task.tags) for task in tasks]
     return steps
 
