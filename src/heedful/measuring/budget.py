@@ -134,7 +134,8 @@ def steps_paid_for(step: int, every: int, full_every: int, *, full: bool) -> flo
     """The number of steps whose share a measurement at this step may read.
 
     A cheap measurement pays for half of `every` steps. A full one pays for `full_every` steps less what the cheap ones
-    before the next full one pay for. So both kinds together read at most the share.
+    before the next full one pay for. So both kinds together read at most the share. A full measurement ahead of time
+    may read as much as a regular one, on top.
     """
     if not full:
         return every / 2

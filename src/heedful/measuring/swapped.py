@@ -176,7 +176,7 @@ def exchanged_thoughts(
 ) -> tuple[list[Metric], Swaps | None]:
     """The model-based `grounding/...` of first turns, and the probabilities of the actions behind them, with texts.
 
-    Read are `rows` thoughts of the first `columns` prompts, of one environment. If a text exceeds the model's window,
+    It reads `rows` thoughts of the first `columns` prompts, of one environment. If a text exceeds the model's window,
     the metrics have a reason instead of numbers. They are named after the scorer, unless it is the policy that sampled.
 
     Args:

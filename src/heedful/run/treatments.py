@@ -72,8 +72,8 @@ class Treatments:
     def at(self, step: int) -> Treated:
         """The treatments before this step.
 
-        Raises ValueError where the solver is not paid on so many tasks that too few are left to train on. What visits
-        alone call unpaid may be wrong, so as many of these as a step needs stay in the pool.
+        Raises ValueError where the solver is not paid on so many tasks that too few are left to train on. Visits alone
+        may be wrong about a task, so as many tasks that they call unpaid stay in the pool as a step needs.
         """
         if not self.actions:
             return Treated()

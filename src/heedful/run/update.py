@@ -44,7 +44,7 @@ def update_policy(
         more, told = replayed(replays, groups, learner.logprobs)
         samples += more
         metrics += told
-    # A replay is one member of those that a group has.
+    # A replay counts as one member of a group.
     kept = sum(verdict.kept for verdict in verdicts) + len(replays or ()) / config.group_size
     scale = loss_scale_factor(config.loss_scale, kept, len(verdicts), config.filter.share)
     budget = turns_of(config.env) * config.sampling.tokens_per_turn

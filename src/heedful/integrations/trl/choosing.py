@@ -17,7 +17,7 @@ from heedful.types import PROBE, Task
 
 
 class PromptChoice:
-    """Chooses rows for a whole run, and remembers their outcomes. Rank 0's decides for all ranks.
+    """Chooses rows for a whole run, and remembers their outcomes. Rank 0 has one, which decides for all ranks.
 
     A row is known by its place in the data. Each update draws from a generator of its own, so a resumed run chooses
     alike.
