@@ -24,8 +24,10 @@ from heedful.models.chat.render import Renderer  # noqa: E402
 from heedful.models.load import load_model  # noqa: E402
 from heedful.policies import Local, Sampling, Vllm, Weights  # noqa: E402
 from heedful.policies.servers import Client, Server  # noqa: E402
+from heedful.policies.servers.dialects import Call  # noqa: E402
 from heedful.policies.servers.examination import ServerFacts  # noqa: E402
-from heedful.policies.vllm import WrongWeights, weights_out  # noqa: E402
+from heedful.policies.servers.exchange import exchange  # noqa: E402
+from heedful.policies.vllm import WrongWeights  # noqa: E402
 from heedful.policies.vllm.source import OpenVllm  # noqa: E402
 from heedful.run.config import DiagnosticsConfig, EvaluationConfig, TrainConfig  # noqa: E402
 from heedful.run.train import train  # noqa: E402
@@ -84,16 +86,21 @@ def test_a_tied_output_layer_that_keeps_its_old_weights_is_caught(
         source.weights_changed(Weights(changed(loaded[0], 8), 1))  # as stock vLLM reloads on a CPU
 
 
+def without_reload(client: Client, server: Server, call: Call, timeout: float | None = None) -> Any:
+    """`Client.tell`, but workers are not told to load anything."""
+    return None if call.path == "/collective_rpc" else exchange(server.http, call, timeout or client.limits.timeout)
+
+
 def test_old_weights_under_a_new_version_are_caught(
     vllm: RealVllm, loaded: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(weights_out, "rpc", lambda client, server, method, named=None: None)
+    monkeypatch.setattr(Client, "tell", without_reload)
     with opened(vllm) as source, pytest.raises(WrongWeights, match="does not hold the learner's weights"):
         source.weights_changed(Weights(changed(loaded[0], 9), 1))
 
 
 def test_another_model_is_caught(vllm: RealVllm, loaded: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(weights_out, "rpc", lambda client, server, method, named=None: None)
+    monkeypatch.setattr(Client, "tell", without_reload)
     with opened(vllm) as source, pytest.raises(WrongWeights, match="it serves another model"):
         source.weights_changed(Weights(changed(loaded[0], 10, by=3.0), 1))
 
