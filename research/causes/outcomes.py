@@ -151,7 +151,8 @@ class ForkCauses:
             for each in outcomes.of_arm(arm):
                 found = json.loads((each.run.folder.path / "forked.json").read_text())
                 removals = found["removals"]
-                leading = removals[0]["arm"]["name"] if removals else ""
+                best = max((row["success"]["value"] for row in removals), default=None)
+                leading = " = ".join(row["arm"]["name"] for row in removals if row["success"]["value"] == best)
                 called = next((row["arm"]["name"] for row in removals if row["named"]), "")
                 known = [row for row in removals if row["attributed"] is not None]
                 worst = min(known, key=lambda row: row["attributed"], default=None)

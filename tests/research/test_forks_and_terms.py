@@ -95,23 +95,25 @@ def test_kept_runs_are_counted_by_way(tmp_path: Path) -> None:
 def test_forks_are_counted_as_right_where_they_name_what_was_planted(tmp_path: Path) -> None:
     written = WrittenRuns(tmp_path / "study")
 
-    def forked(arm: str, seed: int, *removals: tuple[str, bool, float | None]) -> None:
+    def forked(arm: str, seed: int, *removals: tuple[str, float, bool, float | None]) -> None:
         run = written.add(arm, seed, {"fork/gain": [0.1]})
         rows = [
-            {"arm": {"name": name}, "named": named, "attributed": attributed} for name, named, attributed in removals
+            {"arm": {"name": name}, "success": {"value": gain}, "named": named, "attributed": attributed}
+            for name, gain, named, attributed in removals
         ]
         found = {"removals": rows, "alarm": ["noise_collapse"], "advice": ["bonus"]}
         write_whole(run.folder.path / "forked.json", json.dumps(found))
 
-    forked("prose_forked", 0, ("no_fluency", True, -0.04), ("half_rate", False, None))
-    forked("prose_forked", 1, ("half_rate", False, None), ("no_fluency", False, -0.04))
-    forked("healthy_forked", 0, ("half_rate", False, None), ("no_format", False, 0.01))
+    forked("prose_forked", 0, ("no_fluency", 0.2, True, -0.04), ("half_rate", 0.1, False, None))
+    forked("prose_forked", 1, ("half_rate", 0.2, False, None), ("no_fluency", 0.1, False, -0.04))
+    forked("prose_forked", 2, ("no_fluency", 0.1, False, -0.04), ("half_rate", 0.1, False, None))  # none is first
+    forked("healthy_forked", 0, ("half_rate", 0.0, False, None), ("no_format", -0.1, False, 0.01))
     outcome = ForkCauses((("prose_forked", "no_fluency"), ("healthy_forked", "")))
-    found = reading_of(written, outcome, {"prose_forked": 2, "healthy_forked": 1})
+    found = reading_of(written, outcome, {"prose_forked": 3, "healthy_forked": 1})
     assert {name: (count.hits, count.of) for name, count in found.values.items()} == {
-        "named right": (1, 2),
-        "first": (1, 2),
-        "largest negative part of success": (2, 2),
+        "named right": (1, 3),
+        "first": (1, 3),
+        "largest negative part of success": (3, 3),
         "named in a healthy run": (0, 1),
     }
 
