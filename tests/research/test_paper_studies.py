@@ -42,8 +42,8 @@ FINISHED = {
     "cut": "bfe2cb51c4c8",
     "pretrained": "42c639121699",
     "visual": "43bd59568464",
-    "budgets": "45828e67ccd2",
-    "budgets_beds": "8ad11fc50e1b",
+    "budgets": "d06c4f574d01",
+    "budgets_beds": "e0a351534a5b",
     "budgets_causes": "e8892810763a",
 }
 """Study -> the beginning of the hash of its declaration, without its jobs."""
