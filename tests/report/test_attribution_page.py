@@ -12,19 +12,25 @@ from heedful.storage import RunFolder, StoredGradients, read_gradients, write_gr
 from heedful.types import Metric
 
 
-def stored(folder: RunFolder, step: int, success: tuple[float, float] = (-0.02, 0.01)) -> StoredGradients:
-    """fluency takes 4 nats of the gap, and the entropy bonus nothing that is clear. `success`: what fluency takes."""
+def stored(folder: RunFolder, step: int, success: tuple[float, float] | None = None) -> StoredGradients:
+    """fluency takes 4 nats of the gap. `success`: the interval of what it adds to success. `None`: it was not read."""
     metrics = [
         Metric("attribution/gap/carried", -9.0, 144, -9.5, -8.5),
         Metric("attribution/gap/fluency_constant", -4.0, 144, -4.5, -3.5),
         Metric("attribution/gap/solved_varied", 1.25, 144, 1.0, 1.5),
-        Metric("attribution/gap/entropy", -5.0, 144, -11.0, 1.0),
-        Metric("attribution/gap/total", -16.75, 144, -18.0, -15.0),
-        Metric("attribution/gap/measured", -16.0, 144, -17.0, -15.0),
-        Metric("attribution/gap/explained", 1.047, 144),
+        Metric("attribution/gap/entropy", -3.0, 144, -9.0, 3.0),
+        Metric("attribution/gap/total", -14.75, 144, -16.0, -13.0),
+        Metric("attribution/gap/measured", -14.0, 144, -15.0, -13.0),
+        Metric("attribution/gap/explained", 1.054, 144),
         Metric("attribution/gap/before", 41.0, 144, 35.0, 47.0),
-        Metric("attribution/success/fluency_constant", sum(success) / 2, 144, *success),
     ]
+    if success is not None:
+        metrics += [
+            Metric("attribution/success/carried", -0.5, 144, -0.6, -0.4),
+            Metric("attribution/success/fluency_constant", sum(success) / 2, 144, *success),
+            Metric("attribution/success/solved_varied", 0.0, 144, -0.01, 0.01),
+            Metric("attribution/success/total", -0.5, 144, -0.6, -0.4),
+        ]
     moved = [
         {
             "reading": "gap",
@@ -39,17 +45,41 @@ def stored(folder: RunFolder, step: int, success: tuple[float, float] = (-0.02, 
     return read_gradients(folder.attribution(step))
 
 
-def test_the_sentence_names_the_part_that_took_most_if_it_is_clear(tmp_path: Path) -> None:
+def test_the_sentence_names_the_part_that_took_most_success_if_it_is_clear_and_large(tmp_path: Path) -> None:
     folder = RunFolder(tmp_path)
     assert cause(folder, 9) == ""
-    stored(folder, 9)
+    stored(folder, 9, success=(-0.03, -0.01))
     assert cause(folder, 8) == ""  # of a later update
     assert cause(folder, 12) == (
-        "In the update of step 9, the reward fluency in groups of one outcome took 4 nats of the gap between prompts; "
-        "the reward solved in groups whose outcome varies gave 1.25 (heedful gradients RUN --attribute)."
+        "In the update of step 9, the reward fluency in groups of one outcome took 0.0200 of mean success "
+        "(heedful gradients RUN --attribute)."
     )
-    stored(folder, 12, success=(-0.03, -0.01))  # success comes first
-    assert "fluency in groups of one outcome took 0.0200 of mean success (" in cause(folder, 12)
+    for clear_and_tiny in ((-0.005, -0.001), (-0.03, 0.01)):  # or large and not clear
+        stored(folder, 9, success=clear_and_tiny)
+        assert cause(folder, 12) == ""  # nor does the gap name a part then
+
+
+def test_what_a_part_took_is_added_up_over_the_newest_seven_updates(tmp_path: Path) -> None:
+    folder = RunFolder(tmp_path)
+    for step in (3, 6, 9):
+        stored(folder, step, success=(-0.005, -0.003))
+    assert "In the 3 split updates of steps 3 to 9, the reward fluency in groups of one outcome took 0.0120 of" in (
+        cause(folder, 9)
+    )
+    assert cause(folder, 8) == ""  # two of them took 0.008
+    for step in range(10, 30):
+        stored(folder, step, success=(-0.0015, -0.0013))
+    assert cause(folder, 30) == ""  # seven took 0.0098, all of them 0.04
+
+
+def test_the_gap_names_a_part_only_where_success_was_not_read(tmp_path: Path) -> None:
+    folder = RunFolder(tmp_path)
+    stored(folder, 9)
+    assert cause(folder, 12) == (
+        "In the update of step 9, the reward fluency in groups of one outcome took 4 nats of the gap between prompts; "
+        "the reward solved in groups whose outcome varies gave 1.25; success was not read, and how much of the gap "
+        "matters is not known (heedful gradients RUN --attribute)."
+    )
 
 
 def test_the_part_of_a_split_update_comes_before_the_causes_of_the_table(tmp_path: Path) -> None:
@@ -73,8 +103,8 @@ def test_a_panel_shows_the_parts_of_each_update_beside_the_measured_change(tmp_p
     folder = RunFolder(tmp_path)
     drawn = panel([stored(folder, 3), stored(folder, 9)], "gap")
     assert len(re.findall('<path class="area', drawn.svg)) == 10  # four parts and the change, two updates
-    assert "measured, step 9: −16 [−17 to −15], n 144" in drawn.svg
-    names = ["carried", "entropy", "fluency_constant", "solved_varied", "measured"]
+    assert "measured, step 9: −14 [−15 to −13], n 144" in drawn.svg
+    names = ["carried", "fluency_constant", "entropy", "solved_varied", "measured"]
     assert [label for _, label in drawn.legend] == names
     assert panel([], "gap").absent == "no update was split"
 
@@ -85,4 +115,4 @@ def test_the_page_shows_the_tokens_that_moved_most_and_escapes_them(tmp_path: Pa
     assert "group 3, member 1" in page
     assert "&lt;b&gt;" in page
     assert "<b>&#39; −0.125" not in page
-    assert told(one)[1] == "Step 9, gap (nats): carried −9 [−9.50, −8.50], fluency_constant −4 [−4.50, −3.50]."
+    assert told(one)[0] == "Step 9, gap (nats): carried −9 [−9.50, −8.50], fluency_constant −4 [−4.50, −3.50]."

@@ -5,6 +5,7 @@ A reading whose total is far from its measured change is shown as it is: the fir
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -17,6 +18,7 @@ from heedful.report.drawing.panel import DrawnPanel
 from heedful.report.gradients import cell, page_of
 from heedful.report.record import Series
 from heedful.storage import RunFolder, StoredGradients, read_gradients, write_whole
+from heedful.types import Metric
 
 READINGS = {
     "success": ("sampled success", "mean outcome"),
@@ -28,6 +30,13 @@ READINGS = {
 }
 """Reading -> its title and its unit, the one by which causes are ranked first."""
 _NOT_PARTS = (BEFORE, TOTAL, MEASURED, EXPLAINED)
+UNNAMED = ("carried", "decay")
+"""Parts that are no term of the loss, so no cause."""
+LEAST_TAKEN = 0.01
+"""Mean success that a part takes, at least, to be told as a cause. By its interval alone a part worth .003 was told in
+2 of 12 healthy runs of a registered study, and with this size, which was registered as well, in none."""
+MOST_ADDED = 7
+"""Split updates that are added up: the most of that study's. In a sum over hundreds every part would be large."""
 _MOST_PARTS = 5
 """Parts that a chart shows beside the measured change. The table has all of them."""
 _LEAD = (
@@ -80,28 +89,55 @@ def told(stored: StoredGradients) -> list[str]:
 
 
 def cause(folder: RunFolder, step: int) -> str:
-    """The part that took most of success, or else of the gap, in the newest split update up to a step, as a sentence.
+    """The part that took most of success in the newest split updates up to a step, as a sentence; empty without one.
 
-    Empty where no update was split, or no named part that takes is clear of 0.
+    A part's changes are added up over at most `MOST_ADDED` updates, half intervals in quadrature. The lowest sum is
+    told if its interval leaves 0 and it is at most -`LEAST_TAKEN`. The parts `UNNAMED` are no candidates. Where success
+    was not read, it is the gap's lowest sum by its interval alone: for nats no size was registered.
+
+    Source: the second rule of the study `attribution_causes`, which named the planted part in 12 of 12 runs and none in
+    12 healthy ones. Deviation: there all split updates up to the first alarm of a collapse were added up, 2 to 7.
     """
-    steps = [one for one in folder.attribution_steps() if one <= step]
-    stored = read_gradients(folder.attribution(steps[-1])) if steps else None
-    for reading, unit in (("success", "of mean success"), ("gap", "nats of the gap between prompts")):
-        if stored is None:
-            break
-        found = {
-            part: metric
-            for part in part_names(stored)
-            if part != "carried" and is_clear(metric := stored.metric(f"attribution/{reading}/{part}"))
-        }
-        values = {part: metric.number or 0.0 for part, metric in found.items()}
-        worst = min(values, key=values.__getitem__, default="")
-        best = max(values, key=values.__getitem__, default="")
-        if worst and values[worst] < 0:
-            taken = f"In the update of step {stored.step}, {_words(worst)} took {numeral(-values[worst])} {unit}"
-            given = f"; {_words(best)} gave {numeral(values[best])}" if values[best] > 0 else ""
-            return f"{taken}{given} (heedful gradients RUN --attribute)."
+    steps = [one for one in folder.attribution_steps() if one <= step][-MOST_ADDED:]
+    stored = [read_gradients(folder.attribution(one)) for one in steps]
+    for reading, unit, least, doubt in (
+        ("success", "of mean success", LEAST_TAKEN, ""),
+        (
+            "gap",
+            "nats of the gap between prompts",
+            0.0,
+            "; success was not read, and how much of the gap matters is not known",
+        ),
+    ):
+        prefix = f"attribution/{reading}/"
+        read = [one for one in stored if one.metric(prefix + TOTAL).number is not None]
+        names = dict.fromkeys(part for one in read for part in part_names(one) if part not in UNNAMED)
+        sums = {part: _summed([one.metric(prefix + part) for one in read]) for part in names}
+        if not sums:
+            continue
+        worst, best = (choose(sums, key=lambda part: sums[part].number or 0.0) for choose in (min, max))
+        taken = -(sums[worst].number or 0.0)
+        if not is_clear(sums[worst]) or taken <= 0 or taken < least:
+            return ""
+        when = f"the update of step {read[-1].step}"
+        if len(read) > 1:
+            when = f"the {len(read)} split updates of steps {read[0].step} to {read[-1].step}"
+        gave = is_clear(sums[best]) and (sums[best].number or 0.0) > 0
+        given = f"; {_words(best)} gave {numeral(sums[best].number or 0.0)}" if gave else ""
+        said = f"In {when}, {_words(worst)} took {numeral(taken)} {unit}"
+        return f"{said}{given}{doubt} (heedful gradients RUN --attribute)."
     return ""
+
+
+def _summed(found: Sequence[Metric]) -> Metric:
+    """The sum of the readings that have a value. Without an interval where one of them has none and is not 0."""
+    known = [metric for metric in found if metric.number is not None]
+    value = math.fsum(metric.number or 0.0 for metric in known)
+    halves = [(metric.high - metric.low) / 2 for metric in known if metric.low is not None and metric.high is not None]
+    if any(metric.low is None and metric.number for metric in known):
+        return Metric("", value, why="no interval")
+    half = math.hypot(*halves)
+    return Metric("", value, None, value - half, value + half)
 
 
 def measured_causes(folder: RunFolder, step: int) -> list[str]:
@@ -121,7 +157,7 @@ def _words(part: str) -> str:
     for kind, groups in (("_constant", "of one outcome"), ("_varied", "whose outcome varies")):
         if part.endswith(kind):
             return f"the reward {part.removesuffix(kind)} in groups {groups}"
-    regularisers = {"kl": "the KL penalty", "entropy": "the entropy bonus", "decay": "weight decay"}
+    regularisers = {"kl": "the KL penalty", "entropy": "the entropy bonus"}
     return regularisers.get(part, f"the part {part}")
 
 
