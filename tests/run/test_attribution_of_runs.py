@@ -26,6 +26,7 @@ from heedful.run.update import update_policy  # noqa: E402
 from heedful.scorers.hf import HFScorer  # noqa: E402
 from heedful.storage import RunFolder, read_gradients, read_metrics, read_rollouts, write_rollouts  # noqa: E402
 from heedful.storage.trackers import JsonlTracker  # noqa: E402
+from heedful.training.ranks.parallel import Fsdp2  # noqa: E402
 from heedful.types import Group, Metric, Trajectory  # noqa: E402
 
 SMALL = AttributionConfig(every=2, prompts=6, thoughts=2, blocks=3)
@@ -206,6 +207,17 @@ def test_a_step_that_cannot_be_replayed_is_refused(config: TrainConfig, plain: R
         attributed(folder, config, 1)
     with pytest.raises(ValueError, match=r"Expected the episodes of step 3 in .*, found none"):
         attributed(folder, config, 3)
+
+
+@pytest.mark.parametrize(
+    ("changes", "flag"),
+    [({"tasks": 4, "treat": ("replay",)}, "--treat replay"), ({"parallel": Fsdp2()}, "--parallel fsdp2")],
+)
+def test_a_finished_run_without_parts_is_told_what_can_still_be_done(
+    config: TrainConfig, changes: dict[str, Any], flag: str, tmp_path: Path
+) -> None:
+    with pytest.raises(ValueError, match=rf"found .* with {flag}: .* heedful fork \S+ tries .* new run without {flag}"):
+        attributed(RunFolder(tmp_path), replace(config, **changes), 1)
 
 
 def test_settings_that_cannot_work_are_refused() -> None:

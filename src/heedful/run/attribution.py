@@ -36,7 +36,8 @@ def attribute_update(
 ) -> None:
     """Replay the update of a step from its checkpoint, split it, and store the parts.
 
-    Raises ValueError where the step's rollouts are missing, or were sampled by other weights.
+    Raises ValueError where the step's rollouts are missing, or were sampled by other weights, and for a run whose
+    settings leave nothing to split.
     """
     from heedful.envs.common.tagged import in_tags
     from heedful.policies import Weights, open_with
@@ -45,6 +46,16 @@ def attribute_update(
     from heedful.run.parts import assemble
     from heedful.run.update import update_policy
 
+    for flag, used, why in (
+        ("--treat replay", "replay" in config.treat, "a replayed success is no episode of the step"),
+        ("--parallel fsdp2", config.parallel.sharded, "the parts are those of a model that one process holds whole"),
+    ):
+        if used:
+            raise ValueError(
+                f"Expected a run whose updates can be split, found {folder.path} with {flag}: {why}. heedful fork "
+                f"{folder.path} tries what this run does without one thing at a time. To split updates, train a new "
+                f"run without {flag}."
+            )
     rollouts = _batch(folder, step)
     refuse_unwritable(folder.attribution(step))
     asked = replace(asked, every=1)

@@ -356,7 +356,7 @@ def _contradictions(config: TrainConfig, model: PreTrainedModel) -> Iterator[tup
     yield (
         config.attribution.on and sees,
         f"--attribution reads thoughts behind the prompts of others, and {kind} sees: prompts with pictures cannot be "
-        "read so yet. Leave its settings out.",
+        "read so yet. Leave its settings out. Of a run that is over, heedful fork says what one thing does to it.",
     )
     yield (
         "replay" in config.treat and sees,
