@@ -109,6 +109,13 @@ def test_a_panel_shows_the_parts_of_each_update_beside_the_measured_change(tmp_p
     assert panel([], "gap").absent == "no update was split"
 
 
+def test_the_measured_change_has_one_colour_whatever_the_number_of_parts(tmp_path: Path) -> None:
+    split = [stored(RunFolder(tmp_path), 3, success=(-0.03, -0.01))]
+    for reading in ("gap", "success", "greedy_success"):  # four parts, three, and none
+        drawn = panel(split, reading).svg
+        assert re.findall(r'class="(?:area|lost) (c\d)"[^>]*><title>measured', drawn) == ["c6"]
+
+
 def test_the_page_shows_the_tokens_that_moved_most_and_escapes_them(tmp_path: Path) -> None:
     one = stored(RunFolder(tmp_path), 9)
     page = write_attribution_page(RunFolder(tmp_path)).read_text()

@@ -172,10 +172,10 @@ def panel(stored: Sequence[StoredGradients], reading: str) -> DrawnPanel:
                 sizes[part] = max(sizes.get(part, 0.0), abs(value))
     if not sizes and reading != GREEDY:
         return DrawnPanel(title, unit, absent="no update was split")
-    shown = [*sorted(sizes, key=lambda part: -sizes[part])[:_MOST_PARTS], MEASURED]
+    hues = {part: hue for hue, part in enumerate(sorted(sizes, key=lambda part: -sizes[part])[:_MOST_PARTS], start=1)}
     bars = [
         Bars(part, hue, tuple(one.metric(f"attribution/{reading}/{part}") for one in stored))
-        for hue, part in enumerate(shown, start=1)
+        for part, hue in {**hues, MEASURED: _MOST_PARTS + 1}.items()
     ]
     steps = [f"step {one.step}" for one in stored]
     svg = draw_bars(bars, steps, [""] * len(steps), common_range([bars]), f"{title}: the parts of updates")
