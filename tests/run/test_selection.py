@@ -20,6 +20,7 @@ from heedful.rollout.plans import Dealt, Refill, Sized
 from heedful.rollout.rounds import Collection, RefillEnding
 from heedful.run.config import TrainConfig
 from heedful.run.selection import Coverage, Selection, TaskMemory, TaskRecord, readmit, weigh_by_task
+from heedful.training.replay import Success
 from heedful.types import Ending, Group, Prompt, Reply, Span, Task, Trajectory, Turn, Verdict
 
 RNG = random.Random(0)
@@ -152,6 +153,16 @@ def test_the_memory_comes_back_from_json_as_it_was() -> None:
     assert set(memory.table()[0]) == {
         "task", "visits", "episodes", "successes", "trained", "last_trained", "skips"
     }  # fmt: skip
+
+
+def test_the_table_of_tasks_copies_no_stored_success() -> None:
+    class Large:
+        def __deepcopy__(self, memo: object) -> None:
+            raise AssertionError("copied")
+
+    memory = TaskMemory(keeps_successes=True)
+    memory.records["a"] = TaskRecord(visits=2, success=Success(1, 1.0, 0.5, (Large(),)))  # type: ignore[arg-type]
+    assert memory.table()[0]["visits"] == 2
 
 
 def test_the_past_of_a_task_enters_a_filter_that_learns_from_it() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import random
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, astuple, dataclass, field, replace
+from dataclasses import asdict, astuple, dataclass, field, fields, replace
 from typing import Any
 
 from heedful.boundary import Count, Share, settings
@@ -185,9 +185,12 @@ class TaskMemory:
 
     def table(self) -> list[dict[str, Any]]:
         """One row per task seen, by name, without what a later step alone needs: for files and people."""
-        rows = [{"task": task, **asdict(record)} for task, record in sorted(self.records.items())]
         inner = ("earlier", "outcomes", "seen", "unpaid", "success")
-        return [{name: value for name, value in row.items() if name not in inner} for row in rows]
+        names = [each.name for each in fields(TaskRecord) if each.name not in inner]
+        return [
+            {"task": task, **{name: getattr(record, name) for name in names}}
+            for task, record in sorted(self.records.items())
+        ]
 
 
 @dataclass(slots=True)
