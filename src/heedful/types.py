@@ -344,6 +344,8 @@ class TrainingSample:
     """The critic's estimates before the update, at the trained tokens, 0 elsewhere. Empty without a critic."""
     returns: tuple[float, ...] = ()
     """The targets of the critic. Empty without a critic."""
+    regularised: bool = True
+    """KL penalty and entropy bonus read it. They are means over episodes of the policy that is updated."""
 
 
 @dataclass(frozen=True, slots=True)

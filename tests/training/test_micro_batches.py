@@ -1,11 +1,15 @@
+import math
 import random
+from dataclasses import replace
 
 import pytest
 import torch
 from transformers import LlamaConfig, LlamaForCausalLM
 
+from heedful.algorithms.table import Grpo
 from heedful.models.forward.shared_prompts import PASS
 from heedful.training.batch import cut_micro_batches, pass_tokens
+from heedful.training.objective import Scores, token_terms
 from heedful.types import TrainingSample
 
 
@@ -29,6 +33,21 @@ def test_two_samples_are_padded_on_the_right() -> None:
     assert batch.logprobs_BT.tolist() == [[0, -0.5, -0.5], [0, -0.5, 0]]
     assert batch.advantages_BT.tolist() == [[0, 2, 2], [0, 2, 0]]
     assert batch.weights_B.tolist() == [0.75, 0.25]
+
+
+def test_penalties_leave_out_a_sample_that_is_not_regularised_however_far_it_is_from_the_reference() -> None:
+    (batch,) = cut_micro_batches([sample(2, 1), replace(sample(3, 2), regularised=False)], [0.25, 0.75], 6)
+    logprobs_N, entropy_N = torch.full((3,), -0.5, requires_grad=True), torch.ones(3, requires_grad=True)
+    algorithm = Grpo(kl=0.1, kl_kind="k3", entropy=0.2)
+    terms = token_terms(algorithm, batch, Scores(logprobs_N, entropy_N), reference_N=torch.tensor([200.0, -1.0, -1.0]))
+    terms.loss(algorithm.kl, algorithm.entropy).backward()
+    assert entropy_N.grad is not None
+    assert logprobs_N.grad is not None
+    assert entropy_N.grad.tolist() == pytest.approx([0, 0, -0.2 * 0.25])
+    pull = 0.1 * (1 - math.exp(-0.5))  # of k3 at a distance of a half
+    assert logprobs_N.grad.tolist() == pytest.approx([-2 * 0.75, -2 * 0.75, (-2 + pull) * 0.25])
+    (plain,) = cut_micro_batches([sample(2, 1), sample(3, 2)], [0.25, 0.75], 6)
+    assert plain.regularised_B is None
 
 
 @pytest.mark.parametrize("bound", [12, 30, 100, 10_000])

@@ -95,6 +95,7 @@ def expected_step(policy: Sequence[Sequence[float]], fresh: Sequence[Sequence[in
         for sample in samples:
             turn, action = sample.ids[0] - 10, sample.ids[1]
             assert sample.logprobs[1] == log_prob(policy, turn, action)  # ratios of the update begin at 1
+            assert not sample.regularised
             for other, value in enumerate(score(policy, episode)[turn]):
                 total[turn][other] += probability(OLD, episode) / old * sample.advantages[1] * value
     return total

@@ -82,6 +82,8 @@ class MicroBatch:
     """float32, the critic's values before the update, 0 where not trained. `None` where the samples have none."""
     returns_BT: torch.Tensor | None = None
     """float32, the targets of the critic, 0 where not trained. `None` where the samples have none."""
+    regularised_B: torch.Tensor | None = None
+    """bool, False = KL penalty and entropy bonus leave the sequence out. `None`: they read all."""
 
 
 def cut_micro_batches(
@@ -152,6 +154,7 @@ def _pad(
         row * length + place for row, one in enumerate(samples) for place, flag in enumerate(one.trained) if flag
     ]
     with_values = all(sample.values for sample in samples)
+    regularised = [sample.regularised for sample in samples]
     return MicroBatch(
         ids_BT=padded([sample.ids for sample in samples], 0, torch.int64),
         trained_BT=padded([sample.trained for sample in samples], False, torch.bool),
@@ -163,6 +166,7 @@ def _pad(
         prompts=prompts,
         values_BT=padded([sample.values for sample in samples], 0.0, torch.float32) if with_values else None,
         returns_BT=padded([sample.returns for sample in samples], 0.0, torch.float32) if with_values else None,
+        regularised_B=None if all(regularised) else _copied(regularised, torch.bool, device),
     )
 
 

@@ -32,6 +32,8 @@ class TokenTerms:
     """Exact entropy in nats. `None` if it was not requested."""
     weights_N: torch.Tensor
     """The weight of each token in the loss."""
+    regularised_N: torch.Tensor | None = None
+    """True where the entropy bonus reads the token. `None`: everywhere."""
 
     def loss(self, kl: float, entropy: float) -> torch.Tensor:
         """The weighted sum over tokens, with these coefficients."""
@@ -39,7 +41,8 @@ class TokenTerms:
         if kl > 0 and self.kl_N is not None:
             loss_N = loss_N + kl * self.kl_N
         if entropy > 0 and self.entropy_N is not None:
-            loss_N = loss_N - entropy * self.entropy_N
+            read_N = self.entropy_N if self.regularised_N is None else self.regularised_N * self.entropy_N
+            loss_N = loss_N - entropy * read_N
         return (self.weights_N * loss_N).sum()
 
 
@@ -74,6 +77,11 @@ def token_terms(
     sampled_N = at_trained(batch.logprobs_BT, batch).to(logprobs_N.dtype)
     advantages_N = at_trained(batch.advantages_BT, batch).to(logprobs_N.dtype)
     weights_N = at_trained(batch.weights_B[:, None].expand_as(batch.trained_BT), batch).to(logprobs_N.dtype)
+    regularised_N = None
+    if batch.regularised_B is not None:
+        regularised_N = at_trained(batch.regularised_B[:, None].expand_as(batch.trained_BT), batch)
+        if reference_N is not None:  # its own reference: a penalty of 0 and no gradient, however far apart they are
+            reference_N = torch.where(regularised_N, reference_N.to(logprobs_N.dtype), logprobs_N.detach())
     log_ratios_N = logprobs_N - (sampled_N if learner_N is None else learner_N)
     if algorithm.ratio == "sequence":
         log_ratios_N = losses.over_sequences(log_ratios_N, rows_of_trained(batch))
@@ -89,6 +97,7 @@ def token_terms(
         kl_N=None if reference_N is None else losses.kl(algorithm.kl_kind, logprobs_N, reference_N),
         entropy_N=scores.entropy_N,
         weights_N=weights_N,
+        regularised_N=regularised_N,
     )
 
 

@@ -6,6 +6,10 @@ the expectation of pi(z) / pi_old(z) x p_old x grad log pi(z) is the gradient of
 Source: truncated importance sampling (Ionides 2008). AR3PO (arXiv:2509.25808) stores right answers for tasks on which
 none comes. Deviations: the ratio is that of the whole episode, while `training.correction` takes it by token or by
 turn, and for all samples. The chance p_old is a belief's mean, so it is not exact.
+
+A success whose ratio is near 0 is a member of its group all the same: small ratios are part of that expectation, and
+a mean that counted large ones alone would exceed the gradient. KL penalty and entropy bonus leave all replays out: they
+are means over the policy's own episodes, and no ratio weighs them.
 """
 
 from __future__ import annotations
@@ -74,7 +78,7 @@ def replayed(
         advantage = ratios[-1] * success.chance * (success.reward - fresh)
         for row, new in zip(rows[place], news, strict=True):
             sample = sample_of(row, tuple(advantage if turn >= 0 else 0.0 for turn in row.turns))
-            samples.append(replace(sample, logprobs=at_sampled(row, iter(new))))
+            samples.append(replace(sample, logprobs=at_sampled(row, iter(new)), regularised=False))
     ages = [groups[place].trajectories[0].policy_version - success.version for place, success in replays.items()]
     of_all = (("replay_age", ages), ("replay_ratio", ratios))
     return samples, [
