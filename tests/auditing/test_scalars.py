@@ -13,7 +13,7 @@ import pytest
 
 from heedful import cli
 from heedful.auditing.run import audit
-from heedful.auditing.scalars import History, Names, scalar_kind, scalar_rows
+from heedful.auditing.scalars import History, Names, files, scalar_kind, scalar_rows
 from heedful.auditing.settings import AuditSettings
 from heedful.diagnostics.alarms.logged_rules import logged_rules
 from heedful.diagnostics.alarms.rules import AlarmConfig
@@ -117,6 +117,30 @@ def test_a_file_whose_reading_takes_long_rests_from_its_end_on(tmp_path: Path, m
     assert not history.update()
     assert history.update()
     assert list(history.steps) == [1, 2]
+
+
+def test_of_a_file_of_lines_that_grows_new_lines_alone_are_parsed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lines = [f'{{"step": {step}, "reward": 0.{step % 9}, "grad_norm": 1.5}}\n' for step in range(60)]
+    log, parsed = tmp_path / "log.jsonl", list[str]()
+    parse = files.parse_json
+    monkeypatch.setattr(files, "parse_json", lambda line: (parsed.append(line), parse(line))[1])
+    log.write_text("".join(lines[:50]) + lines[50][:9])
+    history = History.growing([log], {})
+    assert history.update()
+    parsed.clear()
+    log.write_text("".join(lines[:55]) + lines[55][:9])
+    assert history.update()
+    assert len(parsed) == 6  # five lines, and the first one, which says what the file is
+    assert history.changed == set(range(50, 55))
+    assert (history.steps, history.read) == ((whole := History.of([log], {})).steps, whole.read)
+    log.write_text("".join(lines).replace('"step": 7, "reward": 0.7', '"step": 7, "reward": 0.1'))
+    assert history.update()  # an earlier line is another one
+    assert history.changed == {7, *range(55, 60)}
+    log.write_text("".join(lines[:3]))
+    assert history.update()
+    assert [*history.steps] == [0, 1, 2]
 
 
 def test_values_of_either_generation_of_writers_are_read(tmp_path: Path) -> None:

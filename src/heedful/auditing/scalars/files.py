@@ -143,8 +143,7 @@ def scalar_rows(path: Path, kind: str = "", ended: bool = True) -> Iterator[Scal
     elif kind == "CSV":
         yield from _csv(_decoded(content))
     elif kind == "lines":
-        for line in content.splitlines():
-            yield from row_of(_object(_decoded(line)) or {})
+        yield from rows_of_lines(content)
     elif kind == "console":
         # verl prints the step. TRL does not: its lines are counted, and evaluations belong to the line before.
         counted = 0
@@ -158,6 +157,12 @@ def scalar_rows(path: Path, kind: str = "", ended: bool = True) -> Iterator[Scal
             f"Expected scalars in {path} (trainer_state.json, TensorBoard's event files, .wandb, Trackio's SQLite "
             "file, JSON lines or CSV with a step, verl's or TRL's console), found another kind of file."
         )
+
+
+def rows_of_lines(content: bytes) -> Iterator[ScalarRow]:
+    """The rows of a file of lines, or of some of its lines: each stands for itself."""
+    for line in content.splitlines():
+        yield from row_of(_object(_decoded(line)) or {})
 
 
 def _trackio(path: Path) -> Iterator[ScalarRow]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import math
 import time
 from collections.abc import Iterator, Mapping, Sequence
@@ -11,9 +12,10 @@ from statistics import fmean
 from typing import Any
 
 from heedful.auditing.scalars.aliases import ALIASES, Names
-from heedful.auditing.scalars.files import ScalarRow, scalar_kind, scalar_rows
+from heedful.auditing.scalars.files import ScalarRow, rows_of_lines, scalar_kind, scalar_rows
 from heedful.auditing.steps import STEPS_HELD, LoggedStep
 from heedful.boundary import listed
+from heedful.boundary.open_files import open_file
 from heedful.diagnostics.statistics.intervals import wilson
 from heedful.types import Metric
 
@@ -29,7 +31,8 @@ most."""
 
 @dataclass(slots=True)
 class ScalarFile:
-    """One file of scalars, read as far as it is whole. It is read from its start each time that it has grown."""
+    """One file of scalars, read as far as it is whole. It is read from its start each time that it has grown. Of a file
+    of lines only new lines are parsed, where the bytes before them are those that were parsed."""
 
     path: Path
     given: Mapping[str, str]
@@ -43,6 +46,8 @@ class ScalarFile:
     """One of `FINITE` -> the scalars that always come with it."""
     keys: set[str] = field(default_factory=set)
     seen: tuple[tuple[int, int, int], ...] = ()
+    parsed: tuple[int, bytes] = (0, b"")
+    """Of a file of lines: how many bytes were parsed, and their digest."""
     rests: float = 0.0
     """When it may be read again, by the clock of `time.monotonic`."""
 
@@ -63,8 +68,15 @@ class ScalarFile:
         if not ended and (seen == self.seen or begun < self.rests):
             return False
         try:
-            kind = scalar_kind(self.path)
-            rows = list(scalar_rows(self.path, kind, ended)) if kind else []
+            kind, content, known = scalar_kind(self.path), b"", 0
+            if kind == "lines" and not ended:
+                with open_file(self.path) as stream:
+                    content = stream.read()
+                content = content[: content.rfind(b"\n") + 1]
+                known = self.parsed[0] if self.parsed == _print_of(content, self.parsed[0]) else 0
+                rows = list(rows_of_lines(content[known:]))
+            else:
+                rows = list(scalar_rows(self.path, kind, ended)) if kind else []
         except (OSError, ValueError):  # it is being written, or locked
             if ended:
                 raise
@@ -73,8 +85,10 @@ class ScalarFile:
         self.seen, self.rests = seen, now + min(LONGEST_REST, REST * (now - begun)) if now - begun > LONG else 0.0
         if not rows and self.count:
             return True  # it is being written anew
-        self.kind, self.names, self.count = kind, Names(self.given), 0
-        self.by_step, self.beside, self.keys = {}, {}, set()
+        if not known:
+            self.kind, self.names, self.count = kind, Names(self.given), 0
+            self.by_step, self.beside, self.keys = {}, {}, set()
+        self.parsed = _print_of(content, len(content))
         for row in rows:
             self.take(row)
         return True
@@ -283,6 +297,11 @@ def mapped(entries: Sequence[str]) -> dict[str, str]:
             raise ValueError(f"Expected --map NAME=KEY with a NAME of {known}, found {entry!r}.")
         given[full] = key
     return given
+
+
+def _print_of(content: bytes, size: int) -> tuple[int, bytes]:
+    """The length and the digest of its first bytes."""
+    return size, hashlib.blake2b(memoryview(content)[:size]).digest()
 
 
 def _alike(one: float, other: float) -> bool:
