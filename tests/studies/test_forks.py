@@ -185,6 +185,14 @@ def test_a_warm_process_says_how_it_ended_and_does_not_outlive_its_server(tmp_pa
         stopped.send_signal(signal.SIGTERM)
         assert stopped.wait() in (-signal.SIGTERM, 128 + signal.SIGTERM)
         left = warm.start(["train", "echo", "--steps", "9999", "--out", str(tmp_path / "left")], log)
+        shown, until = b"", time.monotonic() + 30
+        while b"9999" not in shown and Path("/proc/self/cmdline").exists():  # its own words, and not the server's
+            assert time.monotonic() < until, shown
+            shown = Path(f"/proc/{left.pid}/cmdline").read_bytes().rstrip(b"\0")
+            time.sleep(0.01)
+        assert not shown or shown.endswith(
+            b"\0-m\0heedful\0train\0echo\0--steps\x009999\0--out\0" + bytes(tmp_path / "left")
+        )
         warm.process.kill()
         assert left.wait() == -signal.SIGKILL
         with pytest.raises(ChildProcessError, match=r"has ended\. The same command goes on"):

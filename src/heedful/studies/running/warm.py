@@ -6,6 +6,7 @@ a process that has met an accelerator cannot be forked.
 
 from __future__ import annotations
 
+import ctypes
 import gc
 import json
 import os
@@ -19,6 +20,9 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO
+
+ROOM = 1024
+"""Bytes of a blank argument of the server, over which its forks write their own command lines."""
 
 
 @dataclass(slots=True)
@@ -101,7 +105,7 @@ class Warm:
 @contextmanager
 def warm_server(keep_open: tuple[int, ...]) -> Iterator[Warm]:
     """A server for the runs of a study. Runs that go on when it ends go on. `keep_open`: descriptors they inherit."""
-    words = [sys.executable, "-P", "-m", "heedful.studies.running.warm"]
+    words = [sys.executable, "-P", "-m", "heedful.studies.running.warm", " " * ROOM]
     pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "bufsize": 0}
     process = subprocess.Popen(words, start_new_session=True, pass_fds=keep_open, **pipes)  # type: ignore[call-overload]
     try:
@@ -146,6 +150,15 @@ def serve(requests: IO[bytes], answers: IO[bytes]) -> list[str] | None:
                 answers.write(b"%d %d\n" % (pid, os.waitstatus_to_exitcode(status)))
 
 
+def show_as(words: list[str]) -> None:
+    """Write a command line over the one with which this process began, where `ps` reads it. On Linux alone."""
+    with suppress(FileNotFoundError):
+        state = Path("/proc/self/stat").read_text(encoding="utf-8", errors="replace")
+        begin, end = map(int, state.rpartition(")")[2].split()[45:47])  # arg_start and arg_end of proc(5)
+        line = "\0".join(words).encode("utf-8", "surrogateescape")[: end - begin - 1]
+        ctypes.memmove(begin, line.ljust(end - begin, b"\0"), end - begin)
+
+
 def main() -> None:
     """The server, and after a fork the run."""
     import heedful.run.loop
@@ -161,6 +174,7 @@ def main() -> None:
         requests.close()
         answers.close()
         sys.argv = ["heedful", *arguments]
+        show_as([sys.executable, "-P", "-m", *sys.argv])
         runpy.run_module("heedful", run_name="__main__")
 
 
