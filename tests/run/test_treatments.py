@@ -90,6 +90,13 @@ def test_help_is_taken_back_by_halves_and_given_again_after_two_failures(
     assert treating(env, treatments.pool, memory=again).at(9) == treatments.at(9)
 
 
+def test_a_helped_task_whose_only_visit_without_help_broke_is_played_without_help_again() -> None:
+    treatments = treating(LONG, pool := pool_of(LONG, 6), dealt=True)  # the control may help a task without a visit
+    visit(treatments, 0, LONG.given(pool[0], 1), 5)
+    visit(treatments, 1, pool[0], 0, episodes=0)
+    assert treatments.turns(pool[0]) == 0
+
+
 def test_solved_tasks_are_left_out_but_for_the_floor_and_where_too_few_are_left() -> None:
     env = Helped(Echo())
     pool = pool_of(env, 20)

@@ -171,7 +171,7 @@ class Treatments:
             return length - 1
         last = max(helped, key=lambda turns: records[turns].seen)
         now = _next(last, length, records[last].outcomes)
-        returned = now == 0 and records[0].seen > records[last].seen
+        returned = now == 0 and records[0].seen > records[last].seen and bool(records[0].outcomes)
         return _next(0, length, records[0].outcomes) if returned else now
 
 
