@@ -5,7 +5,7 @@ import math
 import pytest
 from episodes import by_name, episode, group, outcomes, turn
 
-from heedful.diagnostics.behaviour_metrics import behaviour
+from heedful.diagnostics.behaviour_metrics import behaviour, component_of
 from heedful.diagnostics.statistics.intervals import wilson
 
 
@@ -29,6 +29,7 @@ def test_a_component_with_the_name_of_the_sum_has_a_metric_of_its_own():
         *("reward/component/component/mean", "reward/component/mean", "reward/mean", "reward/meaning")
     ]
     assert [by_name(found)[name].value for name in ("reward/mean", "reward/component/mean")] == [3.5, 2.0]
+    assert {component_of(name) for name in names if name != "reward/mean"} == {*rewards}
 
 
 def test_success_of_several_episodes_a_task_has_wilsons_interval_for_as_many_trials_as_the_tasks_agree_on():

@@ -3,6 +3,7 @@
 import errno
 import json
 import os
+import shlex
 import shutil
 import signal
 import time
@@ -19,7 +20,7 @@ torch = pytest.importorskip("torch")
 pytest.importorskip("transformers")
 
 from heedful import cli  # noqa: E402
-from heedful.algorithms.table import Grpo  # noqa: E402
+from heedful.algorithms.table import Dapo, Grpo  # noqa: E402
 from heedful.boundary import parse  # noqa: E402
 from heedful.filters import KeepAll, TopP  # noqa: E402
 from heedful.report.outcome import Outcome  # noqa: E402
@@ -292,13 +293,38 @@ def test_what_a_run_has_is_taken_away_and_what_it_lacks_is_given(config: TrainCo
     assert [arm.name for arm in cures(config)] == ["filter", "kl"]
     many = [arm.name for arm in removals(config, [f"part {number}" for number in range(9)])]
     assert many == ["no_part_0", "no_part_1", "no_part_2", "no_bonus", "no_kl", "half_rate"]
+    alike = {arm.name: arm.words for arm in removals(config, ["bonus", "a b", "a_b"])}
+    assert [*alike] == ["no_bonus_", "no_a_b", "no_a_b_", "no_bonus", "no_kl", "half_rate"]
+    assert alike["no_bonus_"] == "without the reward for bonus"
     filtered = replace(config, algorithm=Grpo(kl=0.2), filter=TopP(), loss_scale="rho")
     flags = {arm.name: arm.flags for arm in removals(filtered, [])}
     assert flags["no_filter"] == "--filter keep_all --loss-scale kept"
+    searching = replace(config, algorithm=Dapo(), filter=TopP(on="reward"))  # its search for groups that vary goes on
+    (kept_on,) = (arm.flags for arm in removals(searching, []) if arm.name == "no_filter")
+    without = parse(TrainConfig, searching, kept_on.split(), "heedful train", "")
+    assert (without.filter, without.rounds) == (KeepAll(on="reward"), searching.rounds)
     assert cures(filtered) == []
     cutting = replace(config, on_collapse="cut")
     (flags_cut,) = (arm.flags for arm in removals(cutting, []) if arm.name == "no_bonus")
     assert parse(TrainConfig, cutting, flags_cut.split(), "heedful train", "").algorithm.entropy == 0
+
+
+def test_a_component_with_a_slash_in_its_name_is_taken_away_by_its_whole_name(tmp_path: Path) -> None:
+    means = {"success/rate": [0.5, 0.6], "reward/solved": [0.5, 0.6], "reward/style/words": [0.2, 0.3]}
+    written = WrittenRuns(tmp_path).add("none", 0, means | {"reward/component/mean": [0.1, 0.1]})
+    assert components_beside_the_task(read_run(written.folder.path), 1) == ["style/words", "mean"]
+
+
+def test_the_command_of_forks_can_be_given_again_with_a_cure_of_a_single_word(
+    run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    programs = []
+    monkeypatch.setattr(
+        "heedful.studies.running.runner.run_study", lambda asked, _: programs.append(asked.program) or 1
+    )
+    words = ["fork", str(run.path), "--before", "2", "--cure=--algorithm.kl=0.01"]
+    assert cli.run(words) == cli.run([*shlex.split(programs[0])[1:], str(run.path)]) == 1
+    assert programs == ["heedful fork --before 2 --cure=--algorithm.kl=0.01"] * 2
 
 
 def test_a_run_that_cuts_its_bonus_at_a_collapse_does_so_in_its_forks(run: Run) -> None:
@@ -448,12 +474,22 @@ def test_the_removal_that_is_first_and_clear_names_the_cause_and_the_best_cure_d
         "was taken away changes it by more than 0.01."
     )
     assert second.startswith("Of the cures the best is clear: with the filter success changes by +0.30 [+0.29, +0.32].")
-    assert rest[0].endswith("the reward for prose took most of success (−0.0400): both name the same.")
+    assert rest[0].endswith(
+        "the reward for prose took most of success (−0.0400 [−0.0500, −0.0300]): both name the same."
+    )
     assert rest[1].endswith("--checkpoint 1 --filter top_p")
     assert [row.named for row in found.values.removals] == [True, False]
     assert found.values.removals[0].attributed == pytest.approx(-0.04)
     assert found.tables[0].rows[0][5] == "attribution, step 1"
     assert len(found.figures) == 4
+
+
+def test_a_part_that_is_not_clear_of_zero_took_nothing_and_agrees_with_no_fork(tmp_path: Path) -> None:
+    found = told(tmp_path, CAUSED, -0.004)
+    assert found.values.removals[0].named
+    assert found.sentences[2] == (
+        "In the split update of step 1 nothing that was taken away here clearly took success."
+    )
 
 
 def test_nothing_is_named_where_the_gains_are_not_clear_or_do_not_matter(tmp_path: Path) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import shlex
 from dataclasses import asdict, dataclass
+from itertools import chain
 from pathlib import Path
 from typing import Annotated
 
@@ -98,7 +99,9 @@ def main(argv: list[str]) -> int:
     seeds = (*words.seeds, *finished(study, folder, asked, words.seeds))
     typed, usual = asdict(words), asdict(ForkWords(words.run))
     changed = [name for name in ("before", "steps", "tasks", "samples", "cure") if typed[name] != usual[name]]
-    program = shlex.join(["heedful", "fork", *(word for name in changed for word in (f"--{name}", str(typed[name])))])
+    # A cure of a single word would read as a flag of this command.
+    pairs = ([f"--{name}={typed[name]}"] if name == "cure" else [f"--{name}", str(typed[name])] for name in changed)
+    program = shlex.join(["heedful", "fork", *chain.from_iterable(pairs)])
     request = Request(study, folder, asked, seeds, processes=words.processes, file=str(words.run), program=program)
     code = run_study(request, console)
     results = StudyFolder(folder).results

@@ -69,6 +69,12 @@ def _component(name: str) -> str:
     return f"reward/component/{name}" if _LIKE_THE_SUM.fullmatch(name) else f"reward/{name}"
 
 
+def component_of(metric: str) -> str:
+    """The reward component of such a metric."""
+    name = metric.removeprefix("reward/")
+    return name.removeprefix("component/") if _LIKE_THE_SUM.fullmatch(name) else name
+
+
 def _at_most(clusters: float | None, metrics: Sequence[Metric]) -> list[Metric]:
     """The metrics with at most as many effective tasks as success has.
 

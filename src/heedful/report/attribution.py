@@ -112,7 +112,7 @@ def cause(folder: RunFolder, step: int) -> str:
         prefix = f"attribution/{reading}/"
         read = [one for one in stored if one.metric(prefix + TOTAL).number is not None]
         names = dict.fromkeys(part for one in read for part in part_names(one) if part not in UNNAMED)
-        sums = {part: _summed([one.metric(prefix + part) for one in read]) for part in names}
+        sums = {part: summed([one.metric(prefix + part) for one in read]) for part in names}
         if not sums:
             continue
         worst, best = (choose(sums, key=lambda part: sums[part].number or 0.0) for choose in (min, max))
@@ -129,7 +129,7 @@ def cause(folder: RunFolder, step: int) -> str:
     return ""
 
 
-def _summed(found: Sequence[Metric]) -> Metric:
+def summed(found: Sequence[Metric]) -> Metric:
     """The sum of the readings that have a value. Without an interval where one of them has none and is not 0."""
     known = [metric for metric in found if metric.number is not None]
     value = math.fsum(metric.number or 0.0 for metric in known)

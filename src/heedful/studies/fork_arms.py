@@ -11,6 +11,7 @@ from typing import Literal
 
 import numpy as np
 
+from heedful.diagnostics.behaviour_metrics import component_of
 from heedful.filters import KeepAll, TopP
 from heedful.report.record import RunRecord
 from heedful.run.config import TrainConfig
@@ -46,19 +47,21 @@ def removals(config: TrainConfig, components: Sequence[str]) -> list[ForkArm]:
         found.append(ForkArm("no_kl", "removal", "without the KL penalty", "--algorithm.kl 0", ("kl",)))
     if not isinstance(config.filter, KeepAll):
         kept = " --loss-scale kept" if config.loss_scale == "rho" else ""
-        found.append(ForkArm("no_filter", "removal", "without the filter", f"--filter keep_all{kept}"))
+        on = f" --filter.on {shlex.quote(config.filter.on)}" * (
+            config.filter.on != KeepAll().on
+        )  # dynamic sampling, too
+        found.append(ForkArm("no_filter", "removal", "without the filter", f"--filter keep_all{on}{kept}"))
     rate = ForkArm("half_rate", "removal", "at half the learning rate", f"--optimizer.lr {config.optimizer.lr / 2!r}")
-    rewards = [
-        ForkArm(
-            re.sub(r"[^A-Za-z0-9_.-]", "_", f"no_{name}"),
-            "removal",
-            f"without the reward for {name}",
-            shlex.join(["--without-rewards", ",".join([*config.without_rewards, name])]),
-            (f"{name}_constant", f"{name}_varied"),
-        )
-        for name in components
-    ]
-    return [*rewards[: MOST_REMOVALS - len(found) - 1], *found, rate]
+    rewards, taken = list[ForkArm](), {arm.name for arm in found}
+    for component in components[: MOST_REMOVALS - len(found) - 1]:
+        name = re.sub(r"[^A-Za-z0-9_.-]", "_", f"no_{component}")
+        while name in taken:  # a reward may be called "bonus"
+            name += "_"
+        taken.add(name)
+        words, flags = f"without the reward for {component}", ",".join([*config.without_rewards, component])
+        parts = f"{component}_constant", f"{component}_varied"
+        rewards.append(ForkArm(name, "removal", words, shlex.join(["--without-rewards", flags]), parts))
+    return [*rewards, *found, rate]
 
 
 def cures(config: TrainConfig, own: str = "") -> list[ForkArm]:
@@ -85,7 +88,7 @@ def components_beside_the_task(run: RunRecord, before: int) -> list[str]:
     for metric, series in run.series.items():
         if metric.startswith("reward/") and metric != "reward/mean":
             values = {point.step: float(point.number or 0.0) for point in series.numeric}
-            means[metric.rpartition("/")[2]] = [values.get(step, 0.0) for step in rates]
+            means[component_of(metric)] = [values.get(step, 0.0) for step in rates]
     sizes = {name: fmean(map(abs, values)) for name, values in means.items() if values}
     least = MATTERING_PART * sum(sizes.values())
     rate = np.array(list(rates.values()))

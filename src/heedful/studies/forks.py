@@ -18,13 +18,15 @@ from statistics import fmean
 import numpy as np
 
 from heedful.diagnostics.alarms.watch import before_change
+from heedful.diagnostics.attribution import is_clear
 from heedful.diagnostics.statistics.group_statistics import is_constant
 from heedful.diagnostics.statistics.special import student_quantile
 from heedful.envs.common.tasks import TaskStream
-from heedful.report.attribution import part_names
+from heedful.report.attribution import part_names, summed
 from heedful.report.drawing.chart import Axis, Curve, Frame
 from heedful.report.drawing.numerals import numeral
 from heedful.report.drawing.panel import DrawnPanel, Panel, draw
+from heedful.report.gradients import cell
 from heedful.report.outcome import Outcome
 from heedful.report.record import Series, read_run
 from heedful.run.config import AttributionConfig, TrainConfig
@@ -458,10 +460,12 @@ def _agreement(rows: Sequence[ForkRow], stored: StoredGradients | None) -> list[
     if stored is None or not known:
         return []
     worst = min(known, key=lambda row: row.attributed or 0.0)
-    if not worst.attributed or worst.attributed >= 0:
-        return [f"In the split update of step {stored.step} nothing that was taken away here took success."]
+    held = [stored.metric(f"attribution/success/{part}") for part in worst.arm.parts if part in part_names(stored)]
+    took = summed(held)
+    if (took.number or 0.0) >= 0 or not is_clear(took):
+        return [f"In the split update of step {stored.step} nothing that was taken away here clearly took success."]
     what = worst.arm.words.removeprefix("without ")
-    taken = f"In the split update of step {stored.step}, {what} took most of success ({numeral(worst.attributed)})"
+    taken = f"In the split update of step {stored.step}, {what} took most of success ({cell(took)})"
     return [f"{taken}: both name the same." if rows[0].named and worst is rows[0] else f"{taken}."]
 
 
