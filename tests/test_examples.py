@@ -47,11 +47,6 @@ def bisect(conversation: Conversation) -> str:
     return f"<think>between {low} and {high}</think><answer>{(low + high) // 2}</answer>"
 
 
-def test_the_page_on_environments_holds_the_example_with_tools_word_for_word() -> None:
-    page = (ROOT / "docs" / "environments.md").read_text(encoding="utf-8")
-    assert f"```python\n{(EXAMPLE.parent / 'with_tools.py').read_text(encoding='utf-8')}```" in page
-
-
 def test_the_example_with_tools_keeps_the_contract_and_pays_for_calls(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.syspath_prepend(str(EXAMPLE.parent))
     env = importlib.import_module("with_tools").Market(fee=0.25)

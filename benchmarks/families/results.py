@@ -54,18 +54,26 @@ def save(rows: dict[str, Row]) -> None:
 
 
 def table(rows: dict[str, Row]) -> list[str]:
-    """The lines of the table."""
-    head = ("model type", "layers", "scorer", "sampler", "learner", "largest error", "gradient")
-    lines = ["| " + " | ".join(head) + " |", "|" + "---|" * 5 + "---:|" * 2]
+    """The lines of the table. Model types with equal layers and ways share a row, with the largest of their errors."""
+    head = ("model types", "layers", "scorer", "sampler", "learner", "largest error", "gradient")
+    alike: dict[tuple[bool, str, *tuple[str, ...]], list[str]] = {}
     for name, row in rows.items():
-        kind, _, window = name.partition(":")
-        cells = [f"`{kind}`" + (f", window {window}" if window else ""), FAMILIES[kind].layers]
-        cells += [row[part].way for part in PARTS]
-        errors = [found.error for found in row.values() if found.error is not None]
-        cells += [_figure(max(errors, default=None)), _figure(row["learner"].gradient)]
         exact = all(found.exact for found in row.values())
+        layers = FAMILIES[name.partition(":")[0]].layers
+        alike.setdefault((exact, layers, *(row[part].way for part in PARTS)), []).append(name)
+    lines = ["| " + " | ".join(head) + " |", "|" + "---|" * 5 + "---:|" * 2]
+    for (exact, *ways), named in alike.items():
+        errors = [found.error for name in named for found in rows[name].values() if found.error is not None]
+        gradients = [found.gradient for name in named if (found := rows[name]["learner"]).gradient is not None]
+        cells = [", ".join(map(_label, named)), *ways]
+        cells += [_figure(max(errors, default=None)), _figure(max(gradients, default=None))]
         lines.append("| " + " | ".join(cells if exact else [f"**{cell}**" for cell in cells]) + " |")
     return lines
+
+
+def _label(name: str) -> str:
+    kind, _, window = name.partition(":")
+    return f"`{kind}`" + (f" (window {window})" if window else "")
 
 
 def with_table(page: str, rows: dict[str, Row]) -> str:

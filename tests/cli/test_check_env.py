@@ -53,7 +53,7 @@ def test_the_page_shows_what_the_command_says(capsys: pytest.CaptureFixture[str]
     for command in ("twenty_lines:Backwards --quick", "careless:Careless --quick"):
         printed = shown(capsys, *command.split())
         expected = transcript(command)
-        assert len(expected) > 10
+        assert len(expected) >= 4
         timed = ("backwards: 15 rules", "pass            endings")
         missing = [line for line in expected if line not in printed and not line.startswith(timed)]
         assert missing == []

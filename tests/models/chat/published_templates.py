@@ -303,16 +303,15 @@ def _earlier(tokenizer: PreTrainedTokenizerFast, renderer: Renderer) -> str:
 
 
 def table() -> list[str]:
-    """The lines of the table. A training variant with the same answers shares the row of its original."""
+    """The lines of the table. Templates of one package with the same answers share a row."""
     head = (
-        *("template", "from", "accepted", "tool calls", "system message", "tags of thoughts", "opens the thought"),
+        *("templates", "from", "accepted", "tool calls", "system message", "tags of thoughts", "opens the thought"),
         *("thoughts of earlier turns", "reason or remark"),
     )
     rows: dict[tuple[str, ...], list[str]] = {}
     for one in published():
-        family = one.name.removesuffix("_training")
-        rows.setdefault((one.package, family, *finding_of(one).row), []).append(f"`{one.name}`")
-    cells = [(", ".join(names), key[0], *(text or "–" for text in key[2:])) for key, names in rows.items()]
+        rows.setdefault((one.package, *finding_of(one).row), []).append(f"`{one.name}`")
+    cells = [(", ".join(names), key[0], *(text or "–" for text in key[1:])) for key, names in rows.items()]
     return ["| " + " | ".join(row) + " |" for row in (head, ("---",) * len(head), *cells)]
 
 
