@@ -56,6 +56,23 @@ def trl_log(folder: Path, steps: int = 3) -> Path:
     return folder
 
 
+def numbered_rows(step: int, batch: int) -> list[Row]:
+    """TRL's with heedful's columns. Rewards are twice the accuracy and half of the format, which is 0.5 everywhere."""
+    return [
+        {
+            **row,
+            "heedful_id": f"{batch}/{prompt}/{member}",
+            "heedful_task": f"prompt-{prompt}",
+            "heedful_reason": "kept" if prompt == 0 else "constant",
+            "heedful_reward": 2.0 * reward + 0.25,
+            "heedful_outcome": reward,
+            "heedful_progress": None,
+            "heedful_thought": "7:26",
+        }
+        for row, (prompt, member, reward) in zip(trl_rows(step), members(), strict=True)
+    ]
+
+
 def verl_rows(step: int) -> list[Row]:
     return [
         {

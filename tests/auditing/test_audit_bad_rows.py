@@ -12,13 +12,15 @@ import numpy as np
 import pyarrow
 import pyarrow.parquet
 import pytest
-from audit_watching import Witness, read
+from audit_watching import read
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from heedful.auditing import AuditSettings, measure_log, open_log
+from heedful.auditing import AuditSettings, open_log
 from heedful.auditing.measure import judged, step_metrics
 from heedful.auditing.steps import LoggedStep
+from heedful.storage.rollouts import Rollouts, rollout_rows
+from heedful.types import Ending, Group, Prompt, Reply, Span, Task, Trajectory, Turn, Verdict
 
 ROWS: dict[str, Callable[[], list[logs.Row]]] = {
     "verl rollouts": lambda: logs.verl_rows(1),
@@ -27,64 +29,24 @@ ROWS: dict[str, Callable[[], list[logs.Row]]] = {
     "verifiers traces": logs.trace_rows,
     "verifiers results": logs.result_rows,
     "heedful rollouts": logs.plain_rows,
-    "numbered completions": lambda: [
-        {
-            **row,
-            "heedful_id": f"1/{place // 3}/{place % 3}",
-            "heedful_task": f"walk-{place // 3}",
-            "heedful_reason": "kept",
-            "heedful_reward": row["accuracy"],
-            "heedful_outcome": row["accuracy"],
-            "heedful_progress": None,
-            "heedful_thought": "7:10",
-        }
-        for place, row in enumerate(logs.trl_rows(1))
-    ],
+    "numbered completions": lambda: logs.numbered_rows(1, 1),
 }
 """Format -> the rows of one step, six episodes in two groups."""
 
 
 def whole_own_rows() -> list[logs.Row]:
     """Our own rows with all their columns."""
-    return [
-        {
-            **row,
-            "split": "train",
-            "environment": "walk",
-            "task_id": row["new_prompt_text"],
-            "task_seed": 1,
-            "turn": 1,
-            "task_tags": [],
-            "group": place // 3,
-            "member": place % 3,
-            "new_prompt_ids": [1, 2],
-            "history": 0,
-            "restarts": False,
-            "reply_ids": [3, 4, 5],
-            "entropies": [0.1, 0.2, 0.3],
-            "thought_start": 0,
-            "thought_end": 1,
-            "answer_start": 2,
-            "answer_end": 3,
-            "closed": True,
-            "cut": False,
-            "actions": ["up"],
-            "valid": True,
-            "effect": "",
-            "state": "",
-            "components": {"goal": row["reward"]},
-            "outcome": 1.0,
-            "progress": None,
-            "ending": "solved",
-            "error": "",
-            "weight": 1.0,
-            "reason": "kept",
-            "spread": 0.5,
-            "temperature": 1.0,
-            "policy_version": 1,
-        }
-        for place, row in enumerate(logs.plain_rows())
-    ]
+    prompt, spans = Prompt("look", (1, 2)), (Span(0, 1), Span(2, 3))
+    groups = []
+    for name, rewards in zip(logs.PROMPTS, logs.REWARDS, strict=True):
+        task = Task(name, 1, "train", environment="walk")
+        members = []
+        for member, reward in enumerate(rewards):
+            reply = Reply(prompt, (3, 4, 5), logs.reply(0, member), (-0.5,) * 3, (0.1,) * 3, *spans, True, False)
+            turn = Turn(reply, {"goal": reward}, ("up",), True, "", "")
+            members.append(Trajectory(task, member, (turn,), Ending.SOLVED, 1.0))
+        groups.append(Group(task, tuple(members)))
+    return rollout_rows(Rollouts(0, "train", "walk", tuple(groups), (Verdict(1.0, "kept", 0.5),) * 2))
 
 
 def measured(log: Any, steps: list[LoggedStep]) -> None:
@@ -108,6 +70,7 @@ def encoded(rows: list[logs.Row]) -> list[bytes]:
 BAD_LINES = [
     (b'"score": 1.0', b'"score": 1' + b"0" * 400, "a number from -1e+30 to 1e+30 as `score`"),
     (b'"score": 1.0', b'"score": 1' + b"0" * 5000, "a JSON object, found "),
+    (b'"score": 1.0', b'"score": Infinity', "a number from -1e+30 to 1e+30 as `score`, found float inf"),
     (b'"score": 1.0', b'"score": 1e300', "a number from -1e+30 to 1e+30 as `score`, found float 1e+300"),
     (b'"step": 1', b'"step": 1' + b"0" * 30, "a whole number of at most 64 bits as `step`"),
     (b'"step": 1', b'"step": -1', "a step from 0 to 1,000,000,000,000,000 as `step`, found int -1"),
@@ -150,29 +113,7 @@ def test_a_file_of_lines_may_begin_with_bytes_of_a_crash(tmp_path: Path) -> None
     assert (faults.count, sum(step.episodes for step in steps)) == (1, 6)
 
 
-def test_rewards_whose_sum_overflows_are_lost_and_the_rest_is_measured(tmp_path: Path) -> None:
-    rows = logs.trl_rows(1)
-    rows[0] |= {"accuracy": 1.7e308, "format": 1.7e308}
-    out = measure_log(
-        open_log(logs.write_lines(tmp_path / "completions_1.jsonl", rows), AuditSettings()),
-        AuditSettings(),
-        tmp_path / "out",
-        [Witness()],
-    )
-    record = json.loads((out / "audit.json").read_text())
-    assert record["left_out"]["count"] == 1
-    assert record["left_out"]["first"][0]["line"] == 1
-
-
 # Parquet --------------------------------------------------------------------------------------------------------------
-
-
-def test_an_infinite_reward_costs_its_row(tmp_path: Path) -> None:
-    rows = logs.trl_rows(1)
-    rows[1]["accuracy"] = float("inf")
-    _, (step,), faults = read(logs.write_lines(tmp_path / "completions_1.jsonl", rows))
-    assert step.episodes == len(rows) - 1
-    assert [fault.found for fault in faults.kept] == ["float inf"]
 
 
 def test_a_used_column_of_times_or_a_second_one_of_its_name_costs_the_file(tmp_path: Path) -> None:

@@ -53,15 +53,6 @@ def test_prompts_and_completions_alone_are_a_log_of_one_step(tmp_path: Path) -> 
     assert measured(log, steps[0])["reward/mean"].value is None
 
 
-def test_in_a_log_written_by_hand_the_column_reward_is_the_reward(tmp_path: Path) -> None:
-    rows = [
-        {"step": 3, "prompt": row["prompt"], "completion": row["completion"], "reward": row["accuracy"], "success": 1.0}
-        for row in logs.trl_rows(1)
-    ]
-    _, steps, _ = read(logs.write_lines(tmp_path / "mine.jsonl", rows))
-    assert rewards(steps[0]) == [[1.0, 0.0, 1.0], [0.0, 0.0, 0.0]]
-
-
 @pytest.mark.parametrize(
     ("reward", "found", "mean"),
     [
@@ -429,9 +420,3 @@ def test_files_of_two_formats_are_refused_and_strangers_left_aside(tmp_path: Pat
     logs.write_parquet(tmp_path / "completions_00001.parquet", logs.trl_rows(1))
     with pytest.raises(ValueError, match=r"Expected one log in .*, found verl rollouts \(3 files: 1\.jsonl\) and TRL"):
         open_log(tmp_path, AuditSettings())
-
-
-def test_an_unknown_format_is_refused_with_its_columns(tmp_path: Path) -> None:
-    path = logs.write_lines(tmp_path / "a.jsonl", [{"question": "?", "answer": "!"}])
-    with pytest.raises(ValueError, match=r"a log that heedful can read .*found in .*a\.jsonl: columns question,"):
-        open_log(path, AuditSettings())

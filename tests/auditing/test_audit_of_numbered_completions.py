@@ -10,6 +10,7 @@ from typing import Any
 import foreign_logs as logs
 import pytest
 from audit_watching import Witness, by_step, read
+from foreign_logs import numbered_rows
 
 from heedful.auditing import AuditSettings, measure_log, open_log
 from heedful.auditing.settings import OwnRun
@@ -27,23 +28,6 @@ CONFIG: dict[str, Any] = {
     "reward_weights": {"accuracy": 2.0, "format": 0.5},
     "unknown": {"format/valid_rate": "TRL does not say"},
 }
-
-
-def rows(step: int, batch: int) -> list[logs.Row]:
-    """Rewards are twice the accuracy and half of the format, which is 0.5 everywhere."""
-    return [
-        {
-            **row,
-            "heedful_id": f"{batch}/{prompt}/{member}",
-            "heedful_task": f"prompt-{prompt}",
-            "heedful_reason": "kept" if prompt == 0 else "constant",
-            "heedful_reward": 2.0 * reward + 0.25,
-            "heedful_outcome": reward,
-            "heedful_progress": None,
-            "heedful_thought": "7:26",
-        }
-        for row, (prompt, member, reward) in zip(logs.trl_rows(step), logs.members(), strict=True)
-    ]
 
 
 def evaluated(step: int) -> list[logs.Row]:
@@ -66,7 +50,7 @@ def episodes(steps: list[LoggedStep]) -> list[int]:
 
 
 def test_groups_verdicts_rewards_and_success_are_those_of_the_columns(tmp_path: Path, witness: Witness) -> None:
-    same = [{**row, "prompt": "one prompt for both groups"} for row in rows(1, 0)]
+    same = [{**row, "prompt": "one prompt for both groups"} for row in numbered_rows(1, 0)]
     log, steps, faults = read(write_log(tmp_path, same))
     assert (log.format, log.on, log.seed, faults.count) == ("numbered completions", "reward", 7, 0)
     assert [[member.reward for member in group.trajectories] for group in steps[0].groups] == [
@@ -89,14 +73,14 @@ def test_groups_verdicts_rewards_and_success_are_those_of_the_columns(tmp_path: 
 
 
 def test_weights_that_do_not_explain_the_reward_are_not_used(tmp_path: Path) -> None:
-    _, steps, _ = read(write_log(tmp_path, rows(1, 0), config=CONFIG | {"reward_weights": {"accuracy": 1.0}}))
+    _, steps, _ = read(write_log(tmp_path, numbered_rows(1, 0), config=CONFIG | {"reward_weights": {"accuracy": 1.0}}))
     assert steps[0].groups[0].trajectories[0].turns[0].rewards == {"heedful_reward": 2.25}
-    _, steps, _ = read(write_log(tmp_path / "alone", rows(1, 0), config=None))
+    _, steps, _ = read(write_log(tmp_path / "alone", numbered_rows(1, 0), config=None))
     assert steps[0].groups[0].trajectories[0].turns[0].rewards == {"heedful_reward": 2.25}
 
 
 def test_a_batch_that_was_logged_twice_counts_once_and_evaluations_not_at_all(tmp_path: Path) -> None:
-    log = write_log(tmp_path, rows(1, 0), rows(2, 0)[3:] + evaluated(2)[:3], rows(3, 1))
+    log = write_log(tmp_path, numbered_rows(1, 0), numbered_rows(2, 0)[3:] + evaluated(2)[:3], numbered_rows(3, 1))
     _, steps, faults = read(log)
     assert ([step.number for step in steps], episodes(steps)) == ([0, 1], [6, 6])
     assert faults.count == 0
@@ -104,7 +88,7 @@ def test_a_batch_that_was_logged_twice_counts_once_and_evaluations_not_at_all(tm
 
 
 def test_a_batch_whose_first_rows_an_evaluation_pushed_out_is_left_out_and_counted(tmp_path: Path) -> None:
-    log = write_log(tmp_path, rows(1, 0), rows(2, 1)[4:] + evaluated(2)[:4], rows(3, 2))
+    log = write_log(tmp_path, numbered_rows(1, 0), numbered_rows(2, 1)[4:] + evaluated(2)[:4], numbered_rows(3, 2))
     _, steps, faults = read(log)
     assert ([step.number for step in steps], episodes(steps)) == ([0, 2], [6, 6])
     assert faults.count == 2
@@ -112,7 +96,7 @@ def test_a_batch_whose_first_rows_an_evaluation_pushed_out_is_left_out_and_count
 
 
 def test_the_thought_is_the_text_at_its_place_and_nothing_of_what_follows(tmp_path: Path) -> None:
-    told = rows(1, 0)
+    told = numbered_rows(1, 0)
     said = "plan up\n<answer>up</answer>board 2<think>plan down</think>"
     told[0] |= {"completion": said, "heedful_thought": "0:7"}  # cut off before its end
     told[1] |= {"completion": "lost", "heedful_thought": "=go <bell> on"}  # a special token that TRL dropped
@@ -133,7 +117,7 @@ def test_what_the_filter_looked_at_and_the_log_does_not_hold_leaves_the_spread_u
     tmp_path: Path, witness: Witness
 ) -> None:
     chosen = {"filter": {"on": "solved"}, "reward_weights": {}}  # a component of one of heedful's environments
-    log = open_log(write_log(tmp_path, rows(1, 0), config=CONFIG | chosen), AuditSettings())
+    log = open_log(write_log(tmp_path, numbered_rows(1, 0), config=CONFIG | chosen), AuditSettings())
     found = by_step(measure_log(log, AuditSettings(), tmp_path / "out", [witness]))[0]
     assert found["signal/mixed"].value is None
     assert "the filter looked at solved" in found["signal/mixed"].why
@@ -141,7 +125,7 @@ def test_what_the_filter_looked_at_and_the_log_does_not_hold_leaves_the_spread_u
 
 
 def test_the_last_record_in_an_output_folder_is_the_run_of_its_completions(tmp_path: Path) -> None:
-    log = write_log(tmp_path, rows(1, 0))
+    log = write_log(tmp_path, numbered_rows(1, 0))
     (tmp_path / "heedful-2").mkdir()
     (tmp_path / "heedful-2" / "config.json").write_text(json.dumps(CONFIG | {"seed": 8}))
     assert open_log(log, AuditSettings()).seed == 8
@@ -150,7 +134,7 @@ def test_the_last_record_in_an_output_folder_is_the_run_of_its_completions(tmp_p
 
 
 def test_the_checkpoints_of_a_watched_run_are_those_that_name_its_record(tmp_path: Path) -> None:
-    write_log(tmp_path, rows(1, 0))
+    write_log(tmp_path, numbered_rows(1, 0))
     run = OwnRun.of(tmp_path / "heedful")
     assert run is not None
     (tmp_path / "checkpoint-12").mkdir()

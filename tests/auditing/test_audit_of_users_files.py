@@ -48,15 +48,6 @@ def without(path: str) -> Callable[[logs.Row], None]:
     return remove
 
 
-def numbered_rows() -> Rows:
-    columns = {"heedful_task": "t", "heedful_reason": "kept", "heedful_progress": None, "heedful_thought": ""}
-    return [
-        {**row, **columns, "heedful_id": f"1/{at // 3}/{at % 3}"}
-        | {"heedful_reward": row["accuracy"], "heedful_outcome": row["accuracy"]}
-        for at, row in enumerate(logs.trl_rows(1))
-    ]
-
-
 SPARSE: dict[str, tuple[Rows, Callable[[logs.Row], None]]] = {
     "TRL": ([{**row, "solved": row["accuracy"] == 1} for row in logs.trl_rows(1)], without("solved")),
     "by hand": (
@@ -71,7 +62,7 @@ SPARSE: dict[str, tuple[Rows, Callable[[logs.Row], None]]] = {
     "results": ([{**row, "metrics": {"correct": row["reward"]}} for row in logs.result_rows()],
                 without("metrics.correct")),
     "own": (logs.plain_rows(), without("success")),
-    "numbered": (numbered_rows(), lambda row: row.update(heedful_outcome=None)),
+    "numbered": (logs.numbered_rows(1, 1), lambda row: row.update(heedful_outcome=None)),
 }  # fmt: skip
 
 

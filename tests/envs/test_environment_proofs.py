@@ -51,20 +51,8 @@ PIECES = (
     *(OPEN_THOUGHT, CLOSE_THOUGHT, OPEN_ANSWER, CLOSE_ANSWER, SEPARATOR),
     *" \n\t\x00\ud800\u202e<>|\\'\"()+-*/=.017½٣²é漢A",
     *("", "<|im_end|>", "<|im_start|>", "{}", "%s", "((((((", "-0", "1e9", "1/0", "9" * 40, "NaN", "inf", "1_000"),
-    *(
-        "0x1f",
-        "1,000",
-        "3.5",
-        "Left",
-        "up",
-        "DOWN",
-        "plan",
-        "r1c1=1",
-        "r9c9=9",
-        "\\boxed{4}",
-        "#### 4",
-        "__import__('os')",
-    ),
+    *("0x1f", "1,000", "3.5", "Left", "up", "DOWN", "plan", "r1c1=1", "r9c9=9", "\\boxed{4}", "#### 4"),
+    "__import__('os')",
 )
 
 every_env = each(ENVIRONMENTS)

@@ -145,27 +145,6 @@ def test_a_server_that_repeats_the_token_does_not_have_it_told(told: Any, status
         assert "a-token" not in str(answer)
 
 
-@pytest.mark.parametrize("status", [301, 302, 307, 308])
-@pytest.mark.parametrize("body", ["", "{}", "<html>"])
-def test_a_redirection_is_named_and_not_read_as_an_answer(status: int, body: str) -> None:
-    def redirect(request: bytes, connection: socket.socket) -> None:
-        head = f"HTTP/1.1 {status} Moved\r\nLocation: https://b/{TOKEN}\r\nContent-Length: {len(body)}\r\n\r\n"
-        connection.sendall(head.encode() + body.encode())
-
-    with hostile(redirect) as url:
-        with pytest.raises(ServerRefused, match=r"redirects /environment to 'https://b/\(the key\)'") as caught:
-            ServerCalls(url, PATIENCE, 0.0, TOKEN).call("GET", "/environment")
-        assert url in str(caught.value)
-
-
-@pytest.mark.parametrize("url", ["http://ada:pass@host:1", "http://host:99999", "http://[", "http://host:0", "ftp://h"])
-def test_what_is_no_url_of_an_environment_server_is_refused_when_it_is_read(url: str) -> None:
-    with pytest.raises(ValueError, match="Expected the URL of") as caught:
-        Remote(url)
-    assert "pass@" not in str(caught.value)
-    assert "password" in str(caught.value) or url in str(caught.value)
-
-
 @pytest.mark.parametrize(
     "change",
     [

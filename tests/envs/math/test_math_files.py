@@ -14,6 +14,7 @@ from typing import Any
 import pyarrow
 import pyarrow.parquet
 import pytest
+from test_math_problems import answered
 
 from heedful.envs.checking.check import Effort, check
 from heedful.envs.common.actions import format_reply
@@ -23,7 +24,7 @@ from heedful.envs.math.answers import Judgement
 from heedful.envs.math.environment import MathProblems
 from heedful.envs.math.files import FiledProblem, load_rows, open_problems, read_row
 from heedful.run.evaluation.held_out import measure_baselines
-from heedful.types import Ending, Step
+from heedful.types import Ending
 
 METAMATH = {
     "query": "Ann has 16 eggs and eats 3. How many are left?",
@@ -51,12 +52,6 @@ def rephrased(sources: int, each: int) -> list[dict[str, Any]]:
         for number in range(sources)
         for way in range(each)
     ]
-
-
-def answered(env: MathProblems, seed: int, *answers: str) -> list[Step]:
-    episode = env.episode()
-    episode.start(env.task(seed), 0)
-    return [episode.step(format_reply([answer], "hm")) for answer in answers]
 
 
 def test_a_row_gives_question_answer_way_source_and_kind() -> None:
@@ -278,11 +273,11 @@ def test_a_large_file_is_read_one_row_at_a_time(tmp_path: Path) -> None:
 
 def test_the_line_of_a_row_is_counted_in_little_memory(tmp_path: Path) -> None:
     path = tmp_path / "rows.jsonl"
-    path.write_bytes((b'{"a": "' + b"y" * 2**20 + b'"}\n\n') * 40 + b"{}\n")
+    path.write_bytes((b'{"a": "' + b"y" * 2**20 + b'"}\n\n') * 12 + b"{}\n")
     rows = JsonLines(path, "math")
-    assert [rows.line(row) for row in (0, 1, 40)] == [1, 3, 81]
+    assert [rows.line(row) for row in (0, 1, 12)] == [1, 3, 25]
     tracemalloc.start()
-    rows.line(40)
+    rows.line(12)
     assert tracemalloc.get_traced_memory()[1] < 4 * 2**20
     tracemalloc.stop()
 
