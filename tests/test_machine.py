@@ -10,6 +10,8 @@ import pytest
 from heedful import doctor
 from heedful.doctor import examine_machine, how_to_add, requirements_of, satisfies, size_of
 
+pytestmark = pytest.mark.usefixtures("small_caches")
+
 
 def test_requirements_are_read_by_extra() -> None:
     lines = [

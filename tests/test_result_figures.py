@@ -99,11 +99,11 @@ def unfounded(text: str) -> Iterator[str]:
     for found in INTERVAL.finditer(text):
         value, low, high = found.groups()
         before = text[max(0, found.start(2) - NEAR) : found.start(2) - 1]
-        exact = np.array([clopper_pearson(count, total) for count, total in counts(before, value)]).reshape(-1, 2)
-        if same((low, high), exact):
-            continue
         counted = re.search(r"\d of \d+ $", before)
-        if counted or not same((low, high, value) if value else (low, high), committed()):
+        if not counted and same((low, high, value) if value else (low, high), committed()):
+            continue
+        exact = np.array([clopper_pearson(count, total) for count, total in counts(before, value)]).reshape(-1, 2)
+        if not same((low, high), exact):
             yield found[0]
 
 
@@ -119,8 +119,9 @@ def counts(before: str, value: str | None) -> list[tuple[int, int]]:
 
 def same(written: tuple[str, ...], known: np.ndarray) -> bool:
     """Whether a row begins with the numbers, rounded as they are written."""
-    numbers, units = (np.array([read(text) for text in written]) for read in (float, unit))
-    return bool(np.any(np.all(np.abs(known[:, : len(written)] - numbers) <= 0.51 * units, axis=1)))
+    for column, text in enumerate(written):
+        known = known[np.abs(known[:, column] - float(text)) <= 0.51 * unit(text)]
+    return len(known) > 0
 
 
 def unit(number: str) -> float:

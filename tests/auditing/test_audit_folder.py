@@ -280,7 +280,7 @@ def test_a_file_that_goes_while_the_log_is_read_costs_its_own_rows(tmp_path: Pat
 def test_a_step_writes_a_line_and_no_whole_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     written: list[int] = []
     monkeypatch.setattr(record_module, "write_whole", lambda path, content: written.append(len(content)))
-    for files in (3, 30):
+    for files in (2, 8):
         written.clear()
         run_audit(logs.verl_log(tmp_path / f"log{files}", range(files)), tmp_path / f"out{files}", Witness())
         assert len(written) == 2  # audit.json at the start and at the end
@@ -324,10 +324,10 @@ def test_a_log_whose_name_is_no_utf_8_is_audited(tmp_path: Path) -> None:
     log.write_text("".join(json.dumps(row) + "\n" for row in logs.verl_rows(1)))
     out = Path(os.fsdecode(os.fsencode(tmp_path) + b"/out\xe9"))
     command = [sys.executable, "-m", "heedful", "audit", os.fsencode(log), "--out", os.fsencode(out)]
-    for _ in range(2):  # it goes on in the same folder, too
-        ended = subprocess.run(command, capture_output=True, timeout=600, check=False)
-        assert ended.returncode == 0, ended.stderr
-        assert b"Traceback" not in ended.stderr
+    ended = subprocess.run(command, capture_output=True, timeout=600, check=False)
+    assert ended.returncode == 0, ended.stderr
+    assert b"Traceback" not in ended.stderr
+    assert cli.run(["audit", str(log), "--out", str(out)]) == 0  # it goes on in the same folder, too
     record = json.loads((out / "audit.json").read_text())
     assert (record["files"][0]["name"], record["episodes"]) == ("caf\udce9.jsonl", 6)
     assert (out / "report.html").exists()

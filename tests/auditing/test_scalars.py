@@ -79,7 +79,7 @@ def test_a_file_cut_at_any_byte_gives_a_beginning_of_its_rows(name: str, tmp_pat
     cut = tmp_path / name
     cut.write_bytes(content)
     whole, kind = [repr(row) for row in scalar_rows(cut)], scalar_kind(cut)
-    for size in range(0, len(content), max(1, len(content) // 400)):
+    for size in range(0, len(content), max(1, len(content) // 200)):
         cut.write_bytes(content[:size])
         rows = [repr(row) for row in scalar_rows(cut, kind, ended=False)]
         assert rows == whole[: len(rows)]

@@ -13,6 +13,8 @@ from fake_server import fake_server
 from heedful import cli
 from ports import nobody_at
 
+pytestmark = pytest.mark.usefixtures("small_caches")
+
 
 def test_one_screen_says_what_is_installed(capsys: pytest.CaptureFixture[str]) -> None:
     assert cli.run(["doctor"]) == 0

@@ -83,7 +83,7 @@ def test_a_foreign_model_is_trained_by_path_end_to_end(
     # Random weights never act, so all rewards are alike; the entropy bonus gives the update something to do.
     settings = (
         "--steps 2 --groups 2 --group-size 2 --filter keep_all --algorithm.entropy 0.01 --optimizer.lr 1e-3 "
-        "--sampling.tokens-per-turn 6 --evaluation.tasks 3 --evaluation.samples 2 --evaluation.search-tasks 8 "
+        "--sampling.tokens-per-turn 6 --evaluation.tasks 2 --evaluation.samples 1 --evaluation.search-tasks 2 "
         "--device cpu --checkpoint-every 1"
     )
     code = cli.run(["train", "frozen_lake", "--model", str(qwen), "--out", str(run), *settings.split()])

@@ -102,8 +102,8 @@ def test_a_folder_with_a_model_of_today_is_trained_and_audited(tmp_path: Path) -
     model = save(tmp_path / "model", built("qwen3_next", vocab_size=len(tokenizer) + 5), tokenizer)
     run = tmp_path / "run"
     settings = (
-        "--steps 1 --groups 2 --group-size 2 --filter keep_all --sampling.tokens-per-turn 3 --evaluation.tasks 1 "
-        "--evaluation.samples 1 --evaluation.search-tasks 2 --device cpu --env.turns 2"
+        "--steps 1 --groups 2 --group-size 2 --filter keep_all --sampling.tokens-per-turn 3 --evaluation.times 0 "
+        "--device cpu --env.turns 2"
     )
     assert cli.run(["train", "bandit", "--model", str(model), "--out", str(run), *settings.split()]) == 0
     first = next(line.metrics for line in read_metrics(run / "metrics.jsonl") if line.step == 0)

@@ -7,7 +7,8 @@ import shlex
 import shutil
 import signal
 import time
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -32,6 +33,7 @@ from heedful.studies import forks  # noqa: E402
 from heedful.studies.fork_arms import ForkArm, components_beside_the_task, cures, removals  # noqa: E402
 from heedful.studies.forks import Forks, claim, corrected_interval, fork_study  # noqa: E402
 from heedful.studies.jobs import ForkJob, parent_of  # noqa: E402
+from heedful.studies.running import runner  # noqa: E402
 from heedful.studies.running.processes import Child  # noqa: E402
 from heedful.studies.running.runner import Request, run_study  # noqa: E402
 from heedful.studies.running.warm import Warm, WarmProcess, serve, warm_server  # noqa: E402
@@ -145,27 +147,36 @@ def test_a_fork_of_the_command_ends_in_two_tables_and_goes_on_after_an_interrupt
     assert again in (place / "results.md").read_text()
     trained = readings(place / "no_format/s7/metrics.jsonl", range(4))
     assert [metrics["reward/format"].value == 0.0 for metrics in trained] == [False, False, True, True]
-    # Two forks are lost: the same command does these alone.
+    # A fork is lost: the same command does it alone.
     ended = [child.label for child in started]
     assert sorted(ended) == sorted(f"{arm}/s{seed}" for arm in ("none", "no_format", "filter") for seed in (7, 8))
-    for lost in ("none/s7", "filter/s8"):
-        shutil.rmtree(place / lost)
+    shutil.rmtree(place / "filter/s8")
     started.clear()
     assert cli.run([*words, "--json"]) == 0
-    assert sorted(child.label for child in started) == ["filter/s8", "none/s7"]
+    assert [child.label for child in started] == ["filter/s8"]
     assert json.loads(capsys.readouterr().out) == found
     # A further seed joins them, and forks of it are all that begins.
     started.clear()
-    assert cli.run([*(word.replace("7,8", "9") for word in words), "--json"]) == 0
-    assert sorted(child.label for child in started) == ["filter/s9", "no_format/s9", "none/s9"]
+    assert cli.run([*(word.replace("7,8", "9").replace(",filter", "") for word in words), "--json"]) == 0
+    assert sorted(child.label for child in started) == ["no_format/s9", "none/s9"]
     assert json.loads(capsys.readouterr().out)["seeds"] == [7, 8, 9]
     assert not (run.folder.forks / "2").exists()
 
 
-def test_forks_begin_in_processes_that_have_torch_loaded(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_forks_begin_in_processes_that_have_torch_loaded_and_do_not_outlive_their_server(
+    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     children: list[Child] = []
     start = Child.start
     monkeypatch.setattr(Child, "start", lambda child: (children.append(child), start(child))[1])
+
+    @contextmanager
+    def killed_at_the_end(keep_open: tuple[int, ...]) -> Iterator[Warm]:
+        with warm_server(keep_open) as warm:
+            yield warm
+            says_how_a_process_ended_and_is_killed(warm, tmp_path)
+
+    monkeypatch.setattr(runner, "warm_server", killed_at_the_end)
     study = fork_study(run, "2", 1, (7, 8), tasks=8)
     assert run_study(Request(study, run.folder.forks / "1", ("none",), processes=1), Console(quiet=True)) == 0
     assert [type(child.process) for child in children] == [WarmProcess] * 2
@@ -176,28 +187,25 @@ def test_forks_begin_in_processes_that_have_torch_loaded(run: Run, monkeypatch: 
         assert len(readings(run.folder.forks / f"1/none/s{seed}/metrics.jsonl", range(2, 3))) == 1
 
 
-def test_a_warm_process_says_how_it_ended_and_does_not_outlive_its_server(tmp_path: Path) -> None:
-    log = tmp_path / "log"
+def says_how_a_process_ended_and_is_killed(warm: Warm, folder: Path) -> None:
+    log = folder / "log"
     log.touch()
-    with warm_server(()) as warm:
-        told, refused = warm.start(["--version"], log), warm.start(["train", "no_such"], log)
-        assert (told.wait(), refused.wait()) == (0, 2)
-        stopped = warm.start(["train", "echo", "--steps", "9999", "--out", str(tmp_path / "run")], log)
-        stopped.send_signal(signal.SIGTERM)
-        assert stopped.wait() in (-signal.SIGTERM, 128 + signal.SIGTERM)
-        left = warm.start(["train", "echo", "--steps", "9999", "--out", str(tmp_path / "left")], log)
-        shown, until = b"", time.monotonic() + 30
-        while b"9999" not in shown and Path("/proc/self/cmdline").exists():  # its own words, and not the server's
-            assert time.monotonic() < until, shown
-            shown = Path(f"/proc/{left.pid}/cmdline").read_bytes().rstrip(b"\0")
-            time.sleep(0.01)
-        assert not shown or shown.endswith(
-            b"\0-m\0heedful\0train\0echo\0--steps\x009999\0--out\0" + bytes(tmp_path / "left")
-        )
-        warm.process.kill()
-        assert left.wait() == -signal.SIGKILL
-        with pytest.raises(ChildProcessError, match=r"has ended\. The same command goes on"):
-            warm.start(["--version"], log)
+    told, refused = warm.start(["--version"], log), warm.start(["train", "no_such"], log)
+    assert (told.wait(), refused.wait()) == (0, 2)
+    stopped = warm.start(["train", "echo", "--steps", "9999", "--out", str(folder / "stopped")], log)
+    stopped.send_signal(signal.SIGTERM)
+    assert stopped.wait() in (-signal.SIGTERM, 128 + signal.SIGTERM)
+    left = warm.start(["train", "echo", "--steps", "9999", "--out", str(folder / "left")], log)
+    shown, until = b"", time.monotonic() + 30
+    while b"9999" not in shown and Path("/proc/self/cmdline").exists():  # its own words, and not the server's
+        assert time.monotonic() < until, shown
+        shown = Path(f"/proc/{left.pid}/cmdline").read_bytes().rstrip(b"\0")
+        time.sleep(0.01)
+    assert not shown or shown.endswith(b"\0-m\0heedful\0train\0echo\0--steps\x009999\0--out\0" + bytes(folder / "left"))
+    warm.process.kill()
+    assert left.wait() == -signal.SIGKILL
+    with pytest.raises(ChildProcessError, match=r"has ended\. The same command goes on"):
+        warm.start(["--version"], log)
     until = time.monotonic() + 30
     while Path(f"/proc/{left.pid}/exe").exists():  # it has none once it is dead, reaped or not
         assert time.monotonic() < until

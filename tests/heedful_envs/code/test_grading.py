@@ -145,10 +145,10 @@ BROKEN = {
 
 
 @pytest.mark.parametrize("name", BROKEN)
-@pytest.mark.parametrize("program", [SOLUTION, "def double(x): return 7"])
-def test_a_checker_that_breaks_is_never_the_program_s_fault(sandbox: Sandbox, name: str, program: str) -> None:
-    with pytest.raises(FaultyChecker, match="the tests of 'T/1' break by themselves"):
-        grade(checked(BROKEN[name]), program, sandbox, whole=True)
+def test_a_checker_that_breaks_is_never_the_program_s_fault(sandbox: Sandbox, name: str) -> None:
+    for program in (SOLUTION, "def double(x): return 7") if name != "a loop" else ("",):  # which it does not call
+        with pytest.raises(FaultyChecker, match="the tests of 'T/1' break by themselves"):
+            grade(checked(BROKEN[name]), program, sandbox, whole=True)
 
 
 def test_a_value_that_breaks_a_sound_checker_is_the_program_s_fault(sandbox: Sandbox) -> None:
