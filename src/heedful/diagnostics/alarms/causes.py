@@ -5,6 +5,7 @@ No alarm proves a cause. Causes are ranked by what else was raised and when: tho
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -252,17 +253,28 @@ READ = frozenset(reading.metric for rows in TABLE.values() for row in rows for r
 
 
 def table_of_causes() -> list[str]:
-    """Two tables of Markdown: the causes of each alarm, with what makes each of them likely, and what to try."""
+    """Two tables of Markdown: the causes of each alarm, and each cause with its usual evidence and a remedy."""
 
-    def cell(row: Row) -> str:
+    def evidence(row: Row) -> str:
         sides = {True: "above", False: "at most"}
         shown = [*row.after, *(f"{each.metric} {sides[each.above]} {each.limit:g}" for each in row.readings)]
-        more = ", or nothing" if row.alone else ""
-        return f"{row.cause} ({', '.join(shown)}{more})" if shown else row.cause
+        return ", ".join([*shown, *(["or nothing"] if row.alone else [])])
+
+    found = {
+        name: Counter(evidence(row) for rows in TABLE.values() for row in rows if row.cause == name) for name in CAUSES
+    }
+    usual = {name: counted.most_common(1)[0][0] for name, counted in found.items()}
+
+    def cell(row: Row) -> str:
+        own = evidence(row)
+        return row.cause if own == usual[row.cause] else f"{row.cause} ({own or 'nothing'})"
 
     return [
-        *("| alarm | causes, and the alarms or readings that make them likely |", "|---|---|"),
-        *(f"| `{alarm}` | {'; '.join(map(cell, rows))} |" for alarm, rows in TABLE.items()),
+        *("| alarm | causes |", "|---|---|"),
+        *(f"| `{alarm}` | {', '.join(map(cell, rows))} |" for alarm, rows in TABLE.items()),
         *("", "| cause | in words | try |", "|---|---|---|"),
-        *(f"| {name} | {words} | {remedy} |" for name, (words, remedy) in CAUSES.items()),
+        *(
+            f"| {name} | {words}{f' ({usual[name]})' if usual[name] else ''} | {remedy} |"
+            for name, (words, remedy) in CAUSES.items()
+        ),
     ]

@@ -63,6 +63,12 @@ class Doubt:
             seen = round(min(value, 1 - value) * metric.n, 6)
         return seen is None or seen < (self.rarer or self.clusters)
 
+    def limit(self) -> str:
+        """The rule in short, as the metrics page has it."""
+        if self.above < math.inf:
+            return f">{self.above:g}"
+        return f"<{self.rarer:g} successes or failures" if self.rarer else f"<{self.clusters:g}"
+
     def __str__(self) -> str:
         if self.above < math.inf:
             return f"a value above {self.above:g}"
@@ -91,7 +97,9 @@ class Entry:
     text: str
     """One sentence for a reader of a report."""
     detail: str = ""
-    """The formula, and what a reader of the metrics page should know besides."""
+    """The formula, and the rest that a reader of the metrics page should know."""
+    row: str = ""
+    """The text of the page in place of `text` and `detail`. Neighbours with the same one share a row."""
     missing: str = ""
     """When the value is `None`."""
     collapse: Trend | None = None

@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import re
 import sys
-from collections.abc import Callable, Sequence
+from collections import Counter
+from collections.abc import Sequence
+from itertools import groupby
 from pathlib import Path
 
 from heedful.diagnostics.alarms.causes import table_of_causes
@@ -17,13 +19,14 @@ from heedful.diagnostics.alarms.rules import AlarmConfig
 from heedful.diagnostics.catalogue import TABLES, Entry
 
 _WRITTEN = {
-    "step": "Written at every step.",
-    "measurement": "Written at every measurement, cheap or full.",
-    "full measurement": "Written at full measurements.",
-    "gradients": "Written when gradients are measured.",
-    "evaluation": "Written at every evaluation.",
-    "once": "Written once.",
+    "step": "every step",
+    "measurement": "every measurement, cheap or full",
+    "full measurement": "full measurements",
+    "gradients": "measurements of gradients",
+    "evaluation": "every evaluation",
+    "once": "the end, once",
 }
+_ARROWS = {"lower": " ↓", "higher": " ↑", None: ""}
 
 
 def with_tables(page: str) -> str:
@@ -34,26 +37,44 @@ def with_tables(page: str) -> str:
 
 
 def _table(entries: Sequence[Entry]) -> list[str]:
-    """The lines of one table. A column without content is left out; one cadence for all is a line below."""
-    cadences = {entry.cadence for entry in entries}
-    stops = {f"alarm/{rule.name}": "stops" if rule.collapse else "warns" for rule in logged_rules(AlarmConfig())}
-    columns: dict[str, Callable[[Entry], str]] = {
-        # Without the parts that may be left out: the page says once what they are.
-        "name": lambda entry: "`" + re.sub(r"\[.*?\]", "", entry.pattern) + "`",
-        "meaning": lambda entry: f"{entry.text} {entry.detail}".strip(),
-        "unit": lambda entry: entry.unit,
-        "null when": lambda entry: entry.missing,
-        "in a collapse": lambda entry: entry.collapse or "",
-        "written at": lambda entry: entry.cadence if len(cadences) > 1 else "",
-        "effect": lambda entry: stops.get(entry.pattern, ""),
-        "its interval holds": lambda entry: entry.doubt.covers if entry.doubt else "",
-        "† with": lambda entry: str(entry.doubt or ""),
-    }
-    shown = {head: cell for head, cell in columns.items() if any(map(cell, entries))}
-    rows = [" | ".join(cell(entry).replace("|", "\\|") for cell in shown.values()) for entry in entries]
-    lines = [" | ".join(shown), "|".join("---" for _ in shown), *rows]
-    below = ["", _WRITTEN[cadences.pop()]] if len(cadences) == 1 else []
-    return [*(f"| {line} |" if line[:3] != "---" else f"|{line}|" for line in lines), *below]
+    """The lines of one table. What most of its rows have in common is a line below."""
+    stops = {f"alarm/{rule.name}" for rule in logged_rules(AlarmConfig()) if rule.collapse}
+    rows = [list(row) for _, row in groupby(entries, key=lambda entry: entry.row or entry.pattern)]
+    unit = entries[0].unit if len({entry.unit for entry in entries}) == 1 else ""
+    missing, cadence = (
+        Counter(each).most_common(1)[0][0] for each in ([r[0].missing for r in rows], [r[0].cadence for r in rows])
+    )
+
+    def names(row: Sequence[Entry]) -> str:
+        """With the unit behind the last name that has it. Of further names only the part after the last slash."""
+        cells = []
+        for place, entry in enumerate(row):
+            # Without the parts that may be left out: the page says once what they are.
+            name = re.sub(r"\[.*?\]", "", entry.pattern)
+            last = place + 1 == len(row) or row[place + 1].unit != entry.unit
+            cells.append(f"`{name.split('/')[-1] if place else name}`{_ARROWS[entry.collapse]}")
+            cells[-1] += f" ({entry.unit})" if last and entry.unit and not unit else ""
+        return ", ".join(cells)
+
+    def meaning(row: Sequence[Entry]) -> str:
+        first = row[0]
+        cases = dict.fromkeys(entry.missing or "never" for entry in row)
+        parts = [
+            first.row or f"{first.text} {first.detail}".strip(),
+            f"Null: {'; '.join(cases)}." if any(entry.missing != missing for entry in row) else "",
+            f"At {_WRITTEN[first.cadence]}." if first.cadence != cadence else "",
+            *dict.fromkeys(f"†{entry.doubt.limit()}." for entry in row if entry.doubt),
+            "**Stops.**" if first.pattern in stops else "",
+        ]
+        return " ".join(filter(None, parts)).replace("|", "\\|")
+
+    below = [f"Unit: {unit}."] if unit else []
+    below += [f"Null: {missing}."] if missing else []
+    return [
+        *("| name | meaning |", "|---|---|"),
+        *(f"| {names(row)} | {meaning(row)} |" for row in rows),
+        *("", " ".join([*below, f"Written at {_WRITTEN[cadence]}."])),
+    ]
 
 
 if __name__ == "__main__":
