@@ -33,6 +33,8 @@ def test_every_entry_names_its_own_metrics() -> None:
         ("grounding/thought_influence", "replaced by another prompt's thought"),
         ("grounding@judge/lake/reasoning_to_action", "after its own thought"),
         ("regime/any_turn/lake", "Diverse, template"),
+        ("attribution/greedy_success/measured", "same fresh thoughts"),
+        ("attribution/right_by_thought/kl", "this part of the update"),
     ):
         entry = entry_of(name)
         assert entry is not None, name

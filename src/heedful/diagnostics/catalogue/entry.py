@@ -25,7 +25,7 @@ PARTS = {
     "p": "task|kl|entropy",
     "part": "task|task_undivided|task_divided|kl|entropy",
     "q": "kl|entropy",
-    "read": "gap|mi|thought_entropy|success",
+    "read": "gap|mi|thought_entropy|success|right_by_thought|greedy_success",
     "reason": ".+",
     "regulariser": "kl|entropy",
     "scope": "(?:first_turn|any_turn|observation|image|image_newest|image_all|text)(?:_closed)?",
