@@ -46,7 +46,7 @@ def _table(entries: Sequence[Entry]) -> list[str]:
     )
 
     def names(row: Sequence[Entry]) -> str:
-        """With the unit behind the last name that has it. Of further names only the part after the last slash."""
+        """With marks, and the unit behind the last name that has it. Further names lack what precedes a slash."""
         cells = []
         for place, entry in enumerate(row):
             # Without the parts that may be left out: the page says once what they are.
@@ -54,6 +54,7 @@ def _table(entries: Sequence[Entry]) -> list[str]:
             last = place + 1 == len(row) or row[place + 1].unit != entry.unit
             cells.append(f"`{name.split('/')[-1] if place else name}`{_ARROWS[entry.collapse]}")
             cells[-1] += f" ({entry.unit})" if last and entry.unit and not unit else ""
+            cells[-1] += f" †{entry.doubt.limit()}" if entry.doubt else ""
         return ", ".join(cells)
 
     def meaning(row: Sequence[Entry]) -> str:
@@ -63,7 +64,6 @@ def _table(entries: Sequence[Entry]) -> list[str]:
             first.row or f"{first.text} {first.detail}".strip(),
             f"Null: {'; '.join(cases)}." if any(entry.missing != missing for entry in row) else "",
             f"At {_WRITTEN[first.cadence]}." if first.cadence != cadence else "",
-            *dict.fromkeys(f"†{entry.doubt.limit()}." for entry in row if entry.doubt),
             "**Stops.**" if first.pattern in stops else "",
         ]
         return " ".join(filter(None, parts)).replace("|", "\\|")
