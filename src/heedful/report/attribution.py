@@ -115,15 +115,16 @@ def cause(folder: RunFolder, step: int) -> str:
         sums = {part: summed([one.metric(prefix + part) for one in read]) for part in names}
         if not sums:
             continue
-        worst, best = (choose(sums, key=lambda part: sums[part].number or 0.0) for choose in (min, max))
-        taken = -(sums[worst].number or 0.0)
+        values = {part: metric.number or 0.0 for part, metric in sums.items()}
+        worst, best = min(values, key=values.__getitem__), max(values, key=values.__getitem__)
+        taken = -values[worst]
         if not is_clear(sums[worst]) or taken <= 0 or taken < least:
             return ""
         when = f"the update of step {read[-1].step}"
         if len(read) > 1:
             when = f"the {len(read)} split updates of steps {read[0].step} to {read[-1].step}"
-        gave = is_clear(sums[best]) and (sums[best].number or 0.0) > 0
-        given = f"; {_words(best)} gave {numeral(sums[best].number or 0.0)}" if gave else ""
+        gave = is_clear(sums[best]) and values[best] > 0
+        given = f"; {_words(best)} gave {numeral(values[best])}" if gave else ""
         said = f"In {when}, {_words(worst)} took {numeral(taken)} {unit}"
         return f"{said}{given}{doubt} (heedful gradients RUN --attribute)."
     return ""
