@@ -1,28 +1,17 @@
 """The guide to the diagnostics: its examples print what they say. The simulation behind it is the stored one."""
 
 import doctest
-import importlib.util
 import json
 import re
 from pathlib import Path
-from types import ModuleType
 
 import pytest
+
+from benchmarks import coverage
 
 ROOT = Path(__file__).parents[1]
 PAGE = (ROOT / "docs" / "diagnostics.md").read_text(encoding="utf-8")
 RESULTS = ROOT / "benchmarks" / "results"
-
-
-@pytest.fixture(scope="module")
-def coverage() -> ModuleType:
-    """The script, under a name that hides no installed package."""
-    spec = importlib.util.spec_from_file_location("coverage_of_readings", ROOT / "benchmarks" / "coverage.py")
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
 
 
 @pytest.fixture(scope="module")
@@ -40,7 +29,7 @@ def test_the_examples_print_what_the_page_says():
         names = example.globs
 
 
-def test_the_tables_are_those_of_the_stored_simulation(coverage, result):
+def test_the_tables_are_those_of_the_stored_simulation(result):
     assert coverage.page_of(result) == (RESULTS / "coverage.md").read_text(encoding="utf-8")
 
 
@@ -79,7 +68,7 @@ def test_the_judge_of_pure_templates_is_at_chance(result):
         assert cell["mean"] == pytest.approx(chance, abs=3 * cell["error"])
 
 
-def test_a_small_simulation_of_every_kind_reads_like_the_stored_one(coverage, result):
+def test_a_small_simulation_of_every_kind_reads_like_the_stored_one(result):
     small = coverage.simulate(batches=4, nulls=10, seeds=2)
     assert small.keys() == result.keys()
     for rows in ("channels", "nulls", "planted"):
@@ -90,7 +79,7 @@ def test_a_small_simulation_of_every_kind_reads_like_the_stored_one(coverage, re
 
 
 @pytest.mark.proof
-def test_the_stored_simulation_of_the_readings_is_what_the_script_finds(coverage, result, record_property):
+def test_the_stored_simulation_of_the_readings_is_what_the_script_finds(result, record_property):
     found = coverage.simulate(batches=500, nulls=2000, seeds=100)
     record_property("cases", sum(row["batches"] for row in found["channels"] + found["nulls"]))
     for here, there in zip(found["channels"], result["channels"], strict=True):
@@ -101,7 +90,7 @@ def test_the_stored_simulation_of_the_readings_is_what_the_script_finds(coverage
     ]
 
 
-def test_the_channels_hold_the_information_they_claim(coverage):
+def test_the_channels_hold_the_information_they_claim():
     # All 65,536 prompts would be needed for the marginal; it is uniform, so the log-likelihood gives the information.
     for nats in (0.5, 4.0):
         rng = coverage.generator("test", nats)

@@ -2,31 +2,20 @@
 
 from __future__ import annotations
 
-import importlib.util
 import re
-import sys
 import tomllib
 from pathlib import Path
-from typing import Any
+
+from tests.servers.real_vllm import FLAGS
 
 ROOT = Path(__file__).parents[1]
 PAGE = (ROOT / "docs" / "servers.md").read_text(encoding="utf-8")
 
 
-def real_vllm() -> Any:
-    spec = importlib.util.spec_from_file_location("real_vllm_of_page", ROOT / "tests" / "servers" / "real_vllm.py")
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[spec.name] = module
-    spec.loader.exec_module(module)
-    return module
-
-
 def test_the_page_starts_a_cpu_server_with_the_flags_of_the_tests() -> None:
     (command,) = re.findall(r"VLLM_CPU_OMP_THREADS_BIND=nobind.*?\n\n", PAGE, flags=re.DOTALL)
     words = command.replace("'", "").replace("\\", "").split()
-    flags = [word for flag in real_vllm().FLAGS for word in flag.split()]
+    flags = [word for flag in FLAGS for word in flag.split()]
     assert [flag for flag in flags if flag not in words] == []
 
 
@@ -34,7 +23,7 @@ def test_every_flag_of_the_command_has_its_reason() -> None:
     table = PAGE.partition("| setting | without it |")[2].partition("\n\n")[0]
     told = set(re.findall(r"--[a-z-]+", table))
     obvious = {"--model", "--served-model-name", "--host", "--port", "--enforce-eager", "--max-num-seqs"}
-    flags = {flag for flag in real_vllm().FLAGS if flag.startswith("--")}
+    flags = {flag for flag in FLAGS if flag.startswith("--")}
     assert flags - told - obvious == {"--kv-cache-memory-bytes"}
     assert "`--kv-cache-memory-bytes`" in PAGE  # in the troubleshooting
 

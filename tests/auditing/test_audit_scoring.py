@@ -1,5 +1,6 @@
 """A model that reads a log: text to ids, where the thought lies, and what it cannot score."""
 
+import math
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -149,6 +150,10 @@ def test_a_model_is_doubted_on_text_that_it_would_not_write_and_not_on_its_own(o
     other.measure(0, other.with_ids(strange, {}), sampled_it=False)
     (sentence,) = other.warnings()
     assert "wildly improbable" in sentence
+    # 100 bytes at ln 2 nats each are 1 bit per character, and three times that are 3. 20 bytes say nothing.
+    for read_bytes, bits, told in ((100, 1, []), (100, 3, ["3.0 bits per character, and more than 2.5"]), (20, 3, [])):
+        other.read_bytes, other.nats = read_bytes, bits * read_bytes * math.log(2)
+        assert [words in sentence for words, sentence in zip(told, other.warnings(), strict=True)] == [True] * len(told)
 
 
 def test_a_model_that_is_read_pair_by_pair_says_so(judge: ModelJudge) -> None:

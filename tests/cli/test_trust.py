@@ -298,16 +298,3 @@ def test_the_folder_of_a_run_stands_for_its_checkpoints(tmp_path: Path) -> None:
         assert not trusts_code_of(tmp_path / "run" / "other")
         assert not trusts_code_of(tmp_path)
     assert not trusts_code_of(checkpoint)
-
-
-OWN = """
-from dataclasses import dataclass
-
-@dataclass(frozen=True)
-class Other:
-    p: float = 0.5
-
-@dataclass(frozen=True)
-class Listed:
-    p: list = None
-"""

@@ -134,7 +134,7 @@ def test_task_member_and_replies_replay_an_episode(env: Any) -> None:
 @each(ENVIRONMENTS)
 def test_random_replies_never_raise_and_every_episode_ends_in_time(env: Any) -> None:
     rng = random.Random(2)
-    for seed in range(60):
+    for seed in range(30):
         task = env.task(seed)
         replies = [random_reply(env, task, rng) for _ in range(env.turns)]
         _, steps = play(env, task, seed, replies)
@@ -173,7 +173,7 @@ def test_an_unreadable_reply_executes_nothing_and_costs_the_turn_and_a_penalty(e
 @each(ENVIRONMENTS)
 def test_the_solver_solves_its_tasks_within_the_limits(env: Any) -> None:
     still = dataclasses.replace(env, slip=0.0) if hasattr(env, "slip") else env
-    for seed in range(60):
+    for seed in range(30):
         task = still.task(seed)
         pairs = still.demonstrate(task, random.Random(seed))
         first, steps = play(still, task, 0, [reply for _, reply in pairs])

@@ -26,7 +26,7 @@ from heedful.models.load import (  # noqa: E402
     read_tokenizer,
 )
 from heedful.models.own_tokenizer import difference_from_folder  # noqa: E402
-from tiny_models import llama, qwen2  # noqa: E402
+from tiny_models import qwen2  # noqa: E402
 
 WORDS = ("[unk]", "a", "b", "echo", "hello", "world", "<think>", "</think>", "[end]")
 TEMPLATE = "{% for message in messages %}{{ message['content'] }}[end]{% endfor %}"
@@ -171,19 +171,3 @@ def test_a_file_that_cannot_be_read_is_a_sentence(tmp_path: Path) -> None:
 
 def test_a_folder_without_the_file_is_read_as_before(tmp_path: Path) -> None:
     assert difference_from_folder(words_tokenizer(), tmp_path) == ""
-
-
-def test_a_model_that_finds_the_thoughts_improbable_is_said_to_be_the_wrong_one(tmp_path: Path) -> None:
-    tokenizer = words_tokenizer()
-    folder = tmp_path / "model"
-    llama(len(tokenizer)).float().save_pretrained(folder)
-    tokenizer.save_pretrained(folder)
-    judge = model_judge(str(folder), AuditSettings(device="cpu"), ThoughtTags(), seed=0)
-    # 100 bytes at ln 2 nats each are 1 bit per character, and 300 times that are 3.
-    judge.read_bytes, judge.nats = 100, 100 * 0.6931471805599453
-    assert judge.warnings() == []
-    judge.nats *= 3
-    (sentence,) = judge.warnings()
-    assert "wildly improbable: 3.0 bits per character, and more than 2.5" in sentence
-    judge.read_bytes, judge.nats = 20, 20 * 0.6931471805599453 * 3
-    assert judge.warnings() == [], "20 bytes say nothing"

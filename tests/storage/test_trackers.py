@@ -99,12 +99,6 @@ def test_what_json_cannot_hold_is_written_as_missing_with_the_reason(tmp_path: P
     assert metrics["b"] == {"value": 1.0, "high": 2.0, "why": "the interval was not finite"}
 
 
-def test_a_line_is_on_disk_as_soon_as_it_is_written(tmp_path: Path) -> None:
-    tracker = JsonlTracker(tmp_path / "metrics.jsonl")
-    tracker.write(0, READINGS)
-    assert (tmp_path / "metrics.jsonl").read_bytes().endswith(b"}}\n")
-
-
 def test_a_file_that_may_not_grow_is_named_when_it_is_written_and_when_it_is_closed(tmp_path: Path) -> None:
     program = (
         "import pathlib, resource, signal, sys\n"

@@ -15,6 +15,17 @@ from heedful.watching.webhook import Webhook, webhook_url
 from webhook_receiver import SECRET, Receiver
 
 
+def told_of(url: str, folder: Path, *steps: Measured, examples: bool = False) -> list[str]:
+    """What is said of a watch of these steps, whose messages go to the URL."""
+    told: list[str] = []
+    sink = Webhook(url, "log", told.append, examples)
+    sink.begin(folder)
+    for step in steps or (Measured(7, [], (BROKEN,)),):
+        sink.step(step)
+    sink.end("")
+    return told
+
+
 def test_an_alarm_is_posted_with_its_evidence_and_causes_and_one_told_before_is_not(
     receiver: Receiver, tmp_path: Path
 ) -> None:
@@ -45,23 +56,13 @@ def test_a_slow_webhook_does_not_delay_a_step(receiver: Receiver, tmp_path: Path
 
 def test_a_webhook_that_fails_is_tried_twice_told_once_and_not_named(receiver: Receiver, tmp_path: Path) -> None:
     receiver.status = 404
-    told: list[str] = []
-    sink = Webhook(receiver.url, "log", told.append)
-    sink.begin(tmp_path)
-    sink.step(Measured(6, [], (RUNAWAY,)))
-    sink.step(Measured(7, [], (BROKEN,)))
-    sink.end("")
+    told = told_of(receiver.url, tmp_path, Measured(6, [], (RUNAWAY,)), Measured(7, [], (BROKEN,)))
     assert len(receiver.bodies) == 4
     assert told == ["A message to the webhook did not arrive: it answered 404. The watch goes on without it."]
 
 
 def test_a_webhook_that_nobody_serves_is_told(tmp_path: Path) -> None:
-    told: list[str] = []
-    sink = Webhook("http://127.0.0.1:9/s3cr3t", "log", told.append)
-    sink.begin(tmp_path)
-    sink.step(Measured(7, [], (BROKEN,)))
-    sink.end("")
-    (sentence,) = told
+    (sentence,) = told_of("http://127.0.0.1:9/s3cr3t", tmp_path)
     assert "it was not reached" in sentence
     assert "s3cr3t" not in sentence
 
@@ -70,10 +71,7 @@ def test_no_log_of_the_http_library_holds_the_url(
     receiver: Receiver, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.DEBUG)
-    sink = Webhook(receiver.url, "log", pytest.fail)
-    sink.begin(tmp_path)
-    sink.step(Measured(7, [], (BROKEN,)))
-    sink.end("")
+    assert told_of(receiver.url, tmp_path) == []
     assert len(receiver.bodies) == 1
     assert "s3cr3t" not in caplog.text
 
@@ -95,10 +93,7 @@ def test_text_of_rollouts_leaves_the_machine_only_where_examples_were_asked_for(
         read = 0
 
     for examples in (False, True):
-        sink = Webhook(receiver.url, "log", pytest.fail, examples)
-        sink.begin(tmp_path)
-        sink.step(Measured(7, [], (BROKEN,), Step()))
-        sink.end("")
+        assert told_of(receiver.url, tmp_path, Measured(7, [], (BROKEN,), Step()), examples=examples) == []
     without, with_examples = (body["heedful"] for _, body in receiver.bodies)
     assert "Which way?" not in json.dumps(without)
     assert [each["reply"] for each in with_examples["examples"]] == ["Right.", "Left."]
@@ -132,9 +127,5 @@ def test_the_url_comes_from_a_variable_and_no_message_shows_it(monkeypatch: pyte
 def test_the_wait_at_the_end_is_bounded(receiver: Receiver, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(webhook, "TIMEOUT", 0.05)
     receiver.delay = 0.2
-    told: list[str] = []
-    sink = Webhook(receiver.url, "log", told.append)
-    sink.begin(tmp_path)
-    sink.step(Measured(7, [], (BROKEN,)))
-    sink.end("")
+    told = told_of(receiver.url, tmp_path)
     assert told == ["A message to the webhook did not arrive: no answer within 5 s. The watch goes on without it."]

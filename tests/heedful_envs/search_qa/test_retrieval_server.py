@@ -232,10 +232,3 @@ def test_the_commands_build_an_index_and_serve_it(tmp_path: Path, capsys: pytest
     finally:
         os.kill(server.pid, signal.SIGINT)
         assert server.wait(PATIENCE) == 0
-
-
-def test_a_corpus_that_is_none_is_a_sentence(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    (tmp_path / "c.jsonl").write_text('{"text": "fine"}\n{"words": 1}\n')
-    assert cli.run(["index", str(tmp_path / "c.jsonl"), "--out", str(tmp_path / "out")]) == 2
-    assert "c.jsonl:2: expected a passage, found a row without the text field" in capsys.readouterr().err
-    assert not list((tmp_path / "out").iterdir())

@@ -128,18 +128,18 @@ def random_purchase(rng: random.Random) -> tuple[Product, Goal, list[str]]:
     return bought, goal, list(random_texts(rng, VALUES, 3))
 
 
-def test_three_thousand_random_purchases_earn_what_a_second_implementation_says() -> None:
+def test_a_thousand_random_purchases_earn_what_a_second_implementation_says() -> None:
     rng = random.Random(0)
     kinds: Counter[float] = Counter()
     rewards = set()
-    for _ in range(3000):
+    for _ in range(1000):
         bought, goal, chosen = random_purchase(rng)
         found = terms(bought, goal, chosen)
         assert found.reward == pytest.approx(other_reward(bought, goal, chosen), abs=1e-12)
         kinds[found.kind] += 1
         rewards.add(round(found.reward, 3))
     assert set(kinds) == {0.0, 0.1, 0.5, 1.0}
-    assert min(kinds.values()) > 20
+    assert min(kinds.values()) > 5
     assert len(rewards) > 25
 
 

@@ -130,11 +130,6 @@ def test_a_template_that_cannot_show_tools_is_refused(template, sentence):
         Renderer(make_tokenizer(template), tools=TOOLS)
 
 
-def test_tools_are_no_template_option():
-    with pytest.raises(ValueError, match=r"found \['tools'\]"):
-        Renderer(make_tokenizer(HERMES), template_options={"tools": []})
-
-
 def spans(renderer: Renderer, text: str) -> tuple[str, str, bool]:
     """Thought, call, and whether the thought was ended, as texts of the sampled tokens."""
     ids = (

@@ -285,8 +285,11 @@ def test_the_gradient_flows_back_through_a_common_beginning_from_every_row(
     assert float((shared_gradient - gradient).norm() / gradient.norm()) < 1e-6
 
 
-def test_an_update_with_a_common_beginning_is_the_update_without_one() -> None:
-    samples = after_rules(6, *[(7, 2)] * 6)
+@pytest.mark.parametrize(("samples", "common"), [(after_rules(6, *[(7, 2)] * 6), 40), (groups(1, (40, 8)), 39)])
+def test_an_update_reads_what_samples_share_once_and_is_the_update_without(
+    samples: list[TrainingSample], common: int
+) -> None:
+    """Groups behind the same rules, and one group behind its prompt."""
     found, read = [], []
     for share in (False, True):
         model = llama()
@@ -304,24 +307,8 @@ def test_an_update_with_a_common_beginning_is_the_update_without_one() -> None:
     (loss, gradient), (shared_loss, shared_gradient) = found
     assert shared_loss == pytest.approx(loss, rel=1e-6)
     assert float((shared_gradient - gradient).norm() / gradient.norm()) < 1e-6
-    own = max(len(one.ids) for one in samples) - 40
-    assert read == [12 * (40 + own), 40 + 12 * own]
-
-
-def test_shared_prompts_are_read_once() -> None:
-    samples = groups(1, (40, 8))
-    read = []
-    for share in (False, True):
-        model = llama()
-        learner = Learner(model, ALGORITHMS["grpo"](), OptimizerConfig(), UpdateSettings(share_prompts=share))
-        tokens: list[int] = []
-        model.model.register_forward_pre_hook(
-            lambda module, args, kwargs, tokens=tokens: tokens.append(kwargs["input_ids"].numel()), with_kwargs=True
-        )
-        learner.accumulate_gradient(samples)
-        read.append(sum(tokens))
-    own = max(len(one.ids) for one in samples) - 39
-    assert read == [8 * (39 + own), 39 + 8 * own]
+    own = max(len(one.ids) for one in samples) - common
+    assert read == [len(samples) * (common + own), common + len(samples) * own]
 
 
 def test_models_that_do_not_keep_all_keys_read_every_prompt_with_its_row() -> None:
