@@ -65,7 +65,6 @@ def test_an_error_has_a_traceback_only_where_it_is_asked_for(
         (["."], "found no such file"),
         ([".", "--out", "x.html"], "--out is for comparisons"),
         ([".", ".", "--out", "."], "found a folder, a link, a pipe or a device"),
-        ([".", "--verbose"], "--verbose: unknown flag"),
     ],
 )
 def test_what_cannot_be_reported_is_refused_in_a_sentence(

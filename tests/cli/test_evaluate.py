@@ -90,11 +90,9 @@ def test_an_environment_that_broke_is_told_with_its_first_error_and_is_no_succes
 @pytest.mark.parametrize(
     ("flags", "sentence"),
     [
-        (["--tasks", "0"], "--tasks: expected a whole number of at least 1, found 0"),
         (["--split", "train"], "expected one of val, test"),
         (["--temperature", "0"], "expected a number above 0"),
         (["--sampling.greedy"], "both the sampled and the greedy policy are evaluated"),
-        (["--steps", "3"], "unknown flag"),
     ],
 )
 def test_what_cannot_be_evaluated_is_refused_before_anything_is_loaded(

@@ -64,17 +64,6 @@ def test_with_one_core_one_seed_follows_the_other(monkeypatch: pytest.MonkeyPatc
     assert Path("out/s6/checkpoints").exists()  # to be looked at afterwards
 
 
-def test_a_failed_seed_says_its_last_words_and_the_others_go_on(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    stand_in(monkeypatch, {0: "fails"}, at_once=2)
-    assert train("0,1") == 1
-    shown = capsys.readouterr().out
-    assert "s0 failed (exit code 5); the end of out/s0.log:" in shown
-    assert "  its last words" in shown
-    assert states("out") == {"s0": "failed", "s1": "done"}
-
-
 def test_a_seed_that_its_alarm_stopped_is_over_and_named(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -124,14 +113,6 @@ def test_several_runs_are_not_resumed_under_torchrun(
     assert "starts processes of its own, one for each seed" in capsys.readouterr().err
 
 
-def test_a_folder_that_is_in_use_is_refused_before_anything_runs(capsys: pytest.CaptureFixture[str]) -> None:
-    Path("out").mkdir()
-    Path("out/something").touch()
-    assert train("0,1") == 2
-    assert "Expected an empty or new folder" in capsys.readouterr().err
-    assert not Path("out/s0").exists()
-
-
 def test_what_is_refused_before_any_seed_begins_leaves_no_folder(monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(*_: object) -> None:
         raise ValueError("nothing can be grown")
@@ -158,11 +139,6 @@ def test_the_flags_of_several_seeds_hold_or_are_refused(
     assert cli.run(["train", "--resume", "out", "--steps", "9"]) == 2
     said = " ".join(capsys.readouterr().err.split())
     assert "found also --steps. out holds several runs, whose settings stay: give --resume out alone" in said
-
-
-def test_equal_seeds_are_refused(capsys: pytest.CaptureFixture[str]) -> None:
-    assert train("0,0") == 2
-    assert "seeds must be distinct, found 0, 0" in capsys.readouterr().err
 
 
 def test_without_a_folder_the_first_free_one_is_taken(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -24,7 +24,7 @@ from heedful.envs.math import MathProblems
 from heedful.envs.toys.bandit import Bandit
 from heedful.envs.toys.chain import Chain
 
-TASKS = 200
+TASKS = 100
 ENGLISH: list[Any] = [
     Bandit(thoughts="english"),
     Chain(thoughts="english", turns=2),
