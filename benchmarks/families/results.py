@@ -9,7 +9,6 @@ from importlib.metadata import version
 from pathlib import Path
 
 from benchmarks.families.check import PARTS, Found, names
-from benchmarks.families.models import FAMILIES
 
 STORED = Path(__file__).parents[1] / "results" / "families.json"
 PAGE = Path(__file__).parents[2] / "docs" / "families.md"
@@ -54,19 +53,19 @@ def save(rows: dict[str, Row]) -> None:
 
 
 def table(rows: dict[str, Row]) -> list[str]:
-    """The lines of the table. Model types with equal layers and ways share a row, with the largest of their errors."""
-    head = ("model types", "layers", "scorer", "sampler", "learner", "largest error", "gradient")
-    alike: dict[tuple[bool, str, *tuple[str, ...]], list[str]] = {}
+    """The lines of the table. Model types with equal ways share a row, with the largest of their errors."""
+    head = ("scorer", "sampler", "learner", "model types", "largest error", "gradient")
+    alike: dict[tuple[bool, tuple[str, ...]], list[str]] = {}
     for name, row in rows.items():
         exact = all(found.exact for found in row.values())
-        layers = FAMILIES[name.partition(":")[0]].layers
-        alike.setdefault((exact, layers, *(row[part].way for part in PARTS)), []).append(name)
-    lines = ["| " + " | ".join(head) + " |", "|" + "---|" * 5 + "---:|" * 2]
-    for (exact, *ways), named in alike.items():
+        alike.setdefault((exact, tuple(row[part].way for part in PARTS)), []).append(name)
+    lines = ["| " + " | ".join(head) + " |", "|" + "---|" * 4 + "---:|" * 2]
+    for (exact, ways), named in alike.items():
         errors = [found.error for name in named for found in rows[name].values() if found.error is not None]
-        gradients = [found.gradient for name in named if (found := rows[name]["learner"]).gradient is not None]
-        cells = [", ".join(map(_label, named)), *ways]
-        cells += [_figure(max(errors, default=None)), _figure(max(gradients, default=None))]
+        learners = [rows[name]["learner"] for name in named]
+        gradients = [found.gradient for found in learners if found.gradient is not None]
+        cells = [*ways, ", ".join(map(_label, named)), _figure(max(errors, default=None))]
+        cells.append(_figure(max(gradients, default=None)))
         lines.append("| " + " | ".join(cells if exact else [f"**{cell}**" for cell in cells]) + " |")
     return lines
 

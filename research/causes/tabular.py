@@ -2,6 +2,18 @@
 
 `python -m research templates` runs the simulation and writes its figures. docs/why_templates.md tells what they say.
 Dimensions: S seeds, N prompts, Z thoughts, K members of a group.
+
+The page's theorem: an update that changes log p_i(z) by e_i(z) = d_i(z) - E_i d_i changes the gap G by
+
+    dG = sum_ij w_i w_ij ( Cov_i(d_i, log p_i/p_j)  +  E_j d_j - E_i d_j )
+
+and the information I by dI = sum_i w_i Cov_i(d_i, log p_i/m). Proof: dp_i = p_i e_i, so KL(p_i, p_j) changes by
+
+    sum_z p_i e_i (log p_i - log p_j)  +  sum_z p_i (e_i - e_j)
+
+The first sum is the covariance, because e_i has mean 0 under p_i. For the same reason the second sum is
+-E_i e_j = E_j d_j - E_i d_j. Sum over the pairs. For I, the change of log p_i adds E_i e_i = 0, and the change of
+log m adds sum_z dm(z) = 0, since m stays a distribution. The covariance is left.
 """
 
 from __future__ import annotations

@@ -132,10 +132,9 @@ def test_an_unknown_knob_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
     assert "did you mean --env.digits?" in capsys.readouterr().err
 
 
-def test_the_help_names_every_rule_and_the_page_explains_it(capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_help_explains_every_rule(capsys: pytest.CaptureFixture[str]) -> None:
     assert cli.run(["check-env", "--help"]) == 0
     text = capsys.readouterr().out
     assert "from heedful.envs.checking.check import QUICK, check" in text
     for rule in RULES:
         assert re.search(rf"^  {rule.name} +{re.escape(rule.says)}$", text, re.MULTILINE), rule.name
-        assert f"| `{rule.name}` |" in PAGE, rule.name

@@ -196,7 +196,10 @@ class Finding:
     @property
     def row(self) -> tuple[str, ...]:
         accepted = "no" if self.options is None else "with an option" if self.options else "yes"
-        return accepted, self.tools, self.system, self.tags, self.opening, self.earlier, self.reason
+        remarks = [self.reason, "It refuses a system message" * (self.system == "refused")]
+        remarks.append("The prompt opens the thought" * (self.opening == "yes"))
+        usual = self.tags == f"`{TAGS.open}` `{TAGS.close}`"
+        return accepted, self.tools, "" if usual else self.tags, self.earlier, ". ".join(filter(None, remarks))
 
 
 REASONS = {
@@ -305,7 +308,7 @@ def _earlier(tokenizer: PreTrainedTokenizerFast, renderer: Renderer) -> str:
 def table() -> list[str]:
     """The lines of the table. Templates of one package with the same answers share a row."""
     head = (
-        *("templates", "from", "accepted", "tool calls", "system message", "tags of thoughts", "opens the thought"),
+        *("templates", "from", "accepted", "tool calls", "other tags of thoughts"),
         *("thoughts of earlier turns", "reason or remark"),
     )
     rows: dict[tuple[str, ...], list[str]] = {}
