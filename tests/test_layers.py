@@ -84,6 +84,7 @@ NEEDS_TORCH = {
     "scorers.cached",
     "scorers.hf",
     "scorers.judge",
+    "scorers.kept",
     "scorers.output_head",
     "scorers.packed",
     "scorers.packed_attention",

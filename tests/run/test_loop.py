@@ -9,6 +9,7 @@ import shutil
 import signal
 import threading
 from collections.abc import Callable, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from statistics import fmean
@@ -33,10 +34,12 @@ from heedful.run.loop import Outcome, train_steps  # noqa: E402
 from heedful.run.parts import Parts, assemble  # noqa: E402
 from heedful.run.terminal import TerminalView  # noqa: E402
 from heedful.run.train import Run, resume, train  # noqa: E402
+from heedful.scorers.hf import HFScorer  # noqa: E402
 from heedful.storage import DiskFull, RunFolder, read_early, read_metrics, read_rollouts  # noqa: E402
 from heedful.storage.trackers import JsonlTracker  # noqa: E402
 from heedful.training.settings import OptimizerConfig  # noqa: E402
 from heedful.types import Metric, Trajectory, Verdict  # noqa: E402
+from tiny_models import llama  # noqa: E402
 
 NO_EVALUATION = EvaluationConfig(times=0)
 UNMEASURED = DiagnosticsConfig(enabled=False)
@@ -175,6 +178,22 @@ def test_weights_with_and_without_diagnostics_are_equal_bit_for_bit(echo_run: Tr
     assert "information/first_turn/mi" not in plain.watch.values
     assert same(measured.weights, plain.weights)
     assert not same(measured.weights, seedling_weights(echo_run))
+
+
+def test_the_calls_of_a_measurement_read_a_prompt_once() -> None:
+    model, read = llama(50), list[tuple[int, ...]]()
+    scorer = HFScorer(model)
+    assert scorer.method == "packed"
+    diagnostician, learner = SimpleNamespace(scorer=scorer), SimpleNamespace(whole=nullcontext)
+    run: Any = SimpleNamespace(
+        parts=SimpleNamespace(diagnostician=diagnostician, learner=learner), world=SimpleNamespace(is_rank_0=True)
+    )
+    model.model.register_forward_pre_hook(lambda _, __, named: read.append(named["input_ids"].shape), with_kwargs=True)
+    for _ in range(2):
+        with loop._Run._scoring(run) as asked:
+            for _ in range(3):
+                asked.cross_score([(1, 2, 3)], [(4,)], [0], 1.0)
+    assert read == [(1, 3), (1, 3)]
 
 
 def test_the_learner_sees_the_log_probabilities_of_the_sampler(whole: Trained) -> None:

@@ -59,7 +59,8 @@ class DiagnosticsConfig:
     """Another causal model (a folder, smollm2 or a Hugging Face name) that reads prompts and thoughts as text at full
     measurements; none = only the policy judges itself."""
     max_tokens: Count = 4096
-    """Most padded tokens scored in one forward pass."""
+    """Most padded tokens scored in one forward pass. As many tokens of prompts are kept for the next parts of a
+    measurement."""
     alarms: AlarmConfig = field(default_factory=AlarmConfig)
     """When a change of what is measured is an alarm."""
 

@@ -53,6 +53,7 @@ from heedful.run.parts import Parts
 from heedful.run.treatments import Treated
 from heedful.run.update import update_policy
 from heedful.scorers.dealt import DealtScorer
+from heedful.scorers.hf import HFScorer
 from heedful.seeds import derive, stream
 from heedful.stopping import finish_the_step_first
 from heedful.storage import RunFolder, write_early, write_rollouts, write_whole
@@ -296,14 +297,13 @@ class _Run:
     def _scoring(self) -> Iterator[TokenScorer | None]:
         """The policy's scorer on rank 0. The other ranks score their share of what it asks, and get `None`."""
         scorer = self.parts.diagnostician.scorer
-        dealt = scorer if isinstance(scorer, DealtScorer) else None
-        with self.parts.learner.whole() if dealt is None else nullcontext():
+        with nullcontext() if isinstance(scorer, DealtScorer) else self.parts.learner.whole():
             if not self.world.is_rank_0:
-                if dealt is not None:
-                    dealt.answer()
+                if isinstance(scorer, DealtScorer):
+                    scorer.answer()
                 yield None
                 return
-            with dealt.asking() if dealt is not None else nullcontext():
+            with scorer.asking() if isinstance(scorer, DealtScorer | HFScorer) else nullcontext():
                 yield scorer
 
     def policy(self, sampling: Sampling, seed: int) -> Policy:

@@ -16,6 +16,7 @@ from transformers.cache_utils import Cache
 
 from heedful.models.forward.exactness import plain_states
 from heedful.models.forward.states import empty_cache, fork, read, shared
+from heedful.scorers.kept import KeptPrompts, ReadPrompts
 from heedful.scorers.output_head import OutputHead
 from heedful.scorers.packs import Targets
 from heedful.scorers.pairs import ScoreSums, tokens_of_pairs
@@ -36,20 +37,26 @@ def score_cached(
     thoughts: Sequence[Ids],
     budget: int,
     sums: ScoreSums,
+    kept: KeptPrompts,
     *,
     by_token: bool = False,
 ) -> None:
     """Score every thought after every prompt into `sums`. `budget`: maximum tokens of one pass, padding included.
 
-    `by_token`: a pass reads one token of each thought. Some recurrent models continue a state only so.
+    Prompts in `kept` are not read again. `by_token`: a pass reads one token of each thought. Some recurrent models
+    continue a state only so.
     """
     device = cast(torch.Tensor, next(head.body.parameters())).device
     plan, together = _plan(prompts, thoughts, budget, by_token)
     batches = [_Batch.of(rows, thoughts, device) for rows in plan]
     first = FirstTokens(thoughts)
     read_batch = _read_by_token if by_token else _read_at_once
+
+    def fresh(unread: list[Ids]) -> ReadPrompts:
+        return ReadPrompts(*read_prompts(head.body, unread, device))
+
     for columns in equally_long(prompts, budget):
-        cache, last_PH = read_prompts(head.body, [prompts[column] for column in columns], device)
+        cache, last_PH, _ = kept.read([prompts[column] for column in columns], fresh)
         first_PM, behind = first.logprobs(head, last_PH), len(prompts[columns[0]])
         for start in range(0, len(columns), together):
             part = range(start, min(start + together, len(columns)))

@@ -72,16 +72,21 @@ class DealtScorer:
 
     @contextmanager
     def asking(self) -> Iterator[None]:
-        """On rank 0: a context in which the other ranks answer. They leave `answer` at its end."""
+        """On rank 0: a context in which the other ranks answer. They leave `answer` at its end.
+
+        The weights must not change in it, since every rank keeps what it has read of prompts.
+        """
         try:
-            yield
+            with self.scorer.asking():
+                yield
         finally:
             self.ranks.gather(None)
 
     def answer(self) -> None:
         """On every other rank: score what rank 0 asks, until its `asking()` has ended."""
-        while (asked := self.ranks.gather(None)[0]) is not None:
-            self._all(asked)
+        with self.scorer.asking():
+            while (asked := self.ranks.gather(None)[0]) is not None:
+                self._all(asked)
 
     def cross_score(
         self,

@@ -5,7 +5,8 @@ The scores equal those of scoring each (prompt, thought) pair alone, up to the r
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import Literal, cast
 
 import numpy as np
@@ -17,6 +18,7 @@ from heedful.models.forward.exactness import Probe, evaluating, rounding_error
 from heedful.models.forward.spread import spread_as
 from heedful.protocols import WindowExceeded
 from heedful.scorers import cached, packed
+from heedful.scorers.kept import KeptPrompts
 from heedful.scorers.output_head import OutputHead
 from heedful.scorers.packs import reads_in_packs, worth_sharing
 from heedful.scorers.pairs import Ids, ScoreSums, read_pairs, tokens_of_pairs
@@ -33,10 +35,10 @@ _NOT_FINITE = (
 class HFScorer:
     """A scorer of thoughts under prompts, with the current weights of a causal language model.
 
-    A prompt is read once, and its KV cache serves all thoughts. Packs read prompts of similar length in one pass. Each
-    distinct token sequence is scored once. The last token of a thought is scored but never read. This is exact: a token
-    attends to the same tokens as in its pair alone. Reading takes N x prompt + M x N x thought tokens. Scoring pair by
-    pair takes M x N x (prompt + thought).
+    A prompt is read once, and its KV cache serves all thoughts, inside `asking()` those of later calls, too. Packs read
+    prompts of similar length in one pass. Each distinct token sequence is scored once. The last token of a thought is
+    scored but never read. This is exact: a token attends to the same tokens as in its pair alone. Reading takes
+    N x prompt + M x N x thought tokens. Scoring pair by pair takes M x N x (prompt + thought).
 
     Methods:
     - `packed`: thoughts as one flat row without padding. Each token attends to the prompt and to its own thought.
@@ -76,10 +78,23 @@ class HFScorer:
         self._obstacles: dict[Method, str] = {}
         self._probe: Probe | None = None
         self._heads: dict[tuple[float, torch.device], OutputHead] = {}
+        self._kept = KeptPrompts()
 
     @property
     def name(self) -> str:
         return self._name
+
+    @contextmanager
+    def asking(self) -> Iterator[None]:
+        """A context in which the weights do not change. A prompt is read once in it, whatever the number of calls.
+
+        What is read of the first `max_tokens` tokens of prompts is kept to its end, beside the pass that is made.
+        """
+        self._kept = KeptPrompts(self._max_tokens)
+        try:
+            yield
+        finally:
+            self._kept = KeptPrompts()
 
     @property
     def method(self) -> Method:
@@ -140,7 +155,7 @@ class HFScorer:
             if method == "trie":
                 packed.refuse_unless_packable(self._model, head.body)
             sums = ScoreSums(list(map(len, thoughts)), len(prompts), keep_tokens=True)
-            self._score(method, head, prompts, thoughts, sums)
+            self._score(method, head, prompts, thoughts, sums, KeptPrompts())
             return cast(Sequence[Sequence[np.ndarray]], sums.tokens_MNT)
 
         return probe.obstacle(tokens)
@@ -171,7 +186,7 @@ class HFScorer:
         method = self._method_for(asked.prompts, asked.distinct)
         # no_grad, not inference_mode: tensors that a model caches here (rotary tables) must remain usable in training.
         with evaluating(self._model), torch.no_grad():
-            self._score(method, self._head_at(temperature), asked.prompts, asked.distinct, sums)
+            self._score(method, self._head_at(temperature), asked.prompts, asked.distinct, sums, self._kept)
         if np.isnan(sums.sums_SMN).any():
             raise ValueError(_NOT_FINITE)
         noise = rounding_error(self._model, sums.sums_SMN[0], asked.lengths)
@@ -195,7 +210,13 @@ class HFScorer:
         return found
 
     def _score(
-        self, method: Method, head: OutputHead, prompts: list[Ids], thoughts: list[Ids], sums: ScoreSums
+        self,
+        method: Method,
+        head: OutputHead,
+        prompts: list[Ids],
+        thoughts: list[Ids],
+        sums: ScoreSums,
+        kept: KeptPrompts,
     ) -> None:
         """Score distinct thoughts under distinct prompts into `sums` by one method."""
         # A pass of weights that are spread over ranks gathers all of them: few large passes are faster.
@@ -203,10 +224,10 @@ class HFScorer:
         if method == "plain":
             cached.score_plain(head, prompts, thoughts, sums)
         elif method in ("cached", "by_token"):
-            cached.score_cached(head, prompts, thoughts, budget, sums, by_token=method == "by_token")
+            cached.score_cached(head, prompts, thoughts, budget, sums, kept, by_token=method == "by_token")
         else:
             share = method == "trie"
-            packed.score_packed(self._model, head, prompts, thoughts, budget, sums, share=share)
+            packed.score_packed(self._model, head, prompts, thoughts, budget, sums, kept, share=share)
 
     def _budget(self, method: Method) -> int:
         """Maximum tokens of one forward pass of a model that is whole on its device."""
@@ -218,6 +239,7 @@ class HFScorer:
         """The tokens that `cross_score` would read, padding included. Each prompt once, each thought under each prompt.
 
         The last token of a thought is scored but never read. `auto` reads by the method that `cross_score` would use.
+        A prompt that was kept counts as one that is read, so that a budget does not depend on earlier calls.
         """
         prompts = [tuple(map(int, ids)) for ids in prompts_N]
         thoughts = list(dict.fromkeys(tuple(map(int, ids)) for ids in thoughts_M))

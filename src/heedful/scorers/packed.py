@@ -9,17 +9,18 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Iterator, Sequence
+from functools import partial
 from typing import cast
 
 import numpy as np
 import torch
 from torch import nn
 from transformers import PreTrainedModel
-from transformers.cache_utils import Cache
 
 from heedful.models.forward.exactness import Unsupported, plain_states, states_in
 from heedful.models.forward.states import empty_cache, keeps_keys_alone, read
 from heedful.scorers.cached import FirstTokens, equally_long, read_prompts
+from heedful.scorers.kept import KeptPrompts, ReadPrompts
 from heedful.scorers.output_head import OutputHead
 from heedful.scorers.packed_attention import PackedAttention, groups_of, packed_attention
 from heedful.scorers.packs import Ids, Pack, plan_packs
@@ -48,19 +49,21 @@ def score_packed(
     thoughts: Sequence[Ids],
     budget: int,
     sums: ScoreSums,
+    kept: KeptPrompts,
     *,
     share: bool,
 ) -> None:
     """Score every thought after every prompt into `sums`. `budget`: maximum tokens of one pass.
 
-    `share`: read shared beginnings of thoughts once.
+    Prompts in `kept` are not read again. `share`: read shared beginnings of thoughts once.
     """
     packs = plan_packs(thoughts, budget, share=share)
     weight = max((max(len(pack.ids_R), pack.scored_BT.size // _PATHS, 1) for pack in packs), default=1)
     together = max(1, budget // weight) if len(packs) == 1 else 1
     first = FirstTokens(thoughts)
     for columns in similarly_long(prompts, budget):
-        cache, last_PH, lengths_P = _read_padded(head.body, [prompts[column] for column in columns], model.device)
+        unread = partial(_read_padded, head.body, model.device)
+        cache, last_PH, lengths_P = kept.read([prompts[column] for column in columns], unread)
         first_PM = first.logprobs(head, last_PH)
         for start in range(0, len(columns), together):
             part = slice(start, start + together)
@@ -93,20 +96,18 @@ def similarly_long(prompts: Sequence[Ids], budget: int) -> Iterator[list[int]]:
     yield chosen
 
 
-def _read_padded(
-    body: nn.Module, prompts: list[Ids], device: torch.device
-) -> tuple[Cache, torch.Tensor, torch.Tensor | None]:
-    """The cache of prompts padded on the right, the state after each, and their lengths, or `None` if they are equal.
+def _read_padded(body: nn.Module, device: torch.device, prompts: list[Ids]) -> ReadPrompts:
+    """Prompts padded on the right.
 
     No token attends to the padding behind it. Thoughts have to leave it out.
     """
     lengths = list(map(len, prompts))
     if len(set(lengths)) == 1:
-        return *read_prompts(body, prompts, device), None
+        return ReadPrompts(*read_prompts(body, prompts, device))
     padded = torch.tensor([ids + (0,) * (max(lengths) - len(ids)) for ids in prompts], device=device)
     states_PTH, cache = read(body, padded, empty_cache(body))
     lengths_P = torch.tensor(lengths, device=device)
-    return cache, states_PTH[torch.arange(len(prompts), device=device), lengths_P - 1], lengths_P
+    return ReadPrompts(cache, states_PTH[torch.arange(len(prompts), device=device), lengths_P - 1], lengths_P)
 
 
 def _read_pack(

@@ -25,6 +25,7 @@ from heedful.integrations.watching.record import STATE, load_state, save_state
 from heedful.protocols import Filter
 from heedful.rollout.choosers import InOrder, Yoked
 from heedful.scorers.dealt import DealtScorer
+from heedful.scorers.hf import HFScorer
 from heedful.types import Metric
 
 
@@ -165,7 +166,7 @@ class Batches(Bridge):
         try:
             if ranks.rank == 0:
                 members_PG = in_groups(completions, self._trainer.num_generations)
-                with scorer.asking() if isinstance(scorer, DealtScorer) else nullcontext():
+                with scorer.asking() if isinstance(scorer, DealtScorer | HFScorer) else nullcontext():
                     probes = () if choice is None else choice.probes
                     found = self.observer.observe(members_PG, self._trainer.state.global_step, also, most, probes)
                 if choice is not None:

@@ -17,7 +17,7 @@ from torch.nn.functional import pad
 from transformers.cache_utils import Cache, DynamicCache, DynamicLayer, DynamicSlidingWindowLayer
 
 from heedful.models.forward.exactness import Unsupported, states_in
-from heedful.models.vision.positions import carry_shift, joined_shifts
+from heedful.models.vision.positions import carry_shift, joined_shifts, shift_of
 
 
 class _Takes(NamedTuple):
@@ -134,6 +134,33 @@ def _takes(body: nn.Module) -> _Takes:
         keys_alone = bool(layers) and all(type(layer) in (DynamicLayer, DynamicSlidingWindowLayer) for layer in layers)
         _TAKES[body] = _Takes(name, "position_ids" in taken, keys_alone)
     return _TAKES[body]
+
+
+def rows_can_be_joined(cache: Cache) -> bool:
+    """Whether `padded` takes rows of this cache: keys and values of all tokens, and no shift of positions."""
+    layers = getattr(cache, "layers", ())
+    return bool(layers) and all(type(layer) is DynamicLayer for layer in layers) and shift_of(cache) is None
+
+
+def padded(rows: Sequence[tuple[Cache, int, int]]) -> Cache:
+    """A copy of rows of caches, as one cache. Each row: its cache, its number in it, and its tokens.
+
+    Rows are padded on the right with zeros, to the tokens of the longest.
+    """
+    longest = max(tokens for _, _, tokens in rows)
+    new = DynamicCache()
+    for number in range(len(rows[0][0].layers)):
+        layers = [(cast(Any, cache.layers[number]), row, tokens) for cache, row, tokens in rows]
+        layer = DynamicLayer()
+        layer.keys, layer.values = (
+            torch.stack(
+                [pad(getattr(one, name)[row, :, :tokens], (0, 0, 0, longest - tokens)) for one, row, tokens in layers]
+            )
+            for name in ("keys", "values")
+        )
+        layer.is_initialized = True
+        new.layers.append(layer)
+    return new
 
 
 _COLUMNS = ("keys", "values", "indexer_keys", "idx_keys")

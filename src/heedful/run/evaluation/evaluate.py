@@ -203,9 +203,10 @@ def evaluate_subject(subject: Subject, settings: EvaluateSettings, console: Cons
 
             scorer, told = HFScorer(loaded.model), (rightness_of(env), worth_of(env))
             allowed = evaluated_tokens(subject.config.diagnostics.share, [*sampled, *greedy]) / 2
-            for kind, groups in (("sampled", sampled), ("greedy", greedy)):
-                prefix, temperature = f"eval/{settings.split}/{kind}", settings.sampling.temperature
-                metrics += evaluated_metrics(prefix, groups, scorer, temperature, *told, allowed)
+            with scorer.asking():  # both are of the same tasks
+                for kind, groups in (("sampled", sampled), ("greedy", greedy)):
+                    prefix, temperature = f"eval/{settings.split}/{kind}", settings.sampling.temperature
+                    metrics += evaluated_metrics(prefix, groups, scorer, temperature, *told, allowed)
     broken = (broken_sentence(sampled, "sampled"), broken_sentence(greedy, "greedy"))
     return Evaluated(tuple(metrics), baselines.sequence, tuple(filter(None, broken)))
 
