@@ -18,6 +18,7 @@ from heedful.auditing import AuditSettings
 from heedful.boundary import (
     Choice,
     ConfigurationError,
+    Distinct,
     Text,
     from_json,
     settings,
@@ -348,6 +349,8 @@ class Ranges:
     noise: Literal["none", "batch"] = "none"
     name: Text = "a"
     places: tuple[AtLeastOne, ...] = ()
+    seeds: Annotated[tuple[int, ...], Distinct(2)] = (1, 2)
+    signs: Annotated[tuple[str, ...], Distinct(among=("+", "-"))] = ()
     inner: Share = Share()
 
     def __post_init__(self) -> None:
@@ -365,6 +368,12 @@ class Ranges:
         ({"noise": "btach"}, "noise: expected one of none, batch, found 'btach'"),
         ({"name": "  "}, "name: expected text of at least 1 letter, found '  '"),
         ({"places": (1, 0)}, r"places: expected a list, each item a whole number of at least 1, found \(1, 0\)"),
+        (
+            {"seeds": (3, 3)},
+            r"seeds: expected a list of 2 or more different items, each a whole number, found \(3, 3",
+        ),
+        ({"seeds": (3,)}, "seeds: expected a list of 2 or more different items, each a whole number, found"),
+        ({"signs": ("+", "x")}, r"signs: expected a list of different items, each one of \+, -, found \('\+', 'x'\)"),
         ({"inner": None}, "inner: expected an object with the settings of Share, found None"),
         ({"least": 3, "most": 2}, "^most must be at least 3, found 2"),
     ],
@@ -372,6 +381,14 @@ class Ranges:
 def test_a_class_of_settings_holds_to_its_annotations_in_python_too(values: dict[str, Any], said: str) -> None:
     with pytest.raises(ValueError, match=said):
         Ranges(**values)
+
+
+def test_a_list_of_different_items_is_refused_in_a_file_as_it_is_in_python() -> None:
+    assert from_json(Ranges, {"seeds": [4, 5]}).seeds == (4, 5)
+    with pytest.raises(ConfigurationError, match=r"seeds: expected a list of 2 or more .*, found \[4, 4\]"):
+        from_json(Ranges, {"seeds": [4, 4]})
+    with pytest.raises(ConfigurationError, match=r"^1 problem .*\n  seeds\[1\]: expected a whole number, found \[\]$"):
+        from_json(Ranges, {"seeds": [4, []]})
 
 
 def test_every_wrong_field_is_named_and_a_subclass_adds_its_own() -> None:

@@ -101,7 +101,7 @@ def test_a_study_in_a_folder_is_read_again_and_resumed_without_its_name(
     ("words", "sentence"),
     [
         (["smoke", "--seeds", "0,a"], '--seeds: expected a whole number, found "a"'),
-        (["smoke", "--seeds", "1,1"], "seeds must be distinct, found 1, 1"),
+        (["smoke", "--seeds", "1,1"], "--seeds: expected a list of different items, each a whole number, found [1, 1]"),
         (["smoke", "--processes", "0"], "--processes: expected a whole number of at least 1"),
         (["smoke", "--steps", "-1"], "--steps: expected a whole number of at least 1"),
         (["smoke", "--quick"], "--quick: unknown flag"),

@@ -54,7 +54,7 @@ from heedful.boundary.limits import (
     Workers,
 )
 from heedful.boundary.open_files import has_pyarrow, in_home, open_file
-from heedful.boundary.schema import Choice, Positional, Shown, settings_of
+from heedful.boundary.schema import Choice, Distinct, Positional, Shown, settings_of
 from heedful.boundary.tree import ConfigurationError, Problem, from_json, to_json, trust_flags, trust_needed
 from heedful.boundary.trust import GetsSecret, NamesCode, NamesSecret, TakesWallAway, import_held, trusting
 
@@ -64,6 +64,7 @@ __all__ = [
     "CommandLine",
     "ConfigurationError",
     "Count",
+    "Distinct",
     "GetsSecret",
     "LearningRate",
     "NamesCode",

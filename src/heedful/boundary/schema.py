@@ -13,7 +13,7 @@ import functools
 import operator
 import types
 import typing
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from numbers import Integral, Real
@@ -96,6 +96,19 @@ class Choice:
 
 
 @dataclass(frozen=True, slots=True)
+class Distinct:
+    """Marks a list whose items differ: `Annotated[tuple[int, ...], Distinct()]`."""
+
+    least: int = 0
+    """Fewest items."""
+    among: tuple[str, ...] = ()
+    """The texts that may be items. Empty = any."""
+
+    def __str__(self) -> str:
+        return f"{f'{self.least} or more ' if self.least else ''}different items"
+
+
+@dataclass(frozen=True, slots=True)
 class Shown:
     """Names the value of a flag in a help text: with `out: Annotated[Path, Shown("DIR")]` it reads `--out DIR`."""
 
@@ -161,6 +174,12 @@ class Many:
     """A tuple of any length."""
 
     item: Kind
+    distinct: Distinct | None = None
+
+    def allows(self, items: Sequence[Any]) -> bool:
+        """Whether the items, each of the kind `item`, can stand in one list."""
+        of = self.distinct
+        return of is None or (len(set(items)) == len(items) >= of.least and not (of.among and set(items) - {*of.among}))
 
 
 @dataclass(frozen=True, slots=True)
@@ -249,7 +268,8 @@ def _kind_of(hint: Any, where: str, bounds: tuple[Any, ...] = ()) -> Kind:
         choice = next((extra for extra in arguments[1:] if isinstance(extra, Choice)), None)
         if choice is None:
             extras = (each for extra in arguments[1:] for each in (extra if isinstance(extra, Interval) else [extra]))
-            return _kind_of(arguments[0], where, tuple(extra for extra in extras if type(extra) in _BOUNDS))
+            known = tuple(extra for extra in extras if type(extra) in _BOUNDS or isinstance(extra, Distinct))
+            return _kind_of(arguments[0], where, known)
         return Chosen(choice, optional=type(None) in typing.get_args(arguments[0]))
     if origin in (typing.Union, types.UnionType):
         return _union(tuple(_kind_of(argument, where, bounds) for argument in arguments), where)
@@ -257,7 +277,7 @@ def _kind_of(hint: Any, where: str, bounds: tuple[Any, ...] = ()) -> Kind:
         return OneOf(tuple((option, option) for option in arguments))
     if origin is tuple and arguments:
         if len(arguments) == 2 and arguments[1] is Ellipsis:
-            return Many(_kind_of(arguments[0], where))
+            return Many(_kind_of(arguments[0], where), *bounds)
         return Fixed(tuple(_kind_of(argument, where) for argument in arguments))
     if hint is None or hint is type(None):
         return NOTHING
@@ -297,7 +317,8 @@ def holds(kind: Kind, value: Any) -> bool:
         case Either():
             return any(holds(each, value) for each in kind.kinds)
         case Many():
-            return isinstance(value, tuple | list) and all(holds(kind.item, each) for each in value)
+            items = isinstance(value, tuple | list) and all(holds(kind.item, each) for each in value)
+            return items and kind.allows(value)
         case Fixed():
             same = isinstance(value, tuple | list) and len(value) == len(kind.items)
             return same and all(map(holds, kind.items, value))
@@ -318,7 +339,10 @@ def describe(kind: Kind) -> str:
         case Either():
             return " or ".join(map(describe, kind.kinds))
         case Many():
-            return f"a list, each item {describe(kind.item)}"
+            if kind.distinct is None:
+                return f"a list, each item {describe(kind.item)}"
+            among = f"one of {', '.join(kind.distinct.among)}" if kind.distinct.among else describe(kind.item)
+            return f"a list of {kind.distinct}, each {among}"
         case Fixed():
             return f"a list of {len(kind.items)} items ({'; '.join(map(describe, kind.items))})"
         case Nested():

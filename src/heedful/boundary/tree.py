@@ -180,7 +180,10 @@ def _read(kind: Kind, value: Any, problems: list[Problem], path: str) -> object:
             if member is not None:
                 return _read(member, value, problems, path)
         case Many() if isinstance(value, list | tuple):
-            return _read_items([kind.item] * len(value), value, problems, path)
+            before = len(problems)
+            items = _read_items([kind.item] * len(value), value, problems, path)
+            if len(problems) > before or kind.allows(items):
+                return items
         case Fixed() if isinstance(value, list | tuple) and len(value) == len(kind.items):
             return _read_items(list(kind.items), value, problems, path)
         case OneOf():

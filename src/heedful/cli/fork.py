@@ -9,7 +9,7 @@ from itertools import chain
 from pathlib import Path
 from typing import Annotated
 
-from heedful.boundary import CommandLine, Count, Positional, Shown, Threads, tell
+from heedful.boundary import CommandLine, Count, Distinct, Positional, Shown, Threads, tell
 
 SEEDS = (101, 102, 103, 104, 105, 106)
 
@@ -40,7 +40,7 @@ class ForkWords:
     taken that is two steps or more before its change, of a step the newest one at or before it."""
     steps: Annotated[Count, Shown("N")] = 6
     """Training steps of each fork. It is evaluated after them."""
-    seeds: Annotated[tuple[int, ...], Shown("101,102")] = SEEDS
+    seeds: Annotated[tuple[int, ...], Distinct(), Shown("101,102")] = SEEDS
     """Seeds of tasks and sampling. Two show which arm is first. To name a cause takes about six."""
     arms: Annotated[tuple[str, ...], Shown("A,B")] = ()
     """Run only these arms, or patterns such as "no_*", and none. --plan lists them."""
@@ -58,8 +58,6 @@ class ForkWords:
     """Print what was found as one JSON object, and everything else to standard error."""
 
     def __post_init__(self) -> None:
-        if len(set(self.seeds)) < len(self.seeds):
-            raise ValueError(f"seeds must be distinct, found {', '.join(map(str, self.seeds))}")
         try:
             shlex.split(self.cure)
         except ValueError as error:

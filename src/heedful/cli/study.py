@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-from heedful.boundary import CommandLine, Count, Positional, Shown, Threads, from_json, settings, tell
+from heedful.boundary import CommandLine, Count, Distinct, Positional, Shown, Threads, from_json, settings, tell
 from heedful.boundary.jsontext import read_json
 
 if TYPE_CHECKING:
@@ -34,7 +34,7 @@ class StudyWords:
     """A declared study, or a JSON file of your own (docs/studies.md)."""
     out: Annotated[Path | None, Shown("DIR")] = None
     """The study's folder. Default: runs/study-NAME, with --steps runs/study-NAME-N-steps."""
-    seeds: Annotated[tuple[int, ...], Shown("0,1,2")] = ()
+    seeds: Annotated[tuple[int, ...], Distinct(), Shown("0,1,2")] = ()
     """Seeds in place of the declared ones."""
     arms: Annotated[tuple[str, ...], Shown("A,B")] = ()
     """Run some of the arms only: names, or patterns such as sokoban_*."""
@@ -52,10 +52,6 @@ class StudyWords:
     """Run one job that does not train. A study starts its runs in this way."""
     seed: Annotated[int | None, Shown("N")] = None
     """The seed of --job."""
-
-    def __post_init__(self) -> None:
-        if len(set(self.seeds)) < len(self.seeds):
-            raise ValueError(f"seeds must be distinct, found {', '.join(map(str, self.seeds))}")
 
 
 def main(

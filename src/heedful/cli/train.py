@@ -9,7 +9,7 @@ from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-from heedful.boundary import CommandLine, Positional, Shown, tell
+from heedful.boundary import CommandLine, Distinct, Positional, Shown, tell
 from heedful.run.config import TrainConfig
 from heedful.run.forecast import Gpu, of_whole_run
 from heedful.run.presets import SHAPES, preset, starting_points
@@ -43,7 +43,7 @@ class TrainWords:
     """A preset or an environment (heedful envs lists them), or an environment of your own as module:Class."""
     out: Annotated[Path | None, Shown("DIR")] = None
     """The new run's folder. Default: runs/<env>-<algorithm>-s<seed>-<n>."""
-    seeds: Annotated[tuple[int, ...], Shown("0,1,2")] = ()
+    seeds: Annotated[tuple[int, ...], Distinct(), Shown("0,1,2")] = ()
     """Train one run per seed, as processes that share one warm start, and print a table with intervals."""
     resume: Annotated[Path | None, Shown("RUN")] = None
     """Continue an interrupted run from its last checkpoint, or a folder of several seeds. Settings of a run that are
@@ -57,8 +57,6 @@ class TrainWords:
     """Take over the folder from a process on another host that has ended without releasing it."""
 
     def __post_init__(self) -> None:
-        if len(set(self.seeds)) < len(self.seeds):
-            raise ValueError(f"seeds must be distinct, found {', '.join(map(str, self.seeds))}")
         if self.checkpoint is not None and self.resume is None:
             raise ValueError("--checkpoint belongs to a run: name it with --resume RUN")
 

@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 
 from annotated_types import Interval
 
-from heedful.boundary import LearningRate, Natural, NotNegative, Text, settings
+from heedful.boundary import Distinct, LearningRate, Natural, NotNegative, Text, settings
 
 Beta = Annotated[float, Interval(ge=0, lt=1)]
 
@@ -72,13 +72,9 @@ class LoraConfig:
     """Rank of the additions. 0 = train the weights themselves."""
     alpha: Annotated[int, Interval(ge=1, le=LARGEST_RANK)] | None = None
     """The addition is multiplied by alpha / rank. none = twice the rank."""
-    targets: tuple[Text, ...] = ("all-linear",)
+    targets: Annotated[tuple[Text, ...], Distinct(1)] = ("all-linear",)
     """Layers that get an addition: all-linear (every linear layer except the output head), or the ends of their names,
     for instance q_proj v_proj."""
-
-    def __post_init__(self) -> None:
-        if not self.targets:
-            raise ValueError("Expected lora.targets to name at least one layer, or all-linear; found none.")
 
     @property
     def scaled_by(self) -> int:

@@ -20,7 +20,7 @@ from typing import Annotated, ClassVar, Literal
 
 from annotated_types import Interval
 
-from heedful.boundary import Share, TakesWallAway
+from heedful.boundary import Distinct, Share, TakesWallAway
 from heedful.envs.common import (
     BaseEpisode,
     Played,
@@ -106,7 +106,7 @@ class Code(ToolEnvironment):
     rights: for programs that you have read."""
     modules: tuple[Package, ...] = ("numpy", "sortedcontainers")
     """Packages that programs and tests may import where this machine has them, beside the standard library."""
-    operations: tuple[str, ...] = NAMES
+    operations: Annotated[tuple[str, ...], Distinct(2, NAMES)] = NAMES
     """Drawn problems: the list operations."""
     steps: Annotated[int, Interval(ge=1, le=3)] = 2
     """Drawn problems: operations of a program."""
@@ -127,9 +127,6 @@ class Code(ToolEnvironment):
     def check(self) -> None:
         if not self.seconds <= self.wall < float("inf"):
             raise ValueError(f"code: wall must be at least the {self.seconds} seconds of CPU time, but is {self.wall}.")
-        unknown = [name for name in self.operations if name not in NAMES]
-        if unknown or len(set(self.operations)) < len(self.operations) or len(self.operations) < 2:
-            raise ValueError(f"code: operations must be two or more different ones of {', '.join(NAMES)}.")
         if self.path:
             check_named(self.path)
         elif self.ordered and self.steps != 2:

@@ -14,7 +14,7 @@ from typing import Annotated, ClassVar
 
 from annotated_types import Interval
 
-from heedful.boundary import Count, Natural, Share
+from heedful.boundary import Count, Distinct, Natural, Share
 from heedful.envs.common.actions import format_reply
 from heedful.envs.common.answers import answer_fault_line, free_text_rules, read_answer
 from heedful.envs.common.base import BaseEpisode, Played, SolvableEnvironment, Turns, check_range
@@ -66,7 +66,7 @@ class Countdown(SolvableEnvironment):
     """Smallest number."""
     largest: int = 99
     """Largest number."""
-    operations: tuple[str, ...] = OPERATIONS
+    operations: Annotated[tuple[str, ...], Distinct(1, OPERATIONS)] = OPERATIONS
     """What an answer may use, out of + - * and /."""
     lowest_target: Count = 10
     """Smallest target."""
@@ -93,11 +93,6 @@ class Countdown(SolvableEnvironment):
         check_range(self.name, "largest", self.largest, self.smallest, 10**MOST_DIGITS - 1)
         check_range(self.name, "highest_target", self.highest_target, self.lowest_target, 10**MOST_DIGITS - 1)
         check_range(self.name, "largest_step", self.largest_step, self.lowest_target)
-        if not self.operations or len(set(self.operations) & set(OPERATIONS)) != len(self.operations):
-            raise ValueError(
-                f"countdown: operations must be one or more different ones of {' '.join(OPERATIONS)}, but are "
-                f"{' '.join(self.operations) or 'none'}."
-            )
         draw_problem(self.rules, 0, _TRIES_AT_CONSTRUCTION)
 
     @property

@@ -21,7 +21,7 @@ from typing import Annotated, ClassVar
 
 from annotated_types import Interval
 
-from heedful.boundary import Seconds, Share
+from heedful.boundary import Distinct, Seconds, Share
 from heedful.envs.common.actions import format_reply
 from heedful.envs.common.answers import answer_fault_line, free_text_rules, read_answer
 from heedful.envs.common.base import BaseEpisode, Played, SolvableEnvironment, Turns, check_range
@@ -84,7 +84,7 @@ class MathProblems(SolvableEnvironment):
     """Problems of a file: decide by algebra what the exact reader cannot. Without it such an answer is wrong."""
     patience: Seconds = 5.0
     """Seconds that the algebra of one answer may take. Then it counts as not verified, which is wrong."""
-    kinds: tuple[str, ...] = KINDS
+    kinds: Annotated[tuple[str, ...], Distinct(1, KINDS)] = KINDS
     """Drawn problems: the stories."""
     least: Annotated[int, Interval(ge=1, le=MOST_STEPS)] = 1
     """Drawn problems: fewest steps of a solution."""
@@ -103,9 +103,6 @@ class MathProblems(SolvableEnvironment):
 
     def check(self) -> None:
         check_range(self.name, "most", self.most, self.least, MOST_STEPS)
-        if set(self.kinds) - set(KINDS) or not self.kinds or len(set(self.kinds)) < len(self.kinds):
-            named = ", ".join(self.kinds)
-            raise ValueError(f"math: kinds must be different ones of {', '.join(KINDS)}, but are {named}.")
         check_range(self.name, "least", self.least, 1, longest_story(self.kinds))
         if self.path:
             check_named(self.path)

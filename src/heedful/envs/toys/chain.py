@@ -15,7 +15,7 @@ from typing import Annotated, ClassVar
 
 from annotated_types import Interval
 
-from heedful.boundary import Count, Share
+from heedful.boundary import Count, Distinct, Share
 from heedful.envs.common.actions import CLOSE_THOUGHT, OPEN_THOUGHT, answer_rules, fault_line, format_reply, read_reply
 from heedful.envs.common.base import BaseEpisode, Played, SolvableEnvironment, Turns, check_range, remarks
 from heedful.envs.common.demonstrations import phrase, played_through, sentence, template_in, wording
@@ -59,7 +59,7 @@ class Chain(SolvableEnvironment):
 
     modulus: Annotated[int, Interval(ge=2, le=10)] = 7
     """Numbers are remainders on division by this."""
-    operations: tuple[str, ...] = ("+1", "+3", "*3", "*5")
+    operations: Annotated[tuple[str, ...], Distinct(2)] = ("+1", "+3", "*3", "*5")
     """What can happen to a number: a sign of +, -, * and a digit. Each must be a permutation of the remainders."""
     least: Count = 4
     """Fewest operations of a turn."""
@@ -92,9 +92,6 @@ class Chain(SolvableEnvironment):
                 f"chain: template and thoughtless are shares of the same turns and may add up to 1 at most, but are "
                 f"{self.template:g} and {self.thoughtless:g}."
             )
-        if len(set(self.operations)) != len(self.operations) or len(self.operations) < 2:
-            named = ", ".join(self.operations)
-            raise ValueError(f"chain: operations must be two or more different ones, but are {named}.")
         for operation in self.operations:
             form = len(operation) == 2 and operation[0] in "+-*" and operation[1] in "0123456789"
             if not form or (operation[0] == "*" and math.gcd(int(operation[1]), self.modulus) != 1):
