@@ -15,8 +15,8 @@ from typing import Any
 import pytest
 
 from heedful import cli
+from heedful.boundary.foreign_text import brief
 from heedful.boundary.http import ServerRefused, ServerUnreachable
-from heedful.envs.common.contract import shown
 from heedful.envs.common.wire import WireError, generator_tree, read_task
 from heedful.envs.remote.answers import described
 from heedful.envs.remote.environment import Remote
@@ -225,4 +225,4 @@ def test_a_long_error_of_a_served_environment_is_cut() -> None:
 
 def test_values_of_strangers_are_shown_short_whatever_they_are() -> None:
     for value in (json.loads(DEEP), "x" * 10**7, b"x" * 10**7, [10**4000] * 10**5, {"a": {"b": {"c": {"d": 1}}}}):
-        assert len(shown(value)) <= 80
+        assert len(brief(value)) <= 80

@@ -186,7 +186,7 @@ def test_a_damaged_or_foreign_file_is_named_with_a_way_out(tmp_path: Path) -> No
     with pytest.raises(ValueError, match=r"restore it from a copy"):
         read_rollouts(path)
     pyarrow.parquet.write_table(pyarrow.table({"prompt": ["a"], "step": [1]}), path)
-    with pytest.raises(ValueError, match=r"none named 'schema_version'"):
+    with pytest.raises(ValueError, match=r"found no 'schema_version'"):
         read_rollouts(path)
 
 

@@ -390,7 +390,7 @@ def test_the_plan_runs_nothing(run: Run, started: list[Child], capsys: pytest.Ca
     assert cli.run([*line, "--arms", "no_such"]) == 2
     assert "Expected --arms among none, no_format" in capsys.readouterr().err
     assert cli.run([*line, "--cure", "--algorithm.kl 'x"]) == 2
-    assert 'found "--algorithm.kl \'x": No closing quotation' in capsys.readouterr().err
+    assert 'found "--algorithm.kl \'x" (No closing quotation)' in capsys.readouterr().err
     assert cli.run([*line, "--cure", "--no-such 1"]) == 2
     assert "See `heedful train --help`" in capsys.readouterr().err
     assert cli.run([*line, "--arms", "ow*", "--cure", "--algorithm.kl 0.01"]) == 0  # as the page writes it

@@ -36,7 +36,7 @@ from heedful.boundary.command import CommandLine
 from heedful.boundary.command_line import parse
 from heedful.boundary.decorator import settings
 from heedful.boundary.foreign_text import clean, complain, cut, encodable, listed, shown, tell
-from heedful.boundary.jsontext import parse_json, read_json
+from heedful.boundary.jsontext import expecting, parse_json, read_json
 from heedful.boundary.limits import (
     MOST_SECONDS,
     Count,
@@ -88,6 +88,7 @@ __all__ = [
     "complain",
     "cut",
     "encodable",
+    "expecting",
     "from_json",
     "has_pyarrow",
     "import_held",

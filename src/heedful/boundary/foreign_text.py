@@ -8,6 +8,7 @@ Letters of every script, combining marks and emoji stay as they are.
 from __future__ import annotations
 
 import re
+import reprlib
 import sys
 import unicodedata
 from collections.abc import Iterable, Sequence
@@ -38,6 +39,11 @@ _SUSPECT = re.compile(
     "\u2010-\u2027\u2030-\u205e\u2070-\ud7ff\uf900-\ufdff\ufe00-\ufefe\uff00-\uffef]"
 )
 """Characters that may have to be escaped. Each is looked up, and most texts have none."""
+
+_BRIEF = reprlib.Repr()
+_BRIEF.maxlevel = 3
+_BRIEF.maxlist = _BRIEF.maxtuple = _BRIEF.maxdict = 6
+_BRIEF.maxstring = _BRIEF.maxother = _BRIEF.maxlong = 78
 
 
 def clean(text: str) -> str:
@@ -80,6 +86,12 @@ def listed(names: Iterable[object], most: int = MOST_NAMES) -> str:
 def cut(text: str, most: int = LONGEST_MESSAGE) -> str:
     """`text`, or its beginning with the number of all characters."""
     return text if len(text) <= most else f"{text[:most]} ... ({len(text):,} characters in all)"
+
+
+def brief(value: object) -> str:
+    """A value of a stranger as short text. Long and deep ones are cut before they are written out."""
+    text = _BRIEF.repr(value[:100] if isinstance(value, bytes) else value)
+    return text if len(text) <= 80 else f"{text[:77]}..."
 
 
 def where_apart(one: Sequence[Any], other: Sequence[Any], most: int = 8) -> tuple[Sequence[Any], Sequence[Any]]:

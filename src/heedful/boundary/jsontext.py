@@ -1,16 +1,18 @@
 """JSON that others wrote: whatever is wrong with it is a ValueError whose message is a phrase.
 
-All readers of files and messages in this package parse with `parse_json` or `read_json`.
+All readers of files and messages in this package parse with `parse_json` or `read_json`. `expecting` makes one sentence
+of whatever another form leads to.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from heedful.boundary.foreign_text import brief, cut
 from heedful.boundary.open_files import open_file
 
 
@@ -41,6 +43,28 @@ def read_json(path: Path, pipes: bool = False) -> Any:
     """
     with path.open("rb") if pipes else open_file(path) as stream:
         return parse_json(stream.read())
+
+
+@contextmanager
+def expecting(
+    what: str,
+    remedy: str = "",
+    value: object = ...,
+    error: Callable[[str], Exception] = ValueError,
+    also: tuple[type[Exception], ...] = (),
+) -> Iterator[None]:
+    """Make one sentence of what a file or a message of another form leads to: `Expected WHAT, found FOUND. REMEDY`.
+
+    `what`: such as `a task in FILE`. What was found is the text of the error, or `value`, if given, with the text in
+    brackets. `error`: makes the error that is raised. `also`: errors of a library that reads.
+    """
+    wrong = (OSError, EOFError, ValueError, TypeError, LookupError, AttributeError, OverflowError, RecursionError)
+    try:
+        yield
+    except (*wrong, *also) as problem:
+        said = f"no {problem}" if isinstance(problem, KeyError) else str(problem).rstrip(".")
+        found = said if value is ... else f"{brief(value)} ({cut(' '.join(said.split()), 300)})"
+        raise error(f"Expected {what}, found {found}. {remedy}".rstrip()) from problem
 
 
 @contextmanager

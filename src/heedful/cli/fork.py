@@ -9,7 +9,7 @@ from itertools import chain
 from pathlib import Path
 from typing import Annotated
 
-from heedful.boundary import CommandLine, Count, Distinct, Positional, Shown, Threads, tell
+from heedful.boundary import CommandLine, Count, Distinct, Positional, Shown, Threads, expecting, tell
 
 SEEDS = (101, 102, 103, 104, 105, 106)
 
@@ -58,10 +58,8 @@ class ForkWords:
     """Print what was found as one JSON object, and everything else to standard error."""
 
     def __post_init__(self) -> None:
-        try:
+        with expecting("cure as flags that a shell splits", value=self.cure):
             shlex.split(self.cure)
-        except ValueError as error:
-            raise ValueError(f"cure must be flags as a shell splits them, found {self.cure!r}: {error}") from error
 
 
 def main(argv: list[str]) -> int:

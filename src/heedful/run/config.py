@@ -17,7 +17,7 @@ from heedful import envs
 from heedful.algorithms.advantages import GroupRelative, LeaveOneOut
 from heedful.algorithms.table import ALGORITHMS, Algorithm, Grpo, LossScale, check_loss_scale
 from heedful.boundary import Choice, Count, Natural, Text, Threads, Wait, Workers, from_json, settings
-from heedful.boundary.jsontext import read_json
+from heedful.boundary.jsontext import expecting, read_json
 from heedful.diagnostics.attribution import USUAL, Name
 from heedful.envs.frozen_lake.environment import FrozenLake
 from heedful.filters import FILTERS, Ranked, TopP
@@ -400,7 +400,7 @@ def from_written(tree: Any) -> TrainConfig:
 
 def read_config(folder: RunFolder) -> TrainConfig:
     """The configuration of a run. Raises ValueError, a sentence that names the file, if it is none of a run."""
-    try:
+    with expecting(f"the configuration of a run in {folder.config}"):
         tree = read_json(folder.config)
         trainer = tree.get("trainer") if isinstance(tree, dict) else None
         if isinstance(trainer, str):
@@ -410,5 +410,3 @@ def read_config(folder: RunFolder) -> TrainConfig:
                 "and an environment"
             )
         return from_written(tree)
-    except (OSError, ValueError) as error:
-        raise ValueError(f"Expected the configuration of a run in {folder.config}, found {error}") from error

@@ -20,6 +20,7 @@ import torch
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 
+from heedful.boundary.jsontext import expecting
 from heedful.models.forward.token_logits import keeps_prompts, token_logits
 from heedful.models.writing import errors_of_the_disk
 from heedful.stopping import StoppedBySignal, StopRequest, finish_the_step_first
@@ -183,13 +184,9 @@ def learn(fit: Fit, rows: Iterator[list[TrainingSample]], steps: int, progress: 
         StoppedBySignal: a signal came, and what is learned is saved.
     """
     if copy is not None and copy.file.exists():
-        try:
+        advice = f"Delete the folder {copy.file.parent} to begin the {copy.what} again."
+        with expecting(f"the copy of an unfinished {copy.what} in {copy.file}", advice, also=(SafetensorError,)):
             fit.load(copy.file)
-        except (OSError, SafetensorError, ValueError, LookupError) as error:  # of another version, or damaged
-            raise ValueError(
-                f"Expected the copy of an unfinished {copy.what} in {copy.file}, found {error}. Delete the folder "
-                f"{copy.file.parent} to begin the {copy.what} again."
-            ) from error
     saved = time.monotonic()
     with finish_the_step_first() if copy is not None else nullcontext(StopRequest()) as request:
         for samples in islice(rows, fit.step, steps):

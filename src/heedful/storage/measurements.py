@@ -11,7 +11,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from heedful.boundary.jsontext import parse_json, read_json
+from heedful.boundary.jsontext import expecting, parse_json, read_json
 from heedful.storage.files import write_whole
 from heedful.types import Metric
 
@@ -126,17 +126,13 @@ def write_gradients(
 
 def read_gradients(path: Path) -> StoredGradients:
     """Read one measurement. Raises ValueError that names the file if it cannot be read."""
-    try:
+    again = "Delete the file and measure again: heedful gradients RUN."
+    with expecting(f"a measurement of gradients in {path}", again):
         tree = dict(read_json(path))
         readings = tree.pop("metrics")
         metrics = {name: metric_from_json(name, reading) for name, reading in readings.items()}
         moved = tuple(map(dict, tree.pop("moved", ())))
         return StoredGradients(tree.pop("step"), tree, metrics, moved)
-    except (OSError, ValueError, TypeError, KeyError, AttributeError) as error:
-        raise ValueError(
-            f"Expected a measurement of gradients in {path}, found {error}. Delete the file and measure again: "
-            "heedful gradients RUN."
-        ) from error
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,11 +160,9 @@ def write_early(path: Path, answers: Sequence[EarlyAnswer]) -> None:
 
 def read_early(path: Path) -> tuple[EarlyAnswer, ...]:
     """What `write_early` wrote. Raises ValueError for another file."""
-    try:
+    with expecting(f"early answers of heedful in {path}"):
         lists = ("pieces_T", "cuts_C", "right_C", "likeliest_C")
         return tuple(
             EarlyAnswer(tree["task"], tree["prompt"], *(tuple(tree[name]) for name in lists))
             for tree in read_json(path)
         )
-    except (TypeError, LookupError, ValueError) as error:
-        raise ValueError(f"Expected early answers of heedful in {path}, found another file: {error}.") from error

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from heedful.boundary.foreign_text import encodable
+from heedful.boundary.jsontext import expecting
 from heedful.boundary.open_files import open_file, require_pyarrow
 from heedful.storage.files import write_whole
 from heedful.types import Ending, Group, Image, Prompt, Reply, Span, Task, Trajectory, Turn, Verdict
@@ -203,7 +204,10 @@ def read_rollouts(path: Path | str, replies: bool = True) -> Rollouts:
 
     wanted = {name: kind for name, kind in COLUMNS.items() if replies or name not in _OF_THE_REPLY}
     path = Path(path)
-    try:
+    advice = "Delete it, or restore it from a copy. The other steps of the run do not need it."
+    with expecting(
+        f"a rollout file with the columns of docs/formats.md at {path}", advice, also=(pyarrow.ArrowException,)
+    ):
         with open_file(path) as stream:
             opened = pyarrow.parquet.ParquetFile(stream)
             names = opened.schema_arrow.names
@@ -221,12 +225,6 @@ def read_rollouts(path: Path | str, replies: bool = True) -> Rollouts:
         step = int(of_file[b"heedful.step"])
         split, environment = (of_file[key].decode() for key in (b"heedful.split", b"heedful.environment"))
         pairs = [_group(list(of_group)) for _, of_group in itertools.groupby(rows, key=lambda row: row["group"])]
-    except (OSError, pyarrow.ArrowException, KeyError, TypeError, ValueError) as error:
-        found = f"none named {error}" if isinstance(error, KeyError) else error
-        raise ValueError(
-            f"Expected a rollout file with the columns of docs/formats.md at {path}, found {found}. Delete it, or "
-            "restore it from a copy. The other steps of the run do not need it."
-        ) from error
     verdicts = tuple(verdict for _, verdict in pairs if verdict)
     filtered = of_file[b"heedful.filtered"] == b"True"
     return Rollouts(step, split, environment, tuple(group for group, _ in pairs), verdicts if filtered else None)

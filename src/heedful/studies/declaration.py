@@ -15,7 +15,7 @@ from typing import Annotated, Any, Literal
 from heedful.boundary import Choice, Count, Natural, NotNegative, from_json, import_held, parse, to_json
 from heedful.boundary import settings as declared_settings
 from heedful.boundary.command_line import split
-from heedful.boundary.jsontext import read_json
+from heedful.boundary.jsontext import expecting, read_json
 from heedful.boundary.trust import untrusted
 from heedful.run.config import TrainConfig
 from heedful.run.presets import preset
@@ -258,10 +258,8 @@ def study_from_json(tree: Mapping[str, Any]) -> Study:
 
 def read_study(path: Path) -> Study:
     """A study from a file of the user's own. Raises ValueError where it cannot be read or understood."""
-    try:
+    with expecting(f"a study as JSON in {path}"):
         tree = read_json(path)
-    except (OSError, ValueError) as error:
-        raise ValueError(f"Expected a study as JSON in {path}, found {error}.") from error
     try:
         return study_from_json(tree)
     except ValueError as error:
@@ -294,10 +292,8 @@ def _resolved(arm: Any) -> Any:
     refused = untrusted(name) if ":" in name else ""
     if refused:
         raise ValueError(f"The preset {who} cannot be used: {refused}.")
-    try:
+    with expecting(f"the flags {who} as on a command line"):
         words = shlex.split(flags)
-    except ValueError as error:
-        raise ValueError(f"Expected the flags {who} as on a command line: {error}.") from error
     asking = [(given.flag, given.path) for given in split(words, {})[0] if given.path in _NO_SETTINGS]
     if "seed" in partial:
         asking.append(("`seed` in its config", ("seed",)))

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from heedful.boundary import cut
-from heedful.boundary.jsontext import read_json
+from heedful.boundary.jsontext import expecting, read_json
 from heedful.report.record import flatten
 from heedful.storage import LOCK, RunFolder, describe_environment, write_whole
 from heedful.studies.declaration import Study, study_from_json, study_to_json
@@ -161,10 +161,8 @@ class StudyFolder:
 
 def read_declaration(path: Path) -> dict[str, Any]:
     """The content of a `study.json`. Raises ValueError where it cannot be read."""
-    try:
+    with expecting(f"the declaration of a study in {path}", "Restore the file."):
         tree: dict[str, Any] = read_json(path)
-    except (OSError, ValueError) as error:
-        raise ValueError(f"Expected what a study declared in {path}, found {error}. Restore the file.") from error
     return tree
 
 

@@ -19,7 +19,7 @@ from collections.abc import Callable, Mapping
 from functools import lru_cache
 from typing import Any, TypeVar
 
-from heedful.boundary import parse_json
+from heedful.boundary import expecting, parse_json
 from heedful.envs.common import Answered, BaseEnvironment, BaseEpisode, Raised, guarded_call, task_of
 from heedful.types import Ending, Task
 from heedful_envs.adapters.global_random import OwnRandom
@@ -91,14 +91,10 @@ def read_options(env: str, knob: str, text: str) -> dict[str, Any]:
     """
     text = text.strip()
     if text.startswith("{"):
-        try:
+        with expecting(f"{knob} of {env} as a JSON object"):
             return dict(parse_json(text))
-        except ValueError as error:
-            raise ValueError(f"{env}: {knob} begins like a JSON object, but cannot be read as one: {error}.") from error
-    try:
+    with expecting(f"{knob} of {env} as words that a shell splits", value=text):
         words = [word.partition("=") for word in shlex.split(text)]
-    except ValueError as error:
-        raise ValueError(f"{env}: {knob} has a quotation mark without its pair: {text!r}.") from error
     for name, equals, value in words:
         if not equals or not name.isidentifier():
             raise ValueError(

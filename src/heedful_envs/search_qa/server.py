@@ -15,7 +15,7 @@ from collections.abc import Mapping
 from functools import lru_cache
 from typing import Any, Literal
 
-from heedful.boundary import complain
+from heedful.boundary import complain, expecting
 from heedful.policies.servers import Call, Client, ForeignAnswer, Limits, ServerUnreachable, parts_of, read_key
 from heedful_envs.search_qa.corpora import passage_of
 from heedful_envs.search_qa.passages import Passage
@@ -70,12 +70,10 @@ def server_of(url: str, protocol: Protocol, timeout: float, patience: float, key
 
 def passages_in(tree: Any, protocol: Protocol) -> list[Passage]:
     """The passages of an answer. Raises ForeignAnswer."""
-    try:
+    with expecting(_ANSWERS[protocol], error=ForeignAnswer):
         if protocol == "search_r1":
             (rows,) = tree["result"]
             documents = [row["document"] for row in rows]
         else:
             documents = list(tree["results"])
         return [passage_of(document, str(rank)) for rank, document in enumerate(documents, 1)]
-    except (TypeError, ValueError, LookupError, AttributeError) as error:
-        raise ForeignAnswer(f"expected {_ANSWERS[protocol]}, found {error}") from None

@@ -58,7 +58,7 @@ HOSTILE: dict[str, tuple[Any, str]] = {
     "a bomb": ([{"png": base64.b64encode(png(1, 2049)).decode(), "width": 1, "height": 2049}], "1 x 2049 pixels"),
     "words of another kind": (
         [{"png": base64.b64encode(png()).decode(), "width": 2, "height": 1, "alt": 3}],
-        "the `alt` of a picture as text",
+        "an `alt` that is no text",
     ),
     "too many bytes": (
         [{"png": "A" * (LARGEST_IMAGE // 3 * 4 + 8), "width": 2, "height": 1}],

@@ -189,7 +189,7 @@ def test_a_refusal_is_not_repeated_and_gives_no_advice_on_models(service: Retrie
     ],
 )
 def test_an_answer_of_another_form_is_no_answer(protocol: Any, tree: Any) -> None:
-    with pytest.raises(ForeignAnswer, match=r"expected \{"):
+    with pytest.raises(ForeignAnswer, match=r"Expected \{"):
         passages_in(tree, protocol)
 
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 import hashlib
 import math
 import re
-import reprlib
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
@@ -17,6 +16,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeVar
 
+from heedful.boundary.foreign_text import brief
 from heedful.boundary.limits import LARGEST_REWARD
 from heedful.diagnostics.names import SUCCESS_METRICS
 from heedful.storage import MOST_STEP
@@ -34,8 +34,6 @@ _INT64 = 2**63
 _TRUTHS = {"true": True, "false": False}
 _NOTHING = ("", "nan", "none", "null", "n/a")
 """What stands for a missing value in columns of text."""
-_SHORT = reprlib.Repr()
-_SHORT.maxstring = _SHORT.maxother = _SHORT.maxlong = 80
 
 
 class Misfit(ValueError):
@@ -179,7 +177,7 @@ class Fields(dict[str, Any]):
         """Success as 0, 1 or partial credit between, or missing."""
         outcome = self.number(name)
         if outcome is not None and not 0 <= outcome <= 1:
-            raise Misfit(f"`{self._within}{name}` from 0 to 1, 1 = success", _SHORT.repr(self[name]))
+            raise Misfit(f"`{self._within}{name}` from 0 to 1, 1 = success", brief(self[name]))
         return outcome
 
     def text(self, name: str) -> str:
@@ -231,7 +229,7 @@ class Fields(dict[str, Any]):
 
 def shown(value: object) -> str:
     """The type and the beginning of a value, for a sentence."""
-    return f"{type(value).__name__} {_SHORT.repr(value)}"
+    return f"{type(value).__name__} {brief(value)}"
 
 
 def is_missing(value: object) -> bool:

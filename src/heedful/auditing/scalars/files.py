@@ -33,7 +33,7 @@ from urllib.parse import quote
 
 from heedful.auditing.scalars import binary
 from heedful.auditing.scalars.aliases import STEP, step_of
-from heedful.boundary.jsontext import parse_json
+from heedful.boundary.jsontext import expecting, parse_json
 from heedful.boundary.open_files import open_file
 
 _VERL = re.compile(r"\bstep:(\d+) - (\S.*)")
@@ -168,12 +168,10 @@ def rows_of_lines(content: bytes) -> Iterator[ScalarRow]:
 def _trackio(path: Path) -> Iterator[ScalarRow]:
     """The rows of the run that was logged last."""
     address = f"file:{quote(str(path.resolve()))}?mode=ro"
-    try:
-        with closing(sqlite3.connect(address, uri=True)) as base:
-            latest = "(select run_id from metrics order by id desc limit 1)"
-            rows = base.execute(f"select step, metrics from metrics where run_id = {latest} order by id").fetchall()
-    except sqlite3.Error as error:
-        raise ValueError(f"Expected Trackio's table `metrics` in {path}, found that SQLite says: {error}.") from error
+    latest = "(select run_id from metrics order by id desc limit 1)"
+    what = f"Trackio's table `metrics` in {path}"
+    with expecting(what, also=(sqlite3.Error,)), closing(sqlite3.connect(address, uri=True)) as base:
+        rows = base.execute(f"select step, metrics from metrics where run_id = {latest} order by id").fetchall()
     for step, metrics in rows:
         row = _object(metrics.decode("utf-8", "replace") if isinstance(metrics, bytes) else str(metrics))
         yield from row_of({"_step": step, **(row or {})})

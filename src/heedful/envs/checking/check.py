@@ -19,11 +19,11 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from heedful.boundary import cut
+from heedful.boundary.foreign_text import brief
 from heedful.envs.checking.evidence import Evidence, gather, seeds_of
 from heedful.envs.checking.play import ABSENT, QUICK, Bench, Effort, Fault, failed
 from heedful.envs.checking.report import Breach, Finding, Report, Unchecked
 from heedful.envs.checking.rules import RULES, Rule
-from heedful.envs.common.contract import shown
 from heedful.guarded import Answered, guarded_call
 
 __all__ = ["QUICK", "RULES", "Effort", "Report", "check"]
@@ -88,7 +88,7 @@ def _looked(rule: Rule, when: str, look: Callable[[], Any]) -> Any:
         raise error
     if isinstance(error, Unchecked):
         return Finding(rule.name, "not checked", str(error))
-    breach = error if isinstance(error, Breach) else failed(when, shown(answer.located))
+    breach = error if isinstance(error, Breach) else failed(when, brief(answer.located))
     found, where = cut(breach.found, LONGEST_FOUND), cut(breach.where, LONGEST_FOUND)
     expected, remedy = breach.expected or rule.expected, breach.remedy or rule.remedy
     return Finding(rule.name, "broken", breach.sentence, expected, found, where, remedy)

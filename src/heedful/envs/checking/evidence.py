@@ -11,10 +11,11 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 
+from heedful.boundary.foreign_text import brief
 from heedful.envs.checking.play import Bench, Exchange, Played
 from heedful.envs.checking.replies import generated, hostile, ordinary
 from heedful.envs.checking.report import Breach, Finding
-from heedful.envs.common.contract import missing_from, shown
+from heedful.envs.common.contract import missing_from
 from heedful.types import Task
 
 HOSTILE_TURNS = 3
@@ -122,9 +123,9 @@ def _lacking(bench: Bench) -> str:
     for offered in ("actions", "actions_per_turn", "summary"):
         getattr(env, offered, None)  # it may be missing, but reading it must not raise
     if not isinstance(env.name, str) or not re.fullmatch(r"[^\s/\\\x00-\x1f]{1,100}", env.name):
-        return f"the name {shown(env.name)}; it becomes part of folder names: no spaces, no slashes"
+        return f"the name {brief(env.name)}; it becomes part of folder names: no spaces, no slashes"
     if type(env.turns) is not int or env.turns < 1:
-        return f"turns = {shown(env.turns)}; a whole number of at least 1 was expected"
+        return f"turns = {brief(env.turns)}; a whole number of at least 1 was expected"
     if bench.demand("episode", env.episode, "twice") is bench.demand("episode", env.episode, "twice"):
         return "`episode` returned the same object twice, not a fresh episode each time"
     return ""

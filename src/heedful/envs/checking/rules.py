@@ -13,11 +13,12 @@ from functools import partial
 from typing import Any
 
 from heedful.boundary import from_json, to_json
+from heedful.boundary.foreign_text import brief
 from heedful.envs.checking.evidence import MEMBERS, Evidence, play_ordinary, seeds_of
 from heedful.envs.checking.play import Bench, Exchange, Fault, Played, appearance
 from heedful.envs.checking.replies import actions_per_turn, listed_actions
 from heedful.envs.checking.report import Breach, Unchecked, parted, shortened
-from heedful.envs.common.contract import demonstrated, shown
+from heedful.envs.common.contract import demonstrated
 from heedful.envs.common.tasks import SPLITS
 from heedful.protocols import Demonstrates
 from heedful.types import Ending, Task
@@ -105,7 +106,7 @@ def knobs(bench: Bench, evidence: Evidence) -> str:
         raise Unchecked("the environment is no dataclass: see frozen")
     read = bench.ask("to_json", lambda: from_json(type(env), to_json(env)))
     if isinstance(read, Fault) or not _same(read, env):
-        found = read.text if isinstance(read, Fault) else f"read back: {shown(read)}"
+        found = read.text if isinstance(read, Fault) else f"read back: {brief(read)}"
         raise Breach("a knob cannot be written into a run's configuration", found)
     return "knobs can be set by flags, written into a run's configuration and read back"
 
@@ -119,7 +120,7 @@ def pickle_(bench: Bench, evidence: Evidence) -> str:
     for name, thing in (("the environment", bench.env), ("a task", evidence.tasks[0])):
         copied: Any = bench.ask("pickle", lambda thing=thing: pickle.loads(pickle.dumps(thing)))  # type: ignore[misc]
         if isinstance(copied, Fault) or not _same(copied, thing):
-            found = copied.text if isinstance(copied, Fault) else f"the copy is {shown(copied)}"
+            found = copied.text if isinstance(copied, Fault) else f"the copy is {brief(copied)}"
             raise Breach(f"{name} cannot be pickled", found)
     return "the environment and its tasks can be sent to a worker process"
 

@@ -13,7 +13,8 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from heedful.envs.common.contract import shown, whole_member
+from heedful.boundary.foreign_text import brief
+from heedful.envs.common.contract import whole_member
 from heedful.models.chat.calls import Fault, find_call, quoted, read_call, signatures
 from heedful.protocols import Environment, ListsActions
 from heedful.types import Tool
@@ -42,7 +43,7 @@ def actions_of(env: Environment) -> tuple[str, ...]:
     names = env.actions if isinstance(env, ListsActions) else ()
     if not isinstance(names, list | tuple) or not all(isinstance(name, str) for name in names):
         raise ValueError(
-            f"Expected a tuple of names as `actions` of the environment {env.name}, found {shown(names)}. Correct it; "
+            f"Expected a tuple of names as `actions` of the environment {env.name}, found {brief(names)}. Correct it; "
             "`heedful check-env` names every member that is wrong."
         )
     return tuple(names)

@@ -8,13 +8,13 @@ from __future__ import annotations
 import dataclasses
 import math
 import random
-import reprlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from itertools import islice
 from numbers import Real
 from typing import Any, TypeVar
 
+from heedful.boundary.foreign_text import brief
 from heedful.boundary.limits import LARGEST_REWARD
 from heedful.boundary.trust import import_advice, import_named, trust_typed
 from heedful.envs.transport.images import IMAGES_WANTED, MOST_IMAGES, image_fault
@@ -51,17 +51,6 @@ MOST_CANDIDATES = 64
 """A sequence is extended by two actions at once if that makes no more candidates than this, else by one. Of an
 environment's blind answers so many are tried."""
 
-_BRIEF = reprlib.Repr()
-_BRIEF.maxlevel = 3
-_BRIEF.maxlist = _BRIEF.maxtuple = _BRIEF.maxdict = 6
-_BRIEF.maxstring = _BRIEF.maxother = _BRIEF.maxlong = 78
-
-
-def shown(value: object) -> str:
-    """A value of a stranger as short text. Long and deep ones are cut before they are written out."""
-    text = _BRIEF.repr(value[:100] if isinstance(value, bytes) else value)
-    return text if len(text) <= 80 else f"{text[:77]}..."
-
 
 class ContractError(ValueError):
     """An environment's answer that is not what the contract says. `rule`: the rule of `check-env` that it breaks."""
@@ -92,7 +81,7 @@ def own_environment(name: str) -> Any:
             f"Expected {name!r} to make an environment (`name`, `turns`, `task(seed)`, `episode()`), found {missing}."
         )
     if not isinstance(env.name, str) or not env.name:
-        raise ValueError(f"Expected the `name` of the environment {name!r} to be a text, found {shown(env.name)}.")
+        raise ValueError(f"Expected the `name` of the environment {name!r} to be a text, found {brief(env.name)}.")
     return env
 
 
@@ -119,7 +108,7 @@ def whole_member(env: Environment, name: str, found: object) -> int:
     if type(found) is int and found >= 1:
         return found
     raise ValueError(
-        f"Expected a whole number of at least 1 as `{name}` of the environment {env.name}, found {shown(found)}. "
+        f"Expected a whole number of at least 1 as `{name}` of the environment {env.name}, found {brief(found)}. "
         "Correct it; `heedful check-env` names every member that is wrong."
     )
 
@@ -157,7 +146,7 @@ def checked_task(task: object) -> Task:
         ("environment", isinstance(task.environment, str), "its name was expected"),
     ):
         if not fits:
-            raise ContractError(f"a Task with the {name} {shown(getattr(task, name))}; {wanted}")
+            raise ContractError(f"a Task with the {name} {brief(getattr(task, name))}; {wanted}")
     return task
 
 
@@ -207,7 +196,7 @@ def right_actions_of(env: KnowsRight, task: Task, before: Sequence[Sequence[str]
             return None
         fits = isinstance(found, Mapping) and all(map(_is_share, found.values()))
         if not fits:
-            raise ContractError(f"{shown(found)} where actions with a number in [0, 1] each were expected")
+            raise ContractError(f"{brief(found)} where actions with a number in [0, 1] each were expected")
         return dict(zip(_texts(found), map(float, found.values()), strict=True))
 
     return _asked(_serving(env, task, "right_actions"), told)
@@ -222,7 +211,7 @@ def worth_of(env: Environment) -> Worth | None:
         def told() -> float | None:
             found = env.answer_worth(task, reply)
             if found is not None and not _is_share(found):
-                raise ContractError(f"{shown(found)} where a number in [0, 1] was expected")
+                raise ContractError(f"{brief(found)} where a number in [0, 1] was expected")
             return None if found is None else float(found)
 
         return _asked(_serving(env, task, "answer_worth"), told)
@@ -253,7 +242,7 @@ def _texts(values: Iterable[object]) -> list[str]:
     texts = []
     for value in values:
         if not isinstance(value, str):
-            raise ContractError(f"{shown(value)} in place of a text")
+            raise ContractError(f"{brief(value)} in place of a text")
         texts.append(value)
     return texts
 
@@ -281,7 +270,7 @@ def _asked(wanted: str, call: Callable[[], Answer], advice: str = "", own_words:
 def checked_episode(episode: Episode) -> Episode:
     """What `episode` returned, if it can start and step. Raises ContractError."""
     if isinstance(episode, type) or not all(callable(getattr(episode, name, None)) for name in ("start", "step")):
-        found = f"the class {episode.__name__}" if isinstance(episode, type) else shown(episode)
+        found = f"the class {episode.__name__}" if isinstance(episode, type) else brief(episode)
         raise ContractError(
             f"the environment was expected to return an episode with the methods `start` and `step`, found {found}"
         )
@@ -292,7 +281,7 @@ def checked_observation(observation: object) -> Observation:
     """What `start` returned, if it is what the contract says. Raises ContractError."""
     if not isinstance(observation, Observation) or not isinstance(observation.text, str):
         raise ContractError(
-            f"the environment was expected to return an Observation with a text, found {shown(observation)}"
+            f"the environment was expected to return an Observation with a text, found {brief(observation)}"
         )
     _require(isinstance(observation.opening, str), "an opening", observation.opening, "text")
     longest = max(len(observation.text), len(observation.opening))
@@ -313,7 +302,7 @@ def checked_step(step: object) -> Step:
     Its numbers are plain ones then: an environment may give fractions, or NumPy's numbers.
     """
     if not isinstance(step, Step):
-        raise ContractError(f"the environment was expected to return a Step, found {shown(step)}")
+        raise ContractError(f"the environment was expected to return a Step, found {brief(step)}")
     checked_observation(step.observation)
     rewards, ending, outcome, valid = step.rewards, step.ending, step.outcome, step.valid
     flag = type(valid).__name__ in ("bool", "bool_") or (isinstance(valid, Real) and valid in (0, 1))
@@ -330,10 +319,10 @@ def checked_step(step: object) -> Step:
         _require(isinstance(name, str), "the name of a reward", name, "text", "rewards")
         if not is_finite(value) or abs(value) > LARGEST_REWARD:
             wanted = f"at most {LARGEST_REWARD:g} in size" if is_finite(value) else "a finite number"
-            _require(False, f"the reward {shown(name)}", value, wanted, "rewards")
+            _require(False, f"the reward {brief(name)}", value, wanted, "rewards")
     if not _is_share(outcome) and (outcome is not None or ending not in (None, Ending.ERROR)):
         ended = "ended an episode" if ending is not None else "answered a reply"
-        raise ContractError(f"the environment {ended} with outcome {shown(outcome)}; expected {_SHARE}", "outcome")
+        raise ContractError(f"the environment {ended} with outcome {brief(outcome)}; expected {_SHARE}", "outcome")
     return dataclasses.replace(
         step,
         rewards={name: float(value) for name, value in rewards.items()},
@@ -349,7 +338,7 @@ _SHARE = "a number in [0, 1]"
 
 def _require(fits: bool, name: str, found: object, wanted: str, rule: str = "protocol") -> None:
     if not fits:
-        raise ContractError(f"the environment gave {name} as {shown(found)}; expected {wanted}", rule)
+        raise ContractError(f"the environment gave {name} as {brief(found)}; expected {wanted}", rule)
 
 
 def is_finite(value: object) -> bool:

@@ -7,14 +7,13 @@ A tree is what JSON can hold: dicts with text keys, lists, text, numbers, boolea
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
 import json
 import random
-from collections.abc import Iterator
 from typing import Any
 
-from heedful.envs.common.contract import checked_observation, checked_step, checked_task, shown
+from heedful.boundary.jsontext import expecting
+from heedful.envs.common.contract import checked_observation, checked_step, checked_task
 from heedful.envs.transport.images import image_tree, read_image
 from heedful.types import Ending, Observation, Step, Task
 
@@ -34,7 +33,7 @@ def task_tree(task: Task) -> Tree:
 
 def read_task(tree: Tree) -> Task:
     """Raises WireError."""
-    with _reading("a task", tree):
+    with expecting("a task", value=tree, error=WireError):
         environment = tree.get("environment") or ""
         return checked_task(Task(tree["id"], tree["seed"], tree["split"], tuple(tree["tags"]), environment))
 
@@ -50,7 +49,7 @@ def observation_tree(observation: Observation) -> Tree:
 
 def read_observation(tree: Tree) -> Observation:
     """Raises WireError."""
-    with _reading("an observation", tree):
+    with expecting("an observation", value=tree, error=WireError):
         return checked_observation(_observation(tree))
 
 
@@ -72,20 +71,10 @@ def step_tree(step: Step) -> Tree:
 
 def read_step(tree: Tree) -> Step:
     """The step in a tree. A field that is missing has the value of a `Step` without it. Raises WireError."""
-    with _reading("a step", tree):
+    with expecting("a step", value=tree, error=WireError):
         fields = {field.name: tree[field.name] for field in dataclasses.fields(Step) if field.name in tree}
         ending = None if fields.get("ending") is None else Ending(fields["ending"])
         return checked_step(Step(**fields | {"observation": _observation(tree["observation"]), "ending": ending}))
-
-
-@contextlib.contextmanager
-def _reading(what: str, tree: Tree) -> Iterator[None]:
-    """What a tree of another form leads to is a WireError."""
-    try:
-        yield
-    except (ValueError, TypeError, AttributeError, KeyError) as error:
-        told = f"no {error}" if isinstance(error, KeyError) else str(error)
-        raise WireError(f"Expected {what}, found {shown(tree)} ({told}).") from error
 
 
 def encode(tree: Tree) -> bytes:
@@ -94,10 +83,8 @@ def encode(tree: Tree) -> bytes:
 
 def decode(message: bytes) -> Tree:
     """Raises WireError for what is no JSON."""
-    try:
+    with expecting("JSON", value=message, error=WireError):
         return json.loads(message)
-    except (ValueError, RecursionError) as error:
-        raise WireError(f"Expected JSON, found {shown(message)} ({type(error).__name__}: {error}).") from error
 
 
 def generator_tree(rng: random.Random) -> Tree:
@@ -109,9 +96,7 @@ def generator_tree(rng: random.Random) -> Tree:
 def read_generator(tree: Tree) -> random.Random:
     """The generator in that state. Raises WireError."""
     rng = random.Random(0)
-    try:
+    with expecting("the state of a random generator", value=tree, error=WireError):
         version, words, gauss = tree
         rng.setstate((version, tuple(words), None if gauss is None else float(gauss)))
-    except (TypeError, ValueError, OverflowError) as error:
-        raise WireError(f"Expected the state of a random generator, found {shown(tree)} ({error}).") from error
     return rng

@@ -11,7 +11,7 @@ from typing import Annotated, Any, Literal
 from annotated_types import Ge, MinLen, Predicate
 
 from heedful.boundary.foreign_text import cut
-from heedful.envs.common.contract import shown
+from heedful.boundary.jsontext import expecting
 from heedful.envs.common.wire import Tree, WireError
 from heedful.guarded import RaisedElsewhere
 from heedful.types import Tool
@@ -55,21 +55,14 @@ def field_of(answer: Tree, name: str, url: str, kind: Any) -> Any:
     """
     if isinstance(answer, dict) and isinstance(answer.get("raised"), str):
         raise RaisedElsewhere(cut(answer["raised"]))
-    try:
+    what = f"{name!r} of the environment server at {url} as docs/isolation.md has it"
+    with expecting(what, value=answer, error=WireError):
         return _reader(kind).validate_python(answer[name])
-    except (ValueError, LookupError, TypeError) as error:
-        said = f"Expected {name!r} of the environment server at {url} as docs/isolation.md has it"
-        raise WireError(f"{said}, found {shown(answer)}.") from error
 
 
 def described(tree: Tree, url: str) -> Described:
     """The description of an environment. Raises WireError."""
-    try:
+    what = f"the environment server at {url} to describe its environment with protocol {PROTOCOL}"
+    with expecting(what, "It serves something else, or is of another version of heedful.", tree, WireError):
         found: Described = _reader(Described).validate_python(tree)
-    except ValueError as error:
-        raise WireError(
-            f"Expected the environment server at {url} to describe its environment with protocol {PROTOCOL}, found "
-            f"{shown(tree)} ({cut(' '.join(str(error).split()), 200)}): it serves something else, or is of another "
-            "version of heedful."
-        ) from error
     return found

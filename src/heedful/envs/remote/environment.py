@@ -16,8 +16,8 @@ from typing import Annotated, Any
 from annotated_types import Len, MinLen
 
 from heedful.boundary import GetsSecret, NamesSecret, Seconds, Share, Wait, settings
+from heedful.boundary.foreign_text import brief
 from heedful.boundary.http import TOKEN_VARIABLE, ServerRefused, ServerUnreachable, read_token
-from heedful.envs.common.contract import shown
 from heedful.envs.common.tasks import SPLITS
 from heedful.envs.common.wire import (
     Tree,
@@ -218,6 +218,6 @@ def _task(host: _Host, seed: int) -> Task:
     task = read_task(tree)
     if task.split not in SPLITS:  # no split would ever have enough of them
         raise WireError(
-            f"Expected a task of {', '.join(SPLITS)} of the server at {host.calls.url}, found {shown(task.split)}."
+            f"Expected a task of {', '.join(SPLITS)} of the server at {host.calls.url}, found {brief(task.split)}."
         )
     return task

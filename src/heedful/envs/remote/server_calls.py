@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import time
 
+from heedful.boundary.foreign_text import brief
 from heedful.boundary.http import TOKEN_VARIABLE, HttpServer, NoAnswer, ServerRefused, ServerUnreachable, parts_of
-from heedful.envs.common.contract import shown
 from heedful.envs.common.wire import LARGEST_FRAME, Tree, WireError, decode, encode
 
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.1, 2.0
@@ -88,7 +88,7 @@ class ServerCalls:
         self._has_answered, self._missed = True, None
         if answer.status >= 400:
             told = tree.get("error") if isinstance(tree, dict) else None
-            said = self._server.without_secret(told if isinstance(told, str) and told else shown(tree))
+            said = self._server.without_secret(told if isinstance(told, str) and told else brief(tree))
             refused = f"the server at {self.url} refused {method} {path} ({answer.status})"
             raise ServerRefused(answer.status, f"{refused}: {said[:_LONGEST_REFUSAL]}")
         return tree

@@ -6,8 +6,10 @@ A picture is checked by the header of its PNG file. Nothing is decompressed here
 from __future__ import annotations
 
 import base64
-import reprlib
+from typing import Any
 
+from heedful.boundary.foreign_text import brief
+from heedful.boundary.jsontext import expecting
 from heedful.types import Image
 
 MOST_IMAGES = 8
@@ -46,7 +48,7 @@ def image_of(png: bytes, alt: str = "") -> Image:
 def image_fault(image: object) -> str:
     """What is wrong with one picture. Empty if nothing is."""
     if not isinstance(image, Image):
-        return f"{reprlib.repr(image)}, not an Image"
+        return f"{brief(image)}, not an Image"
     if not isinstance(image.png, bytes) or not isinstance(image.alt, str):
         return "an Image without bytes, or with an `alt` that is no text"
     if len(image.png) > LARGEST_IMAGE:
@@ -65,15 +67,8 @@ def image_tree(image: Image) -> dict[str, object]:
     return {**tree, "alt": image.alt} if image.alt else tree
 
 
-def read_image(tree: object) -> Image:
+def read_image(tree: Any) -> Image:
     """The picture in JSON of a stranger. Raises ValueError."""
-    if not isinstance(tree, dict) or not isinstance(tree.get("png"), str):
-        raise ValueError(f"Expected a picture with its `png` in base64, found {reprlib.repr(tree)}.")
-    try:
+    with expecting("a picture with its `png` in base64"):
         png = base64.b64decode(tree["png"], validate=True)
-    except ValueError as error:
-        raise ValueError(f"Expected the `png` of a picture in base64 ({error}).") from error
-    alt = tree.get("alt") or ""
-    if not isinstance(alt, str):
-        raise ValueError(f"Expected the `alt` of a picture as text, found {reprlib.repr(alt)}.")
-    return image_of(png, alt)
+    return image_of(png, tree.get("alt") or "")
