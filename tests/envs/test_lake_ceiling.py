@@ -9,9 +9,10 @@ import pytest
 from heedful.envs.common.tasks import evaluation_tasks
 from heedful.envs.frozen_lake.environment import FrozenLake
 from heedful.envs.frozen_lake.maps import Lake, best_success, neighbours
-from heedful.rollout.baselines import best_fixed_sequence, fixed_sequence_success, play
+from heedful.rollout.baselines import best_fixed_sequence, fixed_sequence_success
 from heedful.run.evaluation.held_out import measure_baselines
 from heedful.types import Task
+from scripted_episodes import play
 
 LAKE = Lake(Task("", 0, ""), 2, (False,) * 4, start=0, goal=1, distances=(1, 0, 2, 1))
 """Start at the top left, goal at the top right, no hole."""

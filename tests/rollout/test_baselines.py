@@ -18,10 +18,10 @@ from heedful.rollout.baselines import (
     SuccessCount,
     best_fixed_sequence,
     fixed_sequence_success,
-    play,
     random_policy_success,
 )
 from heedful.types import Observation, Step
+from scripted_episodes import play
 
 
 def test_play_hands_each_observation_to_the_script_and_stops_at_the_end() -> None:

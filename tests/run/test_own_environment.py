@@ -60,5 +60,5 @@ def test_a_module_that_cannot_be_imported_is_refused(
     module = f"bad_{abs(sum(map(ord, source)))}"
     (tmp_path / f"{module}.py").write_text(source)
     monkeypatch.syspath_prepend(str(tmp_path))
-    with pytest.raises(ValueError, match=f"Expected '{module}:X' to name an importable dataclass|null bytes"):
+    with pytest.raises(ValueError, match=f"Expected '{module}:X' to name a class|null bytes"):
         preset(f"{module}:X")

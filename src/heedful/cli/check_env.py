@@ -18,10 +18,9 @@ from annotated_types import Interval
 
 from heedful import envs
 from heedful.boundary import Choice, CommandLine, ConfigurationError, Positional, Seconds, tell
-from heedful.boundary.trust import import_advice, import_named, trust_typed
 from heedful.envs.checking.check import QUICK, RULES, Effort, check
 from heedful.envs.checking.report import Finding, Report
-from heedful.guarded import Answered, guarded_call
+from heedful.envs.common.contract import made_by
 from heedful.protocols import Environment
 from heedful.run.presets import preset
 
@@ -108,14 +107,7 @@ def find_environment(name: str) -> Any:
         return envs.ENVIRONMENTS.get_class(name)()
     if ":" not in name:
         return preset(name).env
-    trust_typed(name)
-    made = guarded_call(lambda: import_named(name)())
-    if isinstance(made, Answered):
-        return made.value
-    raise ValueError(
-        f"Expected {name!r} to name a class, or a function, that gives an environment when it is called without "
-        f"arguments, found {made.located}. {import_advice(name, made.error)}"
-    )
+    return made_by(name)
 
 
 def _settings(line: CommandLine[CheckWords], env: Any) -> tuple[CheckSettings, Any]:

@@ -11,20 +11,15 @@ from __future__ import annotations
 
 import itertools
 import random
-from collections.abc import Callable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from functools import partial
 from typing import NamedTuple
 
 from heedful.envs.common.actions import actions_of, format_reply, most_actions_of
-from heedful.envs.common.contract import MOST_CANDIDATES, blind_answers_of, random_answer_of, turns_of
+from heedful.envs.common.contract import MOST_CANDIDATES, blind_answers_of, random_answer_of, steps_of, turns_of
 from heedful.envs.common.tools import in_form
-from heedful.guarded import Answered, guarded_call
 from heedful.protocols import AnswersBlindly, AnswersFreely, Environment
 from heedful.types import Step, Task
-
-ReplyFunction = Callable[[str, int], str]
-"""(observation text, turn number from 0) -> reply text."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,18 +40,6 @@ class _Played(NamedTuple):
     executed: int
     over: bool
     solved: bool
-
-
-def play(env: Environment, task: Task, member: int, reply: ReplyFunction) -> list[Step]:
-    """Play one episode with scripted replies, to its end or to its last turn. Returns the environment's answers."""
-    episode = env.episode()
-    observation = episode.start(task, member)
-    steps: list[Step] = []
-    most = turns_of(env)
-    while not steps or (steps[-1].ending is None and len(steps) < most):
-        steps.append(episode.step(reply(observation.text, len(steps))))
-        observation = steps[-1].observation
-    return steps
 
 
 def has_random_player(env: Environment) -> bool:
@@ -87,13 +70,9 @@ def random_reply(env: Environment, task: Task, rng: random.Random) -> str:
 
 def random_policy_success(env: Environment, tasks: Sequence[Task], rng: random.Random) -> SuccessCount:
     """Success of uniformly random valid actions, as many in each turn as are allowed, or of random answers."""
-
-    def solved(task: Task) -> bool:
-        return play(env, task, 0, lambda observation, turn: random_reply(env, task, rng))[-1].outcome == 1.0
-
-    answers = [guarded_call(partial(solved, task)) for task in tasks]
-    scored = [answer.value for answer in answers if isinstance(answer, Answered)]
-    return SuccessCount(sum(scored), len(scored))
+    most = turns_of(env)
+    played = [_steps(env, task, (random_reply(env, task, rng) for _ in range(most))) for task in tasks]
+    return SuccessCount(sum(steps[-1].outcome == 1.0 for steps in played if steps), sum(map(bool, played)))
 
 
 def fixed_sequence_success(env: Environment, tasks: Sequence[Task], sequence: Sequence[str]) -> SuccessCount:
@@ -178,17 +157,17 @@ def _play_all(env: Environment, tasks: Sequence[Task], sequence: Sequence[str]) 
 
 def _play_fixed(env: Environment, task: Task, replies: Sequence[str]) -> _Played | None:
     """`None` where the environment broke."""
+    steps = _steps(env, task, replies)
+    if steps is None:
+        return None
+    executed = len(steps) if isinstance(env, AnswersBlindly) else sum(len(step.actions) for step in steps)
+    over = bool(steps) and steps[-1].ending is not None
+    return _Played(executed, over, over and steps[-1].outcome == 1.0)
 
-    def played() -> _Played:
-        episode = env.episode()
-        episode.start(task, 0)
-        executed, answers = 0, isinstance(env, AnswersBlindly)
-        for reply in replies:
-            step = episode.step(reply)
-            executed += 1 if answers else len(step.actions)
-            if step.ending is not None:
-                return _Played(executed, True, step.outcome == 1.0)
-        return _Played(executed, False, False)
 
-    answer = guarded_call(played)
-    return answer.value if isinstance(answer, Answered) else None
+def _steps(env: Environment, task: Task, replies: Iterable[str]) -> list[Step] | None:
+    """The environment's answers to member 0, until the episode ends. `None` where the environment broke."""
+    try:
+        return steps_of(env, task, replies)
+    except (ValueError, ConnectionError):
+        return None

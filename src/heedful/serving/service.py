@@ -24,7 +24,7 @@ from heedful.envs.common.contract import (
 )
 from heedful.envs.common.wire import Tree, WireError, generator_tree, read_generator, read_task, task_tree
 from heedful.envs.remote.answers import PROTOCOL
-from heedful.guarded import Raised, guarded_call
+from heedful.guarded import Raised
 from heedful.models.chat.calls import tools_of
 from heedful.protocols import AnswersBlindly, AnswersFreely, Demonstrates, Environment, KnowsRight
 from heedful.serving.sessions import Refusal, Sessions
@@ -115,11 +115,12 @@ class Service:
         return self._env
 
     def _foreign(self, call: Callable[[], Answer]) -> Answer:
-        """The environment's answer. Raises Refusal 500 with the environment's error."""
-        answer = guarded_call(call)
-        if isinstance(answer, Raised):
-            raise Refusal(500, f"The environment {self.description['name']} raised {str(answer).rstrip('.')}.")
-        return answer.value
+        """The environment's answer, as the contract gives it. Raises Refusal 500 with its error."""
+        try:
+            return call()
+        except (ValueError, OSError, ImportError) as error:
+            said = str(Raised(error)).rstrip(".")
+            raise Refusal(500, f"The environment {self.description['name']} raised {said}.") from error
 
 
 _ROUTES: dict[str, Callable[[Service, Mapping[str, Tree], str], Tree]] = {

@@ -13,7 +13,7 @@ import pytest
 from heedful import cli
 from heedful.envs.common.actions import format_reply
 from heedful.envs.common.tasks import TaskStream
-from heedful.rollout.baselines import play, random_reply
+from heedful.rollout.baselines import random_reply
 from heedful.run.evaluation.held_out import measure_baselines
 from heedful.types import Ending, Step
 from heedful_envs.adapters.gymnasium import making
@@ -21,6 +21,7 @@ from heedful_envs.adapters.gymnasium.environment import Gymnasium
 from heedful_envs.adapters.gymnasium.games import plain_ansi, words_of
 from heedful_envs.adapters.library import has_one_start
 from patience import within_cpu_seconds
+from scripted_episodes import play
 
 gymnasium = pytest.importorskip("gymnasium", reason="the extra gymnasium is not installed")
 

@@ -12,10 +12,11 @@ from typing import Any
 import pytest
 
 from heedful.envs.common.actions import format_reply
-from heedful.rollout.baselines import play, random_reply
+from heedful.rollout.baselines import random_reply
 from heedful.types import Ending
 from heedful_envs.adapters.openenv.environment import OpenEnv, ServerError
 from patience import PATIENCE
+from scripted_episodes import play
 
 openenv = pytest.importorskip("openenv.core", reason="the extra openenv is not installed")
 uvicorn = pytest.importorskip("uvicorn")

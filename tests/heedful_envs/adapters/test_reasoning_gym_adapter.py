@@ -10,7 +10,7 @@ import pytest
 from heedful import cli
 from heedful.envs.common.actions import format_reply
 from heedful.envs.common.tasks import evaluation_tasks
-from heedful.rollout.baselines import play, random_reply
+from heedful.rollout.baselines import random_reply
 from heedful.run.evaluation.held_out import measure_baselines
 from heedful.types import Ending
 from heedful_envs.adapters.reasoning_gym.environment import ReasoningGym
@@ -25,6 +25,7 @@ from heedful_envs.adapters.reasoning_gym.scoring import (
     right_answer,
     score,
 )
+from scripted_episodes import play
 
 pytest.importorskip("reasoning_gym", reason="the extra reasoning-gym is not installed")
 

@@ -10,7 +10,7 @@ import pytest
 
 from heedful import cli
 from heedful.envs.common.actions import format_reply
-from heedful.rollout.baselines import play, random_reply
+from heedful.rollout.baselines import random_reply
 from heedful.types import Ending, Step
 from heedful_envs.adapters.textarena.environment import (
     EXCLUDED,
@@ -21,6 +21,7 @@ from heedful_envs.adapters.textarena.environment import (
     random_move,
     some_moves,
 )
+from scripted_episodes import play
 
 pytest.importorskip("textarena", reason="the extra textarena is not installed")
 

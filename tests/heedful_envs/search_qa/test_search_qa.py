@@ -8,11 +8,12 @@ import random
 import pytest
 
 from heedful.envs.common.actions import format_reply
-from heedful.rollout.baselines import play, random_reply
+from heedful.rollout.baselines import random_reply
 from heedful.types import Ending
 from heedful_envs.replies import read_action
 from heedful_envs.search_qa.encyclopaedia import drawn_index
 from heedful_envs.search_qa.environment import SearchQA
+from scripted_episodes import play
 
 BRIEF = SearchQA(instructions="brief")
 SCAN = SearchQA(instructions="brief", least_hops=2, most_hops=2, least_people=5, most_people=5, thought="scan", turns=3)

@@ -63,18 +63,23 @@ class ContractError(ValueError):
 # The environment itself
 
 
-def own_environment(name: str) -> Any:
-    """The environment that a user typed as module:Class, made without arguments. Raises ValueError or OSError."""
+def made_by(name: str) -> Any:
+    """The value of a class or function that a user typed as module:Class. Raises ValueError or OSError."""
     trust_typed(name)
     made = guarded_call(lambda: import_named(name)())
-    if isinstance(made, Raised):
-        if tells_its_user(made.error) and not isinstance(made.error, ImportError):
-            raise made.error
-        raise ValueError(
-            f"Expected {name!r} to name an importable dataclass that can be made without arguments, found {made}. "
-            f"{import_advice(name, made.error)}"
-        ) from made.error
-    env: Any = made.value
+    if isinstance(made, Answered):
+        return made.value
+    if tells_its_user(made.error) and not isinstance(made.error, ImportError):
+        raise made.error
+    raise ValueError(
+        f"Expected {name!r} to name a class, or a function, that gives an environment when it is called without "
+        f"arguments, found {made.located}. {import_advice(name, made.error)}"
+    ) from made.error
+
+
+def own_environment(name: str) -> Any:
+    """The environment that a user typed as module:Class, made without arguments. Raises ValueError or OSError."""
+    env = made_by(name)
     missing = missing_from(env)
     if missing:
         raise ValueError(

@@ -6,6 +6,7 @@ environment. A session is never restarted in the middle of an episode.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import math
 import random
@@ -210,7 +211,8 @@ class Session:
 
     def close(self) -> None:
         """Tell the server that the session is over. A session that is gone already is not an error."""
-        guarded_call(self._client.close)
+        with contextlib.suppress(ServerError):
+            self._asked(self._client.close)
 
     def _asked(self, question: Callable[[], Answer]) -> Answer:
         answer = guarded_call(question)
