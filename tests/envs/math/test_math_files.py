@@ -143,11 +143,11 @@ def test_a_file_that_is_not_there_or_of_another_kind_is_refused_at_once(tmp_path
         MathProblems(path=str(tmp_path / "none.jsonl"))
     other = tmp_path / "rows.csv"
     other.write_text("query,response\n")
-    with pytest.raises(ValueError, match=r"must be a file of \.jsonl or \.parquet"):
+    with pytest.raises(ValueError, match=r"must be a file of \.jsonl or \.parquet or \.json, or a dataset"):
         MathProblems(path=str(other))
     broken = tmp_path / "rows.parquet"
     broken.write_text("no parquet")
-    with pytest.raises(ValueError, match="expected a parquet file"):
+    with pytest.raises(ValueError, match=r"Expected a whole parquet file at .* for math, found"):
         MathProblems(path=str(broken)).task(0)
 
 

@@ -235,7 +235,7 @@ def test_a_gold_with_brackets_is_still_right(tmp_path: Path) -> None:
             "Found corpus and url",
         ),
         ({"corpus": "questions"}, "corpus is for the questions of a file, and none is named"),
-        ({"questions": "q.csv", "corpus": "questions"}, r"questions must be a file of \.jsonl, \.json, \.parquet"),
+        ({"questions": "q.csv", "corpus": "questions"}, r"questions must be a file of \.jsonl or \.json or \.parquet"),
         ({"questions": "absent.jsonl", "corpus": "questions"}, "'absent.jsonl', which does not exist"),
         ({"questions": str(EXAMPLES / "flashrag.jsonl"), "index": "absent"}, "the folder of an index at absent"),
         ({"questions": str(EXAMPLES / "flashrag.jsonl"), "url": "ftp://a"}, "Expected the URL of a retrieval server"),

@@ -42,7 +42,7 @@ from heedful.envs.common.demonstrations import (
     played_through,
     template_thought,
 )
-from heedful.envs.common.rows import Faulty, Filed, Groups, JsonList, Rows, rows_of, stamp_of, text_of
+from heedful.envs.common.rows import Faulty, Filed, Groups, JsonList, Rows, check_file, rows_of, stamp_of, text_of
 from heedful.envs.common.tagged import in_tags
 from heedful.envs.common.tasks import TaskStream, check_same_start, evaluation_tasks, split_of, task_of
 from heedful.envs.common.tools import ToolEnvironment, text_tool
@@ -74,6 +74,7 @@ __all__ = [
     "Turns",
     "answer_fault_line",
     "answer_rules",
+    "check_file",
     "check_range",
     "check_same_start",
     "choose_plan",

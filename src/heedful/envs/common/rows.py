@@ -7,15 +7,14 @@ from __future__ import annotations
 
 import re
 from array import array
-from collections.abc import Callable, Collection, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
 from functools import lru_cache
 from pathlib import Path
 from typing import Any, BinaryIO, Generic, Protocol, TypeVar
 
-from heedful.boundary.foreign_text import clean
-from heedful.boundary.jsontext import parse_json, read_json
-from heedful.boundary.open_files import open_file, require_pyarrow
+from heedful.boundary.jsontext import expecting, parse_json, read_json
+from heedful.boundary.open_files import in_home, open_file, require_pyarrow
 
 Item = TypeVar("Item")
 
@@ -131,19 +130,12 @@ class ParquetRows:
             for batch in self._file.iter_batches(_ROWS_AT_ONCE, columns=self._columns):
                 yield from batch.to_pylist()
 
-    @contextmanager
-    def _whole(self) -> Iterator[None]:
+    def _whole(self) -> AbstractContextManager[None]:
         """Turn what the library raises for a damaged file into a sentence."""
         import pyarrow
 
-        try:
-            yield
-        except (pyarrow.ArrowException, OSError, OverflowError, LookupError, NotImplementedError) as error:
-            found = " ".join(clean(str(error)).split())[:200]
-            raise ValueError(
-                f"{self._who}: expected a parquet file at {self._path}, found one that cannot be read "
-                f"({type(error).__name__}: {found}). Write it anew."
-            ) from error
+        wrong = (pyarrow.ArrowException, NotImplementedError)
+        return expecting(f"a whole parquet file at {self._path} for {self._who}", "Write it anew.", also=wrong)
 
 
 class Faulty(ValueError):
@@ -246,6 +238,15 @@ def rows_of(path: Path, who: str, known: Collection[str]) -> Rows:
     if path.suffix == ".parquet":
         return ParquetRows(path, who, known)
     return (JsonList if path.suffix == ".json" else JsonLines)(path, who)
+
+
+def check_file(who: str, knob: str, path: str, kinds: Sequence[str], others: str = "") -> None:
+    """Raise ValueError for a knob that names no file of these kinds. `others`: what it may name instead, for people."""
+    place = in_home(path)
+    if not place.name.endswith(tuple(kinds)):
+        raise ValueError(f"{who}: {knob} must be a file of {' or '.join(kinds)}{others}, but is {path!r}.")
+    if not place.is_file():
+        raise ValueError(f"{who}: {knob} names the file {path!r}, which does not exist.")
 
 
 def stamp_of(path: Path) -> tuple[int, int]:

@@ -26,7 +26,7 @@ from functools import lru_cache
 from typing import Any
 
 from heedful.boundary.open_files import in_home
-from heedful.envs.common.rows import Faulty, Filed, Groups, Rows, rows_of, stamp_of, text_of
+from heedful.envs.common.rows import Faulty, Filed, Groups, Rows, check_file, rows_of, stamp_of, text_of
 from heedful.envs.math.answers import BOX, LONGEST_ANSWER, bare, boxed
 from heedful.guarded import Raised, guarded_call
 
@@ -147,13 +147,9 @@ def _is_prose(answer: str) -> bool:
 
 def check_named(path: str) -> None:
     """Raise ValueError for a file that does not exist, or is of an unknown kind. A dataset's name is not looked up."""
-    place = in_home(path)
-    if place.is_file() and place.suffix not in (*FILE_KINDS, ".json"):
-        raise ValueError(
-            f"math: path must be a file of {' or '.join(FILE_KINDS)}, or a dataset's name, but is {path!r}."
-        )
-    if place.suffix in (*FILE_KINDS, ".json") and not place.is_file():
-        raise ValueError(f"math: path names the file {path!r}, which does not exist.")
+    place, kinds = in_home(path), (*FILE_KINDS, ".json")
+    if place.is_file() or place.suffix in kinds:
+        check_file("math", "path", path, kinds, ", or a dataset's name")
 
 
 def open_problems(path: str, subset: str, part: str, skip_faulty: bool) -> ProblemFile:
