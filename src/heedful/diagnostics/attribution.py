@@ -74,8 +74,8 @@ def attribution_metrics(found: Attribution) -> list[Metric]:
         sums = [sum(each) for each in zip(*parts.values(), strict=True)]
         total = _mean(f"{prefix}/{TOTAL}", sums, found.thoughts)
         explained = Metric(f"{prefix}/{EXPLAINED}", None, measured.n, why="the measured change is not clear of 0")
-        if is_clear(measured) and isinstance(total.value, float) and isinstance(measured.value, float):
-            explained = Metric(explained.name, total.value / measured.value, measured.n)
+        if is_clear(measured) and total.number is not None and measured.number is not None:
+            explained = Metric(explained.name, total.number / measured.number, measured.n)
         metrics += [before, total, measured, explained]
     return metrics
 

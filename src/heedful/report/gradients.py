@@ -144,16 +144,16 @@ def sentences(stored: StoredGradients) -> list[str]:
     """What one measurement shows of the whole batch."""
     signal, noise = stored.metric("gradient/all/task_signal2"), stored.metric("gradient/all/task_noise2")
     prompts = stored.metric("gradient/all/task_prompt_signal2")
-    if not isinstance(signal.value, float) or not isinstance(noise.value, float) or not signal.n:
+    if signal.number is None or noise.number is None or not signal.n:
         return [f"Step {stored.step}: unknown ({signal.why})."]
     size = stored.facts.get("group_size", "?")
     found = (
         f"Step {stored.step}, {signal.n} groups of {size}: squared signal {cell(signal)}, squared noise {cell(noise)}."
     )
-    if signal.low is None or signal.low <= 0 or signal.value <= 0:
+    if signal.low is None or signal.low <= 0 or signal.number <= 0:
         found += " The signal cannot be distinguished from zero at this size."
     else:
-        needed = signal.n * (noise.value / signal.value)
+        needed = signal.n * (noise.number / signal.number)
         many = "more than any number of" if needed > MOST_STEP else f"about {numeral(float(round(needed)))}"
         found += f" A batch of {many} such groups would hold as much signal as noise."
     names = [name for _, columns in TABLES for name in columns.values() if name not in _BARE]

@@ -272,8 +272,8 @@ class _Run:
                     write_rollouts(path, version, evaluation.split, groups, None, env.name)
                 success = success_metric(f"eval/{evaluation.split}/{kind}/success", groups)
                 metrics.append(success)
-                if kind == "sampled" and isinstance(success.value, float):
-                    self.parts.scores[version] = success.value
+                if kind == "sampled" and success.number is not None:
+                    self.parts.scores[version] = success.number
                 played += groups
             # Greedy success has to be read with greedy thoughts.
             with self._scoring() as scorer:

@@ -190,31 +190,32 @@ class Forks:
         )
 
     def _of_removals(self, rows: Sequence[ForkRow]) -> list[str]:
-        if not rows or not isinstance(rows[0].success.value, float):
+        gain = rows[0].success.number if rows else None
+        if gain is None:
             return ["Nothing was taken away, so no cause can be named."]
         first, rest = rows[0], rows[1:]
-        gain = first.success.value
         if not first.named:
             return [
                 f"No cause is named: the largest gain of success {self.steps} steps later is {gain:+.2f} "
                 f"{_within(first.success)}, {first.arm.words}. More --seeds or --steps make intervals narrower."
             ]
-        most = max((abs(float(row.success.value or 0.0)) for row in rest), default=0.0)
+        most = max((abs(row.success.number or 0.0) for row in rest), default=0.0)
         other = f"nothing else that was taken away changes it by more than {most:.2f}"
         if rest and most >= MATTERS:
             second = rest[0].success
-            other = f"{rest[0].arm.words} it changes by {float(second.value or 0.0):+.2f} {_within(second)}"
+            other = f"{rest[0].arm.words} it changes by {second.number or 0.0:+.2f} {_within(second)}"
         higher = f"{gain:.2f} higher {_within(first.success)}"
         said = f"{first.arm.words}, sampled success {self.steps} steps later is {higher}"
         return [said[0].upper() + said[1:] + (f"; {other}." if rest else ".")]
 
     def _of_cures(self, rows: Sequence[ForkRow]) -> list[str]:
-        if not rows or not isinstance(rows[0].success.value, float):
+        change = rows[0].success.number if rows else None
+        if change is None:
             return []
-        change = f"{rows[0].arm.words} success changes by {rows[0].success.value:+.2f} {_within(rows[0].success)}"
+        told = f"{rows[0].arm.words} success changes by {change:+.2f} {_within(rows[0].success)}"
         if rows[0].success.low is None or rows[0].success.low <= 0:
-            return [f"No cure is clear of 0: {change}."]
-        return [f"Of the cures the best is clear: {change}. It names no cause."]
+            return [f"No cure is clear of 0: {told}."]
+        return [f"Of the cures the best is clear: {told}. It names no cause."]
 
     def _tables(
         self,

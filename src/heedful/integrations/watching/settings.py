@@ -104,10 +104,10 @@ class WatchingConfig:
         Names of reward components come from environments. What no terminal and no file should get is escaped.
         """
         return {
-            clean_line(metric.name): float(metric.value)
+            clean_line(metric.name): metric.number
             for metric in metrics
-            if isinstance(metric.value, int | float)
-            and math.isfinite(metric.value)
+            if metric.number is not None
+            and math.isfinite(metric.number)
             and (self.logs == "all" or not _DETAIL.match(metric.name))
         }
 
