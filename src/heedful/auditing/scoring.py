@@ -267,6 +267,8 @@ class _Texts:
 
     def _prompt(self, text: str) -> Prompt:
         """A list of messages through the model's chat template. Plain text as it is, begun as the model begins text."""
+        from heedful.models.chat.template import render_chat
+
         if text not in self.prompts:
             tokenizer: Any = self.tokenizer
             messages = self.messages.get(text)
@@ -276,7 +278,7 @@ class _Texts:
                         "The log holds prompts as lists of messages, but the tokenizer of --model has no chat "
                         "template. Give a chat model."
                     )
-                rendered = self._render(messages)
+                rendered = render_chat(tokenizer, messages, {})
                 ids = tokenizer(rendered, add_special_tokens=False).input_ids
             else:
                 rendered, begin = text, tokenizer.bos_token
@@ -286,20 +288,6 @@ class _Texts:
                     ids = [tokenizer.bos_token_id, *ids]
             self.prompts[text] = Prompt(rendered, tuple(map(int, ids)))
         return self.prompts[text]
-
-    def _render(self, messages: Messages) -> str:
-        from jinja2 import TemplateError
-
-        from heedful.models.chat.template import render_chat
-
-        try:
-            return render_chat(self.tokenizer, messages, {})
-        except TemplateError as error:
-            roles = [message["role"] for message in messages]
-            raise ValueError(
-                f"The chat template of --model could not render messages with roles {roles}: {error}. Give a model "
-                "whose template knows these roles."
-            ) from error
 
     def _encode(self, text: str) -> tuple[Ids, list[int]]:
         """Ids, and where in the text each token begins."""
