@@ -76,10 +76,10 @@ def encodable(text: str) -> str:
     return text.encode("utf-8", "backslashreplace").decode("utf-8")
 
 
-def listed(names: Iterable[object], most: int = MOST_NAMES) -> str:
+def listed(names: Iterable[object], most: int = MOST_NAMES, between: str = ", ") -> str:
     """Names with commas between them, a long list cut with the number of the others."""
     names = list(names)
-    said = ", ".join(str(name) for name in islice(names, most))
+    said = between.join(str(name) for name in islice(names, most))
     return said if len(names) <= most else f"{said} and {len(names) - most:,} more"
 
 

@@ -8,7 +8,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
 from typing import Any
 
-from heedful.boundary import to_json, trust_flags
+from heedful.boundary import listed, to_json, trust_flags
 from heedful.run.config import TrainConfig, from_written
 from heedful.storage import RunFolder
 from heedful.version import __version__
@@ -19,7 +19,6 @@ OWN = ("threads", "device")
 """Settings that each rank may have of its own: machines differ."""
 LEARNED = ("seedling", "warm_start")
 """Settings that act before the first step alone."""
-MOST_EDITS = 6
 
 
 def refuse_edits(
@@ -49,7 +48,8 @@ def refuse_edits(
     edits = [name for name in different if not any(f"{name}.".startswith(f"{each}.") for each in free)]
     if edits:
         flag = f"--{edits[0].replace('_', '-')}"
-        told = _listed([f"{name} {_shown(now.get(name))}, was {_shown(before.get(name))}" for name in edits])
+        changes = (f"{name} {_shown(now.get(name))}, was {_shown(before.get(name))}" for name in edits)
+        told = listed(changes, most=6, between="; ")
         raise ValueError(
             f"Expected the settings under which the last checkpoint of {folder.path} was written, found others in "
             f"{folder.config}: {told}. Change them back. To go on with another setting, type it: heedful train "
@@ -83,7 +83,8 @@ def refuse_other_ranks(by_rank: Sequence[Mapping[str, Any]]) -> None:
     first = by_rank[0]
     for rank, its in enumerate(by_rank):
         if names := _different(first, its):
-            told = _listed([f"{name} {_shown(its.get(name))}, not {_shown(first.get(name))}" for name in names])
+            others = (f"{name} {_shown(its.get(name))}, not {_shown(first.get(name))}" for name in names)
+            told = listed(others, most=6, between="; ")
             raise ValueError(
                 f"Expected the settings of process 0 in every process, found others in process {rank}: {told}. "
                 "Start all processes with one command line and one version of heedful."
@@ -107,11 +108,6 @@ def refuse_to_begin_anew(folder: RunFolder, config: TrainConfig) -> None:
 
 def _different(one: Mapping[str, Any], other: Mapping[str, Any]) -> list[str]:
     return [name for name in dict.fromkeys([*one, *other]) if one.get(name) != other.get(name)]
-
-
-def _listed(found: Sequence[str]) -> str:
-    more = f"; and {len(found) - MOST_EDITS} more" if len(found) > MOST_EDITS else ""
-    return "; ".join(found[:MOST_EDITS]) + more
 
 
 def _flat(tree: Mapping[str, Any], above: str = "") -> Iterator[tuple[str, Any]]:

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field, replace
 from statistics import fmean
 from typing import Literal
 
+from heedful.boundary import listed
 from heedful.diagnostics.statistics.beliefs import Belief
 from heedful.diagnostics.statistics.group_statistics import scored
 from heedful.diagnostics.task_triage import REMEMBERS, kind_of
@@ -29,8 +30,6 @@ played as they are."""
 FLOOR = 0.125
 """Share of a step's tasks that is drawn uniformly and played without treatment. It finds tasks that changed their kind,
 and shows success as it is. Without `skip` and `help` nothing but unpaid tasks is played otherwise, so there is none."""
-
-MOST_NAMED = 5
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,7 +83,7 @@ class Treatments:
             return [task for task in self.pool if action in self.actions and given[task.id] == CAUSES[action]]
 
         unpaid = [task.id for task, cause in zip(self.pool, causes, strict=True) if cause == "unpaid"]
-        named = ", ".join(unpaid[:MOST_NAMED]) + (f" and {len(unpaid) - MOST_NAMED} more" * (len(unpaid) > MOST_NAMED))
+        named = listed(unpaid, most=5)
         excluded, most = getting("exclude"), len(self.pool) - self.groups
         if len(excluded) > most:
             paid = len(self.pool) - sum(bool(self.env.unpaid(task)) for task in self.pool)

@@ -11,14 +11,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from heedful.boundary import cut
+from heedful.boundary import cut, listed
 from heedful.boundary.jsontext import expecting, read_json
 from heedful.report.record import flatten
 from heedful.storage import LOCK, RunFolder, describe_environment, write_whole
 from heedful.studies.declaration import Study, study_from_json, study_to_json
-
-MOST_CHANGES = 6
-"""Named in the sentence that refuses a changed declaration."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,16 +120,18 @@ class StudyFolder:
         runs = [(name, _without_alarms(old), _without_alarms(new)) for name, old, new in both]
         changed = [f"arm {name}: {change}" for name, old, new in runs for change in _changes(old, new)]
         if changed:
+            told = listed(changed, most=6, between="; ")
             raise ValueError(
                 f"Expected the runs in {self.path} to be those of this declaration, but it has changed: "
-                f"{_listed(changed)}. Give another --out for the changed study, or take the change back to go on here."
+                f"{told}. Give another --out for the changed study, or take the change back to go on here."
             )
         changed = _changes(*({name: tree.get(name, []) for name in ("measures", "outcomes")} for tree in (before, now)))
         if not changed:  # what is left are the alarms' thresholds, which change what a run says but not what it does
             changed = [f"arm {name}: {change}" for name, old, new in both for change in _changes(old, new)]
         if changed and not remeasure:
+            told = listed(changed, most=6, between="; ")
             raise ValueError(
-                f"What is read out of the runs in {self.path} has changed since they were begun: {_listed(changed)}. "
+                f"What is read out of the runs in {self.path} has changed since they were begun: {told}. "
                 "Add --remeasure to read them again, which is noted in study.json, or give another --out."
             )
         notes += changed
@@ -201,8 +200,3 @@ def _by_name(tree: Any) -> Any:
         distinct = len(set(titles)) == len(titles)
         tree = dict(zip(titles if distinct else map(str, range(len(tree))), tree, strict=True))
     return {name: _by_name(value) for name, value in tree.items()} if isinstance(tree, dict) else tree
-
-
-def _listed(changes: list[str]) -> str:
-    rest = len(changes) - MOST_CHANGES
-    return "; ".join(changes[:MOST_CHANGES]) + (f"; and {rest} more" if rest > 0 else "")

@@ -13,7 +13,7 @@ from functools import partial
 from typing import Any
 
 from heedful.boundary import from_json, to_json
-from heedful.boundary.foreign_text import brief
+from heedful.boundary.foreign_text import brief, listed
 from heedful.envs.checking.evidence import MEMBERS, Evidence, play_ordinary, seeds_of
 from heedful.envs.checking.play import Bench, Exchange, Fault, Played, appearance
 from heedful.envs.checking.replies import actions_per_turn, listed_actions
@@ -330,10 +330,9 @@ def text(bench: Bench, evidence: Evidence) -> str:
     failed = max(by_cause.values(), key=len)
     kinds = list(dict.fromkeys(played.last[0] for played, _ in failed))
     every = answered | {played.last[0] for each in by_cause.values() for played, _ in each}
-    named = ", ".join(kinds[:4]) + (f" and {len(kinds) - 4} more" if len(kinds) > 4 else "")
     others = f"; {len(by_cause) - 1} further cause{'s' * (len(by_cause) > 2)}" if len(by_cause) > 1 else ""
     played, fault = failed[0]
-    found = f"{fault.text}; after {len(kinds)} of {len(every)} kinds of reply: {named}{others}"
+    found = f"{fault.text}; after {len(kinds)} of {len(every)} kinds of reply: {listed(kinds, 4)}{others}"
     raise Breach("a reply is not answered", found, played.where(len(played.exchanges)))
 
 

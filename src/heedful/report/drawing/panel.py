@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 
 from markupsafe import Markup
 
+from heedful.boundary.foreign_text import listed
 from heedful.diagnostics.catalogue import entry_of
 from heedful.report.drawing.chart import Axis, Curve, Frame, draw_lines, draw_shares, key
 from heedful.report.record import RunRecord, Series
@@ -97,5 +98,4 @@ def _gaps(series: Series) -> str:
     if len(missing) > 1 and not series.measured:
         return f"missing at all {len(missing)} values: {reasons}"
     steps = [str(point.step) for point in missing]
-    shown = ", ".join(steps[:3]) + (f" and {len(steps) - 3} more" if len(steps) > 3 else "")
-    return f"missing at step{'s' if len(steps) > 1 else ''} {shown}: {reasons}"
+    return f"missing at step{'s' if len(steps) > 1 else ''} {listed(steps, 3)}: {reasons}"
