@@ -26,7 +26,6 @@ from heedful.run.update import update_policy  # noqa: E402
 from heedful.scorers.hf import HFScorer  # noqa: E402
 from heedful.storage import RunFolder, read_gradients, read_metrics, read_rollouts, write_rollouts  # noqa: E402
 from heedful.storage.trackers import JsonlTracker  # noqa: E402
-from heedful.training.ranks.parallel import Fsdp2  # noqa: E402
 from heedful.types import Group, Metric, Trajectory  # noqa: E402
 
 SMALL = AttributionConfig(every=2, prompts=6, thoughts=2, blocks=3)
@@ -209,15 +208,11 @@ def test_a_step_that_cannot_be_replayed_is_refused(config: TrainConfig, plain: R
         attributed(folder, config, 3)
 
 
-@pytest.mark.parametrize(
-    ("changes", "flag"),
-    [({"tasks": 4, "treat": ("replay",)}, "--treat replay"), ({"parallel": Fsdp2()}, "--parallel fsdp2")],
-)
-def test_a_finished_run_without_parts_is_told_what_can_still_be_done(
-    config: TrainConfig, changes: dict[str, Any], flag: str, tmp_path: Path
-) -> None:
-    with pytest.raises(ValueError, match=rf"found .* with {flag}: .* heedful fork \S+ tries .* new run without {flag}"):
-        attributed(RunFolder(tmp_path), replace(config, **changes), 1)
+def test_a_finished_run_that_replays_is_told_what_can_still_be_done(config: TrainConfig, tmp_path: Path) -> None:
+    with pytest.raises(
+        ValueError, match=r"--treat replay: .* heedful fork \S+ tries .* new run without --treat replay"
+    ):
+        attributed(RunFolder(tmp_path), replace(config, tasks=4, treat=("replay",)), 1)
 
 
 def test_settings_that_cannot_work_are_refused() -> None:

@@ -16,6 +16,7 @@ from heedful.run.config import AttributionConfig, TrainConfig
 from heedful.run.fresh import fresh_tasks, play_fresh
 from heedful.run.terminal import GrowthBar, progress_bar
 from heedful.storage import Rollouts, RunFolder, read_rollouts, refuse_unwritable, write_gradients
+from heedful.training.ranks.parallel import DataParallel
 from heedful.types import Group, Metric
 
 if TYPE_CHECKING:
@@ -36,8 +37,8 @@ def attribute_update(
 ) -> None:
     """Replay the update of a step from its checkpoint, split it, and store the parts.
 
-    Raises ValueError where the step's rollouts are missing, or were sampled by other weights, and for a run whose
-    settings leave nothing to split.
+    Raises ValueError where the step's rollouts are missing, or were sampled by other weights, and for a run that
+    replays successes.
     """
     from heedful.envs.common.tagged import in_tags
     from heedful.policies import Weights, open_with
@@ -46,20 +47,21 @@ def attribute_update(
     from heedful.run.parts import assemble
     from heedful.run.update import update_policy
 
-    for flag, used, why in (
-        ("--treat replay", "replay" in config.treat, "a replayed success is no episode of the step"),
-        ("--parallel fsdp2", config.parallel.sharded, "the parts are those of a model that one process holds whole"),
-    ):
-        if used:
-            raise ValueError(
-                f"Expected a run whose updates can be split, found {folder.path} with {flag}: {why}. heedful fork "
-                f"{folder.path} tries what this run does without one thing at a time. To split updates, train a new "
-                f"run without {flag}."
-            )
+    if "replay" in config.treat:
+        raise ValueError(
+            f"Expected a run whose updates can be split, found {folder.path} with --treat replay: a replayed success "
+            f"is no episode of the step. heedful fork {folder.path} tries what this run does without one thing at a "
+            "time. To split updates, train a new run without --treat replay."
+        )
     rollouts = _batch(folder, step)
     refuse_unwritable(folder.attribution(step))
     asked = replace(asked, every=1)
-    config = replace(config, attribution=asked, diagnostics=replace(config.diagnostics, enabled=False))
+    config = replace(  # of a run in shards, whose checkpoints are whole, this process holds the whole model
+        config,
+        attribution=asked,
+        diagnostics=replace(config.diagnostics, enabled=False),
+        parallel=DataParallel(),
+    )
     checkpoint = Checkpoint(folder.checkpoint(step), step) if step else None
     origin = next((each.began() for each in checkpoints(folder.path / "checkpoints")), None)
     if checkpoint is not None:

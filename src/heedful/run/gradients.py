@@ -15,6 +15,7 @@ from annotated_types import Interval
 from heedful.boundary import Count, Threads, settings, to_json
 from heedful.run.config import AttributionConfig, Buckets, GradientsConfig, TrainConfig
 from heedful.storage import RunFolder
+from heedful.training.ranks.parallel import DataParallel
 from heedful.types import Group
 
 if TYPE_CHECKING:
@@ -58,7 +59,12 @@ def measure_gradients(
     from heedful.storage import refuse_unwritable, write_gradients
 
     gradients = GradientsConfig(every=1, buckets=settings.buckets, memory_mb=settings.memory_mb)
-    asked = replace(config, gradients=gradients, diagnostics=replace(config.diagnostics, enabled=False))
+    asked = replace(  # of a run in shards, whose checkpoints are whole, this process holds the whole model
+        config,
+        gradients=gradients,
+        diagnostics=replace(config.diagnostics, enabled=False),
+        parallel=DataParallel(),
+    )
     refuse_unwritable(folder.gradients(step))
     checkpoint = Checkpoint(folder.checkpoint(step), step) if step else None
     origin = next((each.began() for each in checkpoints(folder.path / "checkpoints")), None)

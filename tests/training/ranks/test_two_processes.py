@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import shutil
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -29,7 +30,7 @@ from heedful.run.edits import settings_of_rank  # noqa: E402
 from heedful.run.parts import assemble  # noqa: E402
 from heedful.run.train import train  # noqa: E402
 from heedful.seeds import derive  # noqa: E402
-from heedful.storage import RunFolder, StepMetrics, read_metrics, read_rollouts, write_whole  # noqa: E402
+from heedful.storage import RunFolder, StepMetrics, read_gradients, read_metrics, read_rollouts, write_whole  # noqa: E402
 from heedful.training.batch import UpdateSettings  # noqa: E402
 from heedful.training.learner import Learner  # noqa: E402
 from heedful.training.ranks.parallel import DataParallel, Fsdp2, ProcessRank  # noqa: E402
@@ -240,6 +241,21 @@ def test_one_process_goes_on_with_a_run_of_two(kind: str, runs: Path, two: list[
     worker.killed(runs / kind, run)
     assert cli.run(["train", "--resume", str(run)]) == 0
     assert_goes_on(run, runs / kind)
+
+
+@pytest.mark.parametrize("kind", ["data", "fsdp2"])
+def test_one_process_measures_gradients_of_a_finished_run_of_two_and_splits_its_updates(
+    kind: str, runs: Path, two: list[Found], tmp_path: Path
+) -> None:
+    run = RunFolder(shutil.copytree(runs / kind, tmp_path / "run"))
+    words, sizes = ["gradients", str(run.path), "--checkpoint", "2"], ["prompts", "thoughts", "blocks"]
+    assert cli.run([*words, "--groups", "2", "--group-size", "4", "--buckets", "2"]) == 0
+    assert read_gradients(run.gradients(2)).metric("gradient/all/task_norm").number is not None
+    small = [f"--attribution.{name}={size}" for name, size in zip(sizes, (6, 2, 3), strict=True)]
+    assert cli.run([*words, "--attribute", *small]) == 0
+    split = read_gradients(run.attribution(2))
+    predicted, measured = (split.metric(f"attribution/thought_entropy/{name}").number for name in ("total", "measured"))
+    assert predicted == pytest.approx(measured, rel=0.5)
 
 
 def test_two_processes_go_on_with_a_run_of_one(runs: Path, two: list[Found]) -> None:
