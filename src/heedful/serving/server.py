@@ -18,9 +18,10 @@ import socket
 import threading
 import time
 from collections.abc import Callable, Collection, Iterator, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol
 
-from heedful.boundary.jsontext import parse_json
+from heedful.boundary.jsontext import expecting, parse_json
 from heedful.envs.common.wire import LARGEST_FRAME, Tree, encode
 from heedful.serving.sessions import Refusal, Sessions
 from heedful.stopping import STOP_SIGNALS
@@ -206,10 +207,8 @@ class EnvironmentServer:
         try:
             self._check_origin(request)
             body = await self._body(request)
-            try:
+            with expecting("the body as JSON", error=partial(Refusal, 400)):
                 tree = parse_json(body) if body else {}
-            except ValueError as error:
-                raise Refusal(400, f"Expected the body as JSON, found {error}.") from error
             to_thread.current_default_thread_limiter().total_tokens = CONNECTIONS
             status, answer = await to_thread.run_sync(
                 self.service.answer, request.method, request.url.path, tree, abandon_on_cancel=True

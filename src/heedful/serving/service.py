@@ -10,9 +10,10 @@ import dataclasses
 import hashlib
 import json
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any, TypeVar
 
-from heedful.boundary import to_json
+from heedful.boundary import expecting, to_json
 from heedful.envs.common.actions import actions_of, most_actions_of
 from heedful.envs.common.contract import (
     blind_answers_of,
@@ -56,14 +57,12 @@ class Service:
         handle = _ROUTES.get(route)
         if handle is None:
             raise Refusal(404, f"There is nothing at {method} {path[:60]}; known are {', '.join(_ROUTES)}.")
-        try:
-            return 201 if route == "POST /sessions" else 200, handle(self, body, name)
-        except WireError as error:
-            raise Refusal(400, str(error)) from error
-        except (KeyError, TypeError, ValueError, AttributeError) as error:
-            found = f"no {error}" if isinstance(error, KeyError) else str(error)
-            said = f"Expected a body of {method} {path[:60]} as docs/isolation.md has it, found {found}."
-            raise Refusal(400, said) from error
+        what = f"a body of {method} {path[:60]} as docs/isolation.md has it"
+        with expecting(what, error=partial(Refusal, 400)):
+            try:
+                return 201 if route == "POST /sessions" else 200, handle(self, body, name)
+            except WireError as error:
+                raise Refusal(400, str(error)) from error
 
     def _tasks(self, body: Mapping[str, Tree], name: str) -> Tree:
         seeds = body["seeds"] if "seeds" in body else [body["seed"]]
