@@ -75,7 +75,7 @@ lint: setup ## Check style, formatting and types.
 house: ## Print size, guards and jumps by package, beside the last release's.
 	@$(PYTHON) .ci/house.py $(ARGS)
 
-metrics: setup ## Write the tables of docs/metrics.md from the catalogue of metrics.
+metrics: setup ## Write the lists of docs/metrics.md from the catalogue of metrics.
 	$(BIN)/python -m heedful.diagnostics.catalogue.page docs/metrics.md
 
 # Without --quiet, under which --strict sees no warning.

@@ -19,8 +19,8 @@ def test_the_skill_names_every_alarm_and_every_cause(capsys: pytest.CaptureFixtu
     assert cli.run(["skill"]) == 0
     page = capsys.readouterr().out
     assert page.startswith("---\nname: heedful\ndescription: ")
-    assert all(f"| `{alarm}` | " in page for alarm in TABLE)
-    assert all(f"| {name} | " in page for name in CAUSES)
+    assert all(f"- `{alarm}`: " in page for alarm in TABLE)
+    assert all(f"- {name}: " in page for name in CAUSES)
 
 
 def test_the_keys_that_the_skill_explains_are_written() -> None:

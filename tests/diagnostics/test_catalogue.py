@@ -163,7 +163,7 @@ def test_the_page_is_current_and_has_every_table() -> None:
 
 def test_the_command_writes_the_tables_into_the_page(tmp_path: Path) -> None:
     stale = tmp_path / "metrics.md"
-    page = PAGE.read_text(encoding="utf-8").replace("| `policy/loss` |", "| `policy/lost` |")
+    page = PAGE.read_text(encoding="utf-8").replace("- `policy/loss`: ", "- `policy/lost`: ")
     stale.write_text(page, encoding="utf-8")
     subprocess.run([sys.executable, "-m", "heedful.diagnostics.catalogue.page", str(stale)], check=True)
     assert stale.read_bytes() == PAGE.read_bytes()

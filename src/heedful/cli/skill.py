@@ -24,7 +24,7 @@ def main(argv: list[str]) -> int:
     line = CommandLine(SkillWords, argv, "heedful skill")
     line.end()
 
-    from heedful.diagnostics.alarms.causes import table_of_causes
+    from heedful.diagnostics.alarms.causes import lists_of_causes
 
-    tell("\n".join([PAGE.read_text(encoding="utf-8"), *table_of_causes()]))
+    tell("\n".join([PAGE.read_text(encoding="utf-8"), *lists_of_causes()]))
     return 0

@@ -252,8 +252,8 @@ READ = frozenset(reading.metric for rows in TABLE.values() for row in rows for r
 """The metrics that tell causes apart."""
 
 
-def table_of_causes() -> list[str]:
-    """Two tables of Markdown: the causes of each alarm, and each cause with its usual evidence and a remedy."""
+def lists_of_causes() -> list[str]:
+    """Two lists of Markdown: the causes of each alarm, and each cause with its usual evidence and a remedy."""
 
     def evidence(row: Row) -> str:
         sides = {True: "above", False: "at most"}
@@ -270,11 +270,10 @@ def table_of_causes() -> list[str]:
         return row.cause if own == usual[row.cause] else f"{row.cause} ({own or 'nothing'})"
 
     return [
-        *("| alarm | causes |", "|---|---|"),
-        *(f"| `{alarm}` | {', '.join(map(cell, rows))} |" for alarm, rows in TABLE.items()),
-        *("", "| cause | in words | try |", "|---|---|---|"),
+        *(f"- `{alarm}`: {', '.join(map(cell, rows))}" for alarm, rows in TABLE.items()),
+        *("", "Causes, and what to try:", ""),
         *(
-            f"| {name} | {words}{f' ({usual[name]})' if usual[name] else ''} | {remedy} |"
+            f"- {name}: {words}{f' ({usual[name]})' if usual[name] else ''}. Try: {remedy}."
             for name, (words, remedy) in CAUSES.items()
         ),
     ]

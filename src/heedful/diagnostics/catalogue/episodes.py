@@ -112,10 +112,10 @@ EPISODES = (
 )
 
 _ENTROPIES = (
-    "Exact entropy of the next token under the sampling temperature: mean over sampled tokens, over the tokens of "
-    "thoughts, over the tokens of answers given their thoughts, and over the sampled tokens of successful episodes. "
-    "That of answers is near 0 where the thought decides. It rises early when the thought no longer does. The share of "
-    "failures, whose entropy differs, does not move that of solved episodes."
+    "Exact entropy of the next token under the sampling temperature. Means over all sampled tokens, over tokens of "
+    "thoughts, of answers given their thoughts, and of successful episodes. That of answers is near 0 where the "
+    "thought decides. It rises early when the thought no longer does. The share of failures, whose entropy differs, "
+    "does not move that of successful episodes."
 )
 _NO_ENTROPIES = "the sampler reports no entropies"
 ENTROPY = under(
@@ -220,7 +220,7 @@ TREAT = under(
 
 _SPEARMAN = (
     "Spearman's correlation of two rankings of the tasks by variance: of the two halves of the passes, and of one "
-    "group and all other passes (mean over passes: the ranking of a filter that sees one step)."
+    "group and all other passes. The latter, a mean over passes, judges a filter that ranks by one step."
 )
 _PART = "Variance, and filtered value, of the tasks of a part."
 RANKING = under(

@@ -1,7 +1,7 @@
-"""`python -m heedful.diagnostics.catalogue.page docs/metrics.md` writes the catalogue's tables into the page.
+"""`python -m heedful.diagnostics.catalogue.page docs/metrics.md` writes the catalogue's lists into the page.
 
-A table of the page is what is between two comments, `<!-- catalogue: NAME -->` and `<!-- end -->`; the text around the
-tables is written by hand.
+A list of the page is between two comments, `<!-- catalogue: NAME -->` and `<!-- end -->`; the text around the lists is
+written by hand.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from itertools import groupby
 from pathlib import Path
 
-from heedful.diagnostics.alarms.causes import table_of_causes
+from heedful.diagnostics.alarms.causes import lists_of_causes
 from heedful.diagnostics.alarms.logged_rules import logged_rules
 from heedful.diagnostics.alarms.rules import AlarmConfig
 from heedful.diagnostics.catalogue import TABLES, Entry
@@ -30,14 +30,14 @@ _ARROWS = {"lower": " ↓", "higher": " ↑", None: ""}
 
 
 def with_tables(page: str) -> str:
-    """The page with every table as the catalogue has it. Raises KeyError for a block that names no table."""
+    """The page with every list as the catalogue has it. Raises KeyError for a block that names none."""
     block = re.compile(r"(<!-- catalogue: (\w+) -->\n).*?(<!-- end -->)", re.DOTALL)
-    tables = {name: _table(entries) for name, entries in TABLES.items()} | {"causes": table_of_causes()}
+    tables = {name: _list(entries) for name, entries in TABLES.items()} | {"causes": lists_of_causes()}
     return block.sub(lambda found: found[1] + "\n".join(["", *tables[found[2]], "", found[3]]), page)
 
 
-def _table(entries: Sequence[Entry]) -> list[str]:
-    """The lines of one table. What most of its rows have in common is a line below."""
+def _list(entries: Sequence[Entry]) -> list[str]:
+    """The lines of one list. A line below has what most of its rows have in common."""
     stops = {f"alarm/{rule.name}" for rule in logged_rules(AlarmConfig()) if rule.collapse}
     rows = [list(row) for _, row in groupby(entries, key=lambda entry: entry.row or entry.pattern)]
     unit = entries[0].unit if len({entry.unit for entry in entries}) == 1 else ""
@@ -66,13 +66,12 @@ def _table(entries: Sequence[Entry]) -> list[str]:
             f"At {_WRITTEN[first.cadence]}." if first.cadence != cadence else "",
             "**Stops.**" if first.pattern in stops else "",
         ]
-        return " ".join(filter(None, parts)).replace("|", "\\|")
+        return " ".join(filter(None, parts))
 
     below = [f"Unit: {unit}."] if unit else []
     below += [f"Null: {missing}."] if missing else []
     return [
-        *("| name | meaning |", "|---|---|"),
-        *(f"| {names(row)} | {meaning(row)} |" for row in rows),
+        *(f"- {names(row)}: {meaning(row)}" for row in rows),
         *("", " ".join([*below, f"Written at {_WRITTEN[cadence]}."])),
     ]
 
