@@ -5,7 +5,10 @@ from __future__ import annotations
 import json
 import math
 import random
+import shutil
+from functools import cache
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import numpy as np
 
@@ -28,8 +31,15 @@ HOSTILE = "</script><script>alert('owned')</script><img src=x onerror=alert(1)>"
 
 
 def make_run(path: Path, seed: int = 0, decay: float = 1.0) -> RunFolder:
-    """Write a whole run folder; `decay` 0 keeps its thoughts grounded."""
-    run = RunFolder(path)
+    """A whole run folder; `decay` 0 keeps its thoughts grounded. Each is written once, and copied from then on."""
+    return RunFolder(shutil.copytree(_written(seed, decay).name, path, dirs_exist_ok=True))
+
+
+@cache
+def _written(seed: int, decay: float) -> TemporaryDirectory[str]:
+    """Removed with the process."""
+    place = TemporaryDirectory()
+    run = RunFolder(Path(place.name))
     rng = random.Random(seed)
     config = {
         "environment": {"type": "frozen_lake", "size": 4, "slip": 0.0},
@@ -55,7 +65,7 @@ def make_run(path: Path, seed: int = 0, decay: float = 1.0) -> RunFolder:
         _write_scores(run, step, rng, decay)
     early = EarlyAnswer("lake", "P G _ O", ("P 0 ", "plan ", "Left"), (0, 1, 2, 3), (0.2, 0.3, 0.4, 1.0), ("Up",) * 4)
     write_early(run.early(STEPS), [early])
-    return run
+    return place
 
 
 def _line(step: int, rng: random.Random, decay: float) -> str:
