@@ -121,7 +121,8 @@ def by_a_run_and_an_evaluation_over_a_server(run: Path) -> set[str]:
 
     checkpoint = RunFolder(run).checkpoint(1)
     with fake_server(ModelBrain(AutoModelForCausalLM.from_pretrained(checkpoint).eval())) as server:
-        train = f"train {ECHO} --steps 3 --filter keep_all --evaluation.times 0 --out over --sampler vllm"
+        few = "--steps 3 --groups 3 --group-size 2 --filter keep_all --sampling.tokens-per-turn 8 --evaluation.times 0"
+        train = f"train {ECHO} {few} --out over --sampler vllm"
         assert cli.run([*train.split(), "--sampler.url", server.url]) == 0
         served = f"--server {server.url} --model-name policy --tokenizer {checkpoint} --env.instructions brief"
         small = "--tasks 3 --samples 2 --search-tasks 0 --sampling.tokens-per-turn 8 --out served"
