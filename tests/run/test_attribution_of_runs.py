@@ -1,8 +1,6 @@
 """The parts of updates in training and of stored steps: they change nothing, and a replay is the update itself."""
 
-import json
 import shutil
-from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -12,6 +10,8 @@ import pytest
 torch = pytest.importorskip("torch")
 pytest.importorskip("transformers")
 
+from test_loop import trained, without_time  # noqa: E402
+
 from heedful.algorithms.table import Grpo  # noqa: E402
 from heedful.console import SafeConsole  # noqa: E402
 from heedful.diagnostics.attribution import USUAL  # noqa: E402
@@ -20,33 +20,13 @@ from heedful.report.attribution import told  # noqa: E402
 from heedful.run.attribution import attribute_update  # noqa: E402
 from heedful.run.checkpoint import Checkpoint, checkpoints  # noqa: E402
 from heedful.run.config import AttributionConfig, DiagnosticsConfig, EvaluationConfig, TrainConfig  # noqa: E402
-from heedful.run.loop import train_steps  # noqa: E402
 from heedful.run.parts import assemble  # noqa: E402
 from heedful.run.update import update_policy  # noqa: E402
 from heedful.scorers.hf import HFScorer  # noqa: E402
 from heedful.storage import RunFolder, read_gradients, read_metrics, read_rollouts, write_rollouts  # noqa: E402
-from heedful.storage.trackers import JsonlTracker  # noqa: E402
-from heedful.types import Group, Metric, Trajectory  # noqa: E402
+from heedful.types import Group  # noqa: E402
 
 SMALL = AttributionConfig(every=2, prompts=6, thoughts=2, blocks=3)
-
-
-class Quiet:
-    def write(self, step: int, metrics: Sequence[Metric]) -> None: ...
-
-    def first_rollout(self, trajectory: Trajectory) -> None: ...
-
-    def note(self, sentence: str) -> None: ...
-
-    def close(self) -> None: ...
-
-
-def trained(config: TrainConfig, path: Path) -> RunFolder:
-    folder = RunFolder.open(path)
-    tracker = JsonlTracker(folder.metrics)
-    train_steps(config, assemble(config, lambda step, steps, loss: None, None), folder, [tracker], Quiet())
-    tracker.close()
-    return folder
 
 
 @pytest.fixture(scope="module")
@@ -67,17 +47,7 @@ def config(echo_run: TrainConfig) -> TrainConfig:
 
 @pytest.fixture(scope="module")
 def plain(config: TrainConfig, tmp_path_factory: pytest.TempPathFactory) -> RunFolder:
-    return trained(config, tmp_path_factory.mktemp("attribution") / "plain")
-
-
-def lines(folder: RunFolder) -> list[dict[str, Any]]:
-    rows = [json.loads(line) for line in folder.metrics.read_text().splitlines()]
-    for row in rows:
-        del row["time"]
-        row["metrics"] = {
-            name: value for name, value in row["metrics"].items() if not name.startswith(("time/", "attribution/"))
-        }
-    return rows
+    return trained(config, tmp_path_factory.mktemp("attribution") / "plain").folder
 
 
 @pytest.mark.parametrize("moments", [False, True])
@@ -85,8 +55,9 @@ def test_a_run_whose_updates_are_split_is_the_same_run_to_the_byte(
     config: TrainConfig, plain: RunFolder, moments: bool, tmp_path: Path
 ) -> None:
     readings = USUAL if moments else (*USUAL, "right_by_thought", "greedy_success")
-    split = trained(replace(config, attribution=replace(SMALL, moments=moments, readings=readings)), tmp_path / "split")
-    assert lines(split) == lines(plain)
+    asked = replace(SMALL, moments=moments, readings=readings)
+    split = trained(replace(config, attribution=asked), tmp_path / "split").folder
+    assert without_time(split.path, "attribution/") == without_time(plain.path)
     for one, other in zip(*(checkpoints(each.path / "checkpoints") for each in (plain, split)), strict=True):
         names = ("model.safetensors", "state.json") if moments else ("model.safetensors", "state.json", "learner.pt")
         assert all((one.path / name).read_bytes() == (other.path / name).read_bytes() for name in names)
@@ -170,7 +141,7 @@ def test_right_by_thought_and_greedy_success_are_read_where_they_are_asked_for(
         sampling=replace(config.sampling, temperature=1.0),  # most replies act
         optimizer=replace(config.optimizer, lr=1e-6),  # blocks cancel nearly, so what is left of the second order shows
     )
-    folder = trained(mild, tmp_path / "mild")
+    folder = trained(mild, tmp_path / "mild").folder
     asked = replace(SMALL, prompts=12, thoughts=4, foreign=3, readings=("right_by_thought", "greedy_success"))
     found = attributed(folder, mild, 1, asked)
     assert_split(found, "right_by_thought")

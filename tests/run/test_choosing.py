@@ -19,7 +19,7 @@ from heedful.diagnostics.signal import verdict_metrics  # noqa: E402
 from heedful.diagnostics.statistics.group_statistics import values_on  # noqa: E402
 from heedful.rollout import Asynchronous  # noqa: E402
 from heedful.rollout.choosers import SkipSettled, Thompson, Yoked  # noqa: E402
-from heedful.rollout.plans import Dealt, Fixed, Refill, Sized  # noqa: E402
+from heedful.rollout.plans import Dealt, Refill, Sized  # noqa: E402
 from heedful.rollout.rounds import at_one_size  # noqa: E402
 from heedful.run import checkpoint  # noqa: E402
 from heedful.run.config import TrainConfig  # noqa: E402
@@ -116,7 +116,7 @@ def test_a_plan_that_passes_over_tasks_is_refused_beside_probes(echo_run: TrainC
 def test_a_run_that_chooses_goes_on_from_a_checkpoint_as_if_nothing_had_been(
     echo_run: TrainConfig, tmp_path: Path, changes: dict[str, Any]
 ) -> None:
-    config = replace(echo_run, **{**changes, "steps": 4})
+    config = replace(echo_run, **{**changes, "steps": 3})
     whole = trained(config, tmp_path / "whole")
     middle = checkpoint.checkpoints(whole.folder.path / "checkpoints")[0]
     assert middle.version == 2
@@ -126,21 +126,12 @@ def test_a_run_that_chooses_goes_on_from_a_checkpoint_as_if_nothing_had_been(
     assert whole.folder.tasks.read_bytes() == rest.folder.tasks.read_bytes()
 
 
-def test_the_plan_refill_is_the_run_of_sampling_batches(echo_run: TrainConfig, tmp_path: Path) -> None:
-    config = replace(echo_run, steps=2, **QUICK)
-    trained(replace(config, algorithm=replace(config.algorithm, sampling_batches=3)), tmp_path / "batches")
-    trained(replace(config, plan=Refill(3)), tmp_path / "plan")
-    assert without_time(tmp_path / "batches") == without_time(tmp_path / "plan")
-    one = trained(replace(config, plan=Refill(1)), tmp_path / "one")
-    assert same(one.weights, trained(replace(config, plan=Fixed()), tmp_path / "fixed").weights)
-
-
 def test_collectors_play_the_same_groups_of_a_plan(echo_run: TrainConfig, tmp_path: Path) -> None:
     sampling = replace(echo_run.sampling, noise="conversation", precision="double")
     config = replace(echo_run, **SIZED, sampling=sampling)
-    trained(replace(config, steps=3), tmp_path / "steps")
-    trained(replace(config, steps=3, collect=Asynchronous()), tmp_path / "async")
-    for step in range(3):
+    trained(replace(config, steps=2), tmp_path / "steps")
+    trained(replace(config, steps=2, collect=Asynchronous()), tmp_path / "async")
+    for step in range(2):
         found = [read_rollouts(RunFolder(tmp_path / name).rollouts(step)).groups for name in ("steps", "async")]
         ids = [[turn.reply.ids for one in each for t in one.trajectories for turn in t.turns] for each in found]
         assert ids[0] == ids[1]

@@ -1,7 +1,5 @@
 """The gradient's anatomy every few steps of a run: measured, and nothing else changes by a byte."""
 
-import json
-from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -11,44 +9,13 @@ import pytest
 torch = pytest.importorskip("torch")
 pytest.importorskip("transformers")
 
+from test_loop import trained, without_time  # noqa: E402
+
 from heedful.algorithms.table import Grpo, Ppo  # noqa: E402
 from heedful.run import checkpoint  # noqa: E402
 from heedful.run.config import DiagnosticsConfig, EvaluationConfig, GradientsConfig, TrainConfig  # noqa: E402
-from heedful.run.loop import train_steps  # noqa: E402
-from heedful.run.parts import assemble  # noqa: E402
-from heedful.storage import RunFolder, read_metrics  # noqa: E402
-from heedful.storage.trackers import JsonlTracker  # noqa: E402
+from heedful.storage import read_metrics  # noqa: E402
 from heedful.training.ranks.parallel import Fsdp2  # noqa: E402
-from heedful.types import Metric, Trajectory  # noqa: E402
-
-
-class Quiet:
-    def write(self, step: int, metrics: Sequence[Metric]) -> None: ...
-
-    def first_rollout(self, trajectory: Trajectory) -> None: ...
-
-    def note(self, sentence: str) -> None: ...
-
-    def close(self) -> None: ...
-
-
-def run(config: TrainConfig, path: Path) -> RunFolder:
-    folder = RunFolder.open(path)
-    tracker = JsonlTracker(folder.metrics)
-    train_steps(config, assemble(config, lambda step, steps, loss: None, None), folder, [tracker], Quiet())
-    tracker.close()
-    return folder
-
-
-def lines(folder: RunFolder) -> list[dict[str, Any]]:
-    """The measurements but for durations and what is new."""
-    rows = [json.loads(line) for line in folder.metrics.read_text().splitlines()]
-    for row in rows:
-        del row["time"]
-        row["metrics"] = {
-            name: value for name, value in row["metrics"].items() if not name.startswith(("time/", "gradient/"))
-        }
-    return rows
 
 
 @pytest.mark.parametrize("algorithm", [Grpo(), Ppo(kl=0.05, entropy=0.01)], ids=["grpo", "ppo"])
@@ -64,9 +31,9 @@ def test_training_is_the_same_to_the_byte_with_and_without(
         checkpoint_every=1,
         keep_checkpoints="all",
     )
-    without = run(config, tmp_path / "without")
-    measured = run(replace(config, gradients=GradientsConfig(every=2, buckets=3)), tmp_path / "with")
-    assert lines(without) == lines(measured)
+    without = trained(config, tmp_path / "without").folder
+    measured = trained(replace(config, gradients=GradientsConfig(every=2, buckets=3)), tmp_path / "with").folder
+    assert without_time(without.path) == without_time(measured.path, "gradient/")
     found = [checkpoint.checkpoints(folder.path / "checkpoints") for folder in (without, measured)]
     assert [each.version for each in found[1]] == [1, 2, 3]  # all are kept
     for one, other in zip(*found, strict=True):

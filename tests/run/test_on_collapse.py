@@ -20,7 +20,6 @@ from heedful.algorithms.entropy_control import EntropyTarget
 from heedful.algorithms.table import Grpo
 from heedful.diagnostics.alarms.conditions import Beyond, Rule
 from heedful.diagnostics.alarms.rules import AlarmConfig
-from heedful.diagnostics.alarms.watch import Alarms
 from heedful.run import checkpoint
 from heedful.run.config import DiagnosticsConfig, EvaluationConfig, TrainConfig
 
@@ -106,8 +105,7 @@ def test_the_checkpoint_before_a_collapse_stays_among_those_around_to_the_end_of
     echo_run: TrainConfig, tmp_path: Path, collapsing: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("heedful.run.loop.before_change", lambda step, evidence: step)  # of a change at this step
-    quick = replace(echo_run, diagnostics=DiagnosticsConfig(enabled=False), evaluation=EvaluationConfig(times=0))
-    config = replace(quick, steps=9, checkpoint_every=1, keep_checkpoints="around")
+    config = replace(echo_run, steps=9, checkpoint_every=1, keep_checkpoints="around", **QUICK)
     kept = checkpoint.checkpoints(trained(config, tmp_path / "run").folder.path / "checkpoints")
     assert [each.version for each in kept] == [2, 4, 6, 8, 9]  # without a collapse all but 2
     rest = trained(replace(config, steps=10), tmp_path / "rest", kept[-1])
@@ -117,20 +115,3 @@ def test_the_checkpoint_before_a_collapse_stays_among_those_around_to_the_end_of
 def test_to_cut_a_bonus_that_is_not_there_is_refused(echo_run: TrainConfig) -> None:
     with pytest.raises(ValueError, match=r"on_collapse cut takes the entropy bonus away, and there is none"):
         replace(echo_run, on_collapse="cut")
-
-
-def test_a_warning_stops_nothing(echo_run: TrainConfig, tmp_path: Path, collapsing: None, monkeypatch: Any) -> None:
-    monkeypatch.setattr(
-        "heedful.diagnostics.alarms.watch.standard_rules",
-        lambda config: (Rule("w", ((Beyond("policy/entropy_per_token", 1e-6, True, 2),),)),),
-    )
-    run = trained(replace(echo_run, steps=3, on_collapse="stop", **QUICK), tmp_path / "run")
-    assert (run.outcome.version, run.outcome.stopped_by) == (3, ())
-
-
-def test_the_alarms_of_a_short_healthy_run_are_null_or_quiet(echo_run: TrainConfig, tmp_path: Path) -> None:
-    values = trained(echo_run, tmp_path / "run").watch.values
-    named = {name: found for name, found in values.items() if name.startswith("alarm/")}
-    usual = {rule.name for rule in Alarms().rules if not rule.of_update and not rule.optional}
-    assert {name.removeprefix("alarm/") for name in named} == {*usual, "shaping_dominates"}
-    assert all(set(found) <= {None, 0.0} for found in named.values())

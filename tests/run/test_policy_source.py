@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from dataclasses import replace
 from pathlib import Path
 
@@ -11,7 +12,7 @@ import pytest
 torch = pytest.importorskip("torch")
 pytest.importorskip("transformers")
 
-from test_loop import NO_EVALUATION, UNMEASURED, same, trained, without_time  # noqa: E402
+from test_loop import NO_EVALUATION, UNMEASURED, Trained, same, trained, without_time  # noqa: E402
 
 from folder_source import FolderSource, event_log, events  # noqa: E402
 from heedful import cli  # noqa: E402
@@ -51,20 +52,23 @@ def source(config: TrainConfig) -> Path:
 
 
 @pytest.fixture(scope="module")
-def finished(config: TrainConfig, source: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A finished run of that configuration, as the command line leaves it, and nothing logged."""
-    folder = tmp_path_factory.mktemp("finished") / "run"
-    trained(config, folder)
-    (folder / "config.json").write_text(json.dumps(to_json(config)))
-    events(source)
-    return folder
+def logged(config: TrainConfig, source: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[Trained, list[str]]:
+    """A finished run of that configuration, and what its source was asked."""
+    run = trained(config, tmp_path_factory.mktemp("whole") / "run")
+    run.folder.config.write_text(json.dumps(to_json(config)))
+    return run, events(source)
+
+
+@pytest.fixture
+def finished(logged: tuple[Trained, list[str]], tmp_path: Path) -> Path:
+    return Path(shutil.copytree(logged[0].folder.path, tmp_path / "finished"))
 
 
 def test_training_and_evaluation_ask_the_chosen_source_which_gets_the_weights_once_per_update(
-    config: TrainConfig, source: Path, tmp_path: Path
+    logged: tuple[Trained, list[str]], source: Path
 ) -> None:
-    run = trained(config, tmp_path / "run")
-    assert events(source) == ["open 0", *STEP_0, *STEP_1, *AFTER, "close"]
+    run, asked = logged
+    assert asked == ["open 0", *STEP_0, *STEP_1, *AFTER, "close"]
     assert run.watch.notes.count(f"sampling through {source.name}") == 1
     for version in (1, 2):
         handed_over, saved = source / f"version_{version}", run.folder.checkpoint(version)
@@ -76,10 +80,9 @@ def test_training_and_evaluation_ask_the_chosen_source_which_gets_the_weights_on
 
 
 def test_a_run_resumed_with_another_source_goes_on_with_the_same_bytes(
-    config: TrainConfig, source: Path, tmp_path: Path
+    logged: tuple[Trained, list[str]], config: TrainConfig, source: Path, tmp_path: Path
 ) -> None:
-    whole = trained(config, tmp_path / "whole")
-    events(source)
+    whole, _ = logged
     middle = checkpoint.checkpoints(whole.folder.path / "checkpoints")[0]
     assert middle.version == 1
     rest = trained(config, tmp_path / "rest", middle)

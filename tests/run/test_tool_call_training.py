@@ -33,7 +33,7 @@ from heedful_envs.code.environment import Code  # noqa: E402
 from tests.models.chat.test_harmony import HARMONY, harmony_tokenizer  # noqa: E402
 from tests.models.chat.test_render import CHATML, make_tokenizer  # noqa: E402
 from tests.models.chat.test_tool_templates import HERMES  # noqa: E402
-from tests.run.test_loop import Watch, silent  # noqa: E402
+from tests.run.test_loop import Watch, silent, trained  # noqa: E402
 from tool_toy import TOOLS, Dictionary  # noqa: E402
 
 
@@ -139,11 +139,7 @@ def test_a_run_trains_on_the_ids_of_the_calls(tmp_path: Path) -> None:
 
 
 def test_a_model_samples_under_a_template_with_tools(tmp_path: Path) -> None:
-    settings = config(model_folder(tmp_path / "model", HERMES))
-    parts, folder = assemble(settings, silent, None), RunFolder.open(tmp_path / "run")
-    tracker = JsonlTracker(folder.metrics)
-    train_steps(settings, parts, folder, [tracker], Watch())
-    tracker.close()
+    folder = trained(config(model_folder(tmp_path / "model", HERMES)), tmp_path / "run").folder
     (group, *_) = read_rollouts(folder.rollouts(0)).groups
     assert all(turn.rewards == {"format": -0.1} for member in group.trajectories for turn in member.turns)
 

@@ -15,6 +15,8 @@ import pytest
 torch = pytest.importorskip("torch")
 pytest.importorskip("transformers")
 
+from test_loop import trained  # noqa: E402
+
 from heedful import cli  # noqa: E402
 from heedful.algorithms.table import Grpo  # noqa: E402
 from heedful.boundary import to_json  # noqa: E402
@@ -27,15 +29,12 @@ from heedful.policies.hf import HFPolicy  # noqa: E402
 from heedful.policies.sampling import Sampling  # noqa: E402
 from heedful.rollout import Context, LockStep, Request  # noqa: E402
 from heedful.run.config import DiagnosticsConfig, EvaluationConfig, TrainConfig  # noqa: E402
-from heedful.run.loop import train_steps  # noqa: E402
-from heedful.run.parts import assemble  # noqa: E402
-from heedful.storage import RunFolder, read_rollouts  # noqa: E402
-from heedful.storage.trackers import JsonlTracker  # noqa: E402
+from heedful.storage import read_rollouts  # noqa: E402
 from heedful.training.batch import UpdateSettings  # noqa: E402
 from heedful.training.learner import Learner  # noqa: E402
 from heedful.training.samples import credit, make_samples, merge_rows  # noqa: E402
 from heedful.training.settings import OptimizerConfig  # noqa: E402
-from heedful.types import Group, Metric, Trajectory, Verdict  # noqa: E402
+from heedful.types import Group, Trajectory, Verdict  # noqa: E402
 from tiny_models import llama  # noqa: E402
 
 LAKE = FrozenLake(instructions="brief", turns=5)
@@ -200,35 +199,6 @@ def test_an_early_turn_keeps_its_gradient_whatever_the_window(model: Any, groups
 # Whole runs -----------------------------------------------------------------------------------------------------------
 
 
-class Quiet:
-    """Keeps the values of what it is shown."""
-
-    def __init__(self) -> None:
-        self.values: dict[str, list[Any]] = {}
-
-    def write(self, step: int, metrics: Sequence[Metric]) -> None:
-        for metric in metrics:
-            self.values.setdefault(metric.name, []).append(metric.value)
-
-    def first_rollout(self, trajectory: Trajectory) -> None:
-        """Shows nothing."""
-
-    def note(self, sentence: str) -> None:
-        """Says nothing."""
-
-    def close(self) -> None:
-        """Nothing to close."""
-
-
-def trained(config: TrainConfig, path: Path) -> tuple[RunFolder, Quiet, dict[str, Any]]:
-    parts, watch, folder = assemble(config, lambda step, steps, loss: None, None), Quiet(), RunFolder.open(path)
-    folder.config.write_text(json.dumps(to_json(config)), encoding="utf-8")
-    tracker = JsonlTracker(folder.metrics)
-    train_steps(config, parts, folder, [tracker], watch)
-    tracker.close()
-    return folder, watch, {name: tensor.clone() for name, tensor in parts.model.state_dict().items()}
-
-
 @pytest.fixture(scope="module")
 def short_run(echo_run: TrainConfig) -> TrainConfig:
     """Two letters, one after the other; the seedling reads one at a time."""
@@ -247,23 +217,11 @@ def short_run(echo_run: TrainConfig) -> TrainConfig:
 def test_grpo_learns_echo_without_memory(short_run: TrainConfig, tmp_path: Path) -> None:
     adam = OptimizerConfig(lr=1e-3, betas=(0.9, 0.99), warmup_steps=2)
     config = replace(short_run, steps=8, groups=12, group_size=16, optimizer=adam, filter=KeepAll())
-    _, watch, _ = trained(config, tmp_path / "run")
+    watch = trained(config, tmp_path / "run").watch
     rates = watch.values["success/rate"]
     # 384 and 768 episodes: a standard error of .03 for the difference.
     assert fmean(rates[-4:]) > fmean(rates[:2]) + 0.1, rates
     assert max(watch.values["policy/logprob_error"]) < 1e-4
-
-
-def test_a_window_as_long_as_the_episode_gives_the_bytes_of_the_full_history(
-    short_run: TrainConfig, seedling_folder: Path, tmp_path: Path
-) -> None:
-    full = replace(short_run, context=Context(), steps=2, model=str(seedling_folder))
-    one, _, weights = trained(full, tmp_path / "full")
-    other, _, same = trained(replace(full, context=Context(1)), tmp_path / "window")
-    assert weights.keys() == same.keys()
-    assert all(torch.equal(weights[name], same[name]) for name in weights)
-    for step in (0, 1):
-        assert one.rollouts(step).read_bytes() == other.rollouts(step).read_bytes()
 
 
 def test_evaluating_and_playing_a_run_show_what_it_was_trained_on(
@@ -273,10 +231,12 @@ def test_evaluating_and_playing_a_run_show_what_it_was_trained_on(
         short_run,
         steps=1,
         model=str(seedling_folder),
-        evaluation=EvaluationConfig(tasks=16, samples=2, times=1, search_tasks=16),
+        evaluation=EvaluationConfig(tasks=8, samples=2, times=1, search_tasks=4),
         diagnostics=DiagnosticsConfig(share=None, full_every=1, every=1),
     )
-    folder, watch, _ = trained(config, tmp_path / "run")
+    run = trained(config, tmp_path / "run")
+    folder, watch = run.folder, run.watch
+    folder.config.write_text(json.dumps(to_json(config)), encoding="utf-8")
     stored = [read_rollouts(folder.rollouts(0)), read_rollouts(folder.rollouts(1, "val_sampled"))]
     for rollouts in stored:
         for trajectory in trajectories(rollouts.groups):

@@ -25,7 +25,7 @@ from served import serving  # noqa: E402
 @pytest.fixture(scope="module")
 def config(echo_run: TrainConfig, seedling_folder: Path) -> TrainConfig:
     return replace(
-        echo_run, model=str(seedling_folder), steps=3, evaluation=replace(echo_run.evaluation, times=1, search_tasks=16)
+        echo_run, model=str(seedling_folder), steps=2, evaluation=replace(echo_run.evaluation, times=1, search_tasks=16)
     )
 
 
@@ -45,6 +45,6 @@ def test_a_run_on_a_server_has_the_episodes_of_one_without(config: TrainConfig, 
     with serving(Echo(instructions="brief")) as server:
         remote = replace(config, env=Remote(server.url, timeout=PATIENCE))
         there = trained(remote, tmp_path / "remote")
-    for step in range(3):
+    for step in range(2):
         here = read_rollouts(alone.folder.rollouts(step)).groups
         assert here == read_rollouts(there.folder.rollouts(step)).groups

@@ -39,7 +39,7 @@ def config(echo_run: TrainConfig, seedling_folder: Path) -> TrainConfig:
         env=Echo(turns=3, instructions="brief"),
         tasks=8,
         steps=4,
-        evaluation=replace(echo_run.evaluation, tasks=4),
+        evaluation=replace(echo_run.evaluation, tasks=4, search_tasks=0),
         filter=KeepAll(),
         diagnostics=UNMEASURED,
         treat=("skip", "exclude", "help"),

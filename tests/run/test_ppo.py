@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from pathlib import Path
 from statistics import fmean
-from typing import Any
 
 import pytest
 
 torch = pytest.importorskip("torch")
 pytest.importorskip("transformers")
+
+from test_loop import same, seedling_weights, trained, without_time  # noqa: E402
 
 from heedful.algorithms.gae import Gae  # noqa: E402
 from heedful.algorithms.returns import TurnReturns  # noqa: E402
@@ -20,13 +20,8 @@ from heedful.boundary import from_json, to_json  # noqa: E402
 from heedful.filters import KeepAll  # noqa: E402
 from heedful.run import checkpoint  # noqa: E402
 from heedful.run.config import DiagnosticsConfig, EvaluationConfig, TrainConfig  # noqa: E402
-from heedful.run.loop import train_steps  # noqa: E402
-from heedful.run.parts import Parts, assemble  # noqa: E402
 from heedful.run.presets import preset  # noqa: E402
-from heedful.storage import RunFolder  # noqa: E402
-from heedful.storage.trackers import JsonlTracker  # noqa: E402
 from heedful.training.settings import CriticConfig, OptimizerConfig  # noqa: E402
-from heedful.types import Metric, Trajectory  # noqa: E402
 
 LEARNING = {
     "steps": 12,
@@ -39,58 +34,9 @@ LEARNING = {
 }
 
 
-def silent(step: int, steps: int, loss: float) -> None:
-    """Says nothing."""
-
-
-@dataclass
-class Watch:
-    """Keeps the values it is shown."""
-
-    values: dict[str, list[Any]] = field(default_factory=dict)
-
-    def write(self, step: int, metrics: Sequence[Metric]) -> None:
-        for metric in metrics:
-            self.values.setdefault(metric.name, []).append(metric.value)
-
-    def first_rollout(self, trajectory: Trajectory) -> None:
-        """Not looked at."""
-
-    def note(self, sentence: str) -> None:
-        """Not looked at."""
-
-    def close(self) -> None:
-        """Nothing to close."""
-
-
-def trained(config: TrainConfig, path: Path, start: checkpoint.Checkpoint | None = None) -> tuple[Parts, Watch]:
-    parts, watch, folder = assemble(config, silent, start), Watch(), RunFolder.open(path)
-    tracker = JsonlTracker(folder.metrics)
-    train_steps(config, parts, folder, [tracker], watch)
-    tracker.close()
-    return parts, watch
-
-
-def same(one: Any, other: Any) -> bool:
-    """Whether two trees of tensors and plain values are equal bit for bit."""
-    if isinstance(one, dict):
-        return one.keys() == other.keys() and all(same(one[key], other[key]) for key in one)
-    if isinstance(one, list | tuple):
-        return len(one) == len(other) and all(map(same, one, other))
-    return torch.equal(one, other) if isinstance(one, torch.Tensor) else bool(one == other)
-
-
-def weights(parts: Parts) -> dict[str, Any]:
-    return {name: tensor.clone() for name, tensor in parts.model.state_dict().items()}
-
-
-def without_time(watch: Watch) -> dict[str, list[Any]]:
-    return {name: values for name, values in watch.values.items() if not name.startswith("time/")}
-
-
 @pytest.mark.parametrize(
     "critic",
-    [CriticConfig(warmup_steps=3, clip=0.2), CriticConfig(kind="head", lr=1e-2, trunk=0.1)],
+    [CriticConfig(warmup_steps=2, clip=0.2), CriticConfig(kind="head", lr=1e-2, trunk=0.1)],
     ids=["a model", "a head through the trunk"],
 )
 def test_a_run_goes_on_from_a_checkpoint_with_the_same_bytes(
@@ -98,18 +44,16 @@ def test_a_run_goes_on_from_a_checkpoint_with_the_same_bytes(
 ) -> None:
     algorithm = Ppo(advantage=Gae(lam=0.9, per="token"), epochs=2, minibatches=2)
     config = replace(
-        echo_run, steps=4, algorithm=algorithm, critic=critic, filter=KeepAll(),
+        echo_run, steps=3, algorithm=algorithm, critic=critic, filter=KeepAll(),
         evaluation=EvaluationConfig(times=0), diagnostics=DiagnosticsConfig(enabled=False),
     )  # fmt: skip
-    whole, watched = trained(config, tmp_path / "whole")
+    whole = trained(config, tmp_path / "whole")
     middle = checkpoint.checkpoints(tmp_path / "whole" / "checkpoints")[0]
     assert middle.version == 2
-    rest, resumed = trained(config, tmp_path / "rest", middle)
-    assert same(weights(whole), weights(rest))
-    assert same(whole.learner.state_dict(), rest.learner.state_dict())
-    assert {name: values[2:] for name, values in without_time(watched).items() if len(values) == 4} == {
-        name: values for name, values in without_time(resumed).items() if len(values) == 2
-    }
+    rest = trained(config, tmp_path / "rest", middle)
+    assert same(whole.weights, rest.weights)
+    assert same(whole.parts.learner.state_dict(), rest.parts.learner.state_dict())
+    assert without_time(whole.folder.path)[2:] == without_time(rest.folder.path)
 
 
 def test_in_the_critics_warm_up_the_policy_stays_the_seedling(echo_run: TrainConfig, tmp_path: Path) -> None:
@@ -117,13 +61,14 @@ def test_in_the_critics_warm_up_the_policy_stays_the_seedling(echo_run: TrainCon
         echo_run, **{**LEARNING, "steps": 3, "groups": 4, "group_size": 4}, algorithm=Ppo(), filter=KeepAll(),
         critic=CriticConfig(warmup_steps=2),
     )  # fmt: skip
-    parts, watch = trained(replace(config, steps=2), tmp_path / "warming")
-    assert same(weights(parts), weights(assemble(config, silent, None)))
-    assert watch.values["policy/loss"] == [None, None]
-    assert all(norm > 0 for norm in watch.values["critic/gradient_norm"])
-    parts, watch = trained(config, tmp_path / "then")
-    assert not same(weights(parts), weights(assemble(config, silent, None)))
-    assert watch.values["policy/loss"][2] is not None
+    run = trained(replace(config, checkpoint_every=2), tmp_path / "run")
+    warmed = checkpoint.checkpoints(tmp_path / "run" / "checkpoints")[0].model(torch.float32)
+    assert same(dict(warmed.state_dict()), seedling_weights(config))
+    assert not same(run.weights, seedling_weights(config))
+    losses = run.watch.values["policy/loss"]
+    assert losses[:2] == [None, None]
+    assert losses[2] is not None
+    assert all(norm > 0 for norm in run.watch.values["critic/gradient_norm"])
 
 
 def test_the_critic_of_a_loaded_model_learns_more_slowly_than_a_seedlings() -> None:
@@ -132,8 +77,13 @@ def test_the_critic_of_a_loaded_model_learns_more_slowly_than_a_seedlings() -> N
 
 
 def test_every_step_tells_the_critics_readings(echo_run: TrainConfig, tmp_path: Path) -> None:
-    config = replace(echo_run, **{**LEARNING, "steps": 2}, algorithm=Ppo(), critic=CriticConfig(clip=0.2))
-    _, watch = trained(config, tmp_path / "run")
+    config = replace(
+        echo_run,
+        **{**LEARNING, "steps": 2, "groups": 8, "group_size": 8},
+        algorithm=Ppo(),
+        critic=CriticConfig(clip=0.2),
+    )
+    watch = trained(config, tmp_path / "run").watch
     for name in ("loss", "clip_fraction", "gradient_norm", "value_mean", "return_mean"):
         assert all(isinstance(value, float) for value in watch.values[f"critic/{name}"])
     assert watch.values["critic/value_mean"][0] == 0.0
@@ -170,7 +120,7 @@ def test_ppo_learns_echo(
         filter=KeepAll(),
         critic=critic,
     )
-    rates = trained(config, tmp_path / "run")[1].values["success/rate"]
+    rates = trained(config, tmp_path / "run").watch.values["success/rate"]
     # 512 episodes each: a standard error of .031 for the difference.
     assert fmean(rates[-4:]) > fmean(rates[:4]) + 0.1, rates
 
@@ -178,5 +128,5 @@ def test_ppo_learns_echo(
 @pytest.mark.proof
 def test_per_turn_credit_learns_echo(echo_run: TrainConfig, tmp_path: Path) -> None:
     config = replace(echo_run, **LEARNING, algorithm=Grpo(advantage=TurnReturns(), average="token"))
-    rates = trained(config, tmp_path / "run")[1].values["success/rate"]
+    rates = trained(config, tmp_path / "run").watch.values["success/rate"]
     assert fmean(rates[-4:]) > fmean(rates[:4]) + 0.1, rates
