@@ -60,21 +60,6 @@ def collect(plan: Plan, draw: Draw, wanted: int, tasks: int | None = None) -> Co
     return collect_in_rounds(plan, now, play)
 
 
-def until_enough(draw: Draw, wanted: int, draws: int, tasks: int | None) -> tuple[list[Group], str, int]:
-    """The groups, the ending and the draws of heedful 0.1, which had no plans."""
-    groups, done = draw(0, wanted), 1
-    while draws > 1 and count_varying(groups, "outcome") < wanted and done < draws:
-        varying = count_varying(groups, "outcome")
-        left = wanted if tasks is None else tasks - len(groups)
-        size = min(left, refill_size(wanted - varying, varying, len(groups), wanted))
-        if size < 1:
-            return groups, "pool", done
-        groups += draw(done, size)
-        done += 1
-    enough = count_varying(groups, "outcome") >= wanted
-    return groups, "off" if draws == 1 else "enough" if enough else "bound", done
-
-
 @pytest.mark.parametrize("plan", [Fixed(), Refill(1)], ids=repr)
 def test_with_one_round_nothing_is_refilled(plan: Plan) -> None:
     sizes, draw = drawing(lambda n: False)
@@ -127,18 +112,6 @@ def test_every_collection_ends_as_it_says(wanted: int, draws: int, varies: list[
     assert endings[found.ending]
     # Groups enough stood before the last draw in no case.
     assert draws == 1 or len(sizes) == 1 or sum(varies[: sum(sizes[:-1])]) < wanted
-
-
-def test_the_plan_refill_plays_the_groups_of_the_loop_before_it() -> None:
-    rng = random.Random(5)
-    for _ in range(400):
-        wanted, draws, share = rng.randint(1, 12), rng.randint(1, 5), rng.random()
-        varies = [rng.random() < share for _ in range(60)]
-        tasks = rng.choice([None, wanted + rng.randint(0, 20)])
-        (before, old), (now, new) = drawing(varies.__getitem__), drawing(varies.__getitem__)
-        groups, ending, done = until_enough(old, wanted, draws, tasks)
-        found = collect(Refill(draws), new, wanted, tasks)
-        assert (now, list(found.groups), found.ending, found.rounds) == (before, groups, ending, done)
 
 
 @pytest.mark.parametrize(("share", "groups", "draws"), [(0.9, 20, 2), (0.7, 27, 2.2), (0.5, 36, 2.6)])

@@ -19,7 +19,6 @@ from heedful.envs.common.actions import format_reply
 from heedful.envs.frozen_lake.environment import FrozenLake
 from heedful.envs.sokoban.environment import Sokoban
 from heedful.envs.toys.bandit import Bandit
-from heedful.envs.toys.echo import Echo
 from heedful.policies.scripted import ScriptedPolicy
 from heedful.rollout import LockStep, Request
 from heedful.rollout.player import Player
@@ -78,7 +77,6 @@ def place_of(episode: Player) -> int:
         FrozenLake(slip=0.4, turns=4),
         Sokoban(size=6, turns=3, instructions="brief"),
         Bandit(turns=3),
-        Echo(turns=2, instructions="brief"),
     ],
     ids=lambda env: str(env.name),
 )
@@ -143,7 +141,6 @@ def test_what_is_raised_before_the_first_observation_ends_the_episode_too(env: P
     [
         ("die", "exit status 7"),
         ("kill", "SIGKILL, from outside or out of memory"),
-        ("segfault", "SIGSEGV"),
     ],
 )
 def test_a_worker_that_dies_takes_its_own_episodes_and_no_others(word: str, status: str) -> None:
@@ -167,13 +164,12 @@ def test_a_worker_that_dies_takes_its_own_episodes_and_no_others(word: str, stat
         assert pool.replaced == 1
 
 
-@pytest.mark.parametrize("word", ["hang", "spin"])
-def test_a_worker_that_hangs_is_killed_at_the_time_out(word: str) -> None:
+def test_a_worker_that_hangs_is_killed_at_the_time_out() -> None:
     with WorkerPool(Perilous(), 1, timeout=PATIENCE) as pool:
         hung, other = begin(pool, 2)
         (process,) = pool.process_ids()
         pool.timeout = 1.0  # a busy machine may take longer over the starts
-        hung.advance(reply(word))
+        hung.advance(reply("hang"))
         other.advance(reply("on"))
         assert hung.trajectory(1.0, 0).error == (
             "WorkerTimedOut: this step took longer than 1 s; its process was killed"
@@ -194,18 +190,17 @@ def test_without_a_limit_a_slow_step_is_waited_for() -> None:
 def test_a_worker_killed_between_two_batches_costs_no_new_episode() -> None:
     with WorkerPool(Perilous(), 2) as pool:
         begin(pool, 4)
-        for _ in range(2):
-            before = pool.process_ids()
-            for process in before:
-                os.kill(process, signal.SIGKILL)
-            # At once, while the kill is still under way, and again when it is long done.
-            assert {episode.ending for episode in begin(pool, 4)} == {None}
-            assert not set(before) & set(pool.process_ids())
+        before = pool.process_ids()
+        for process in before:
+            os.kill(process, signal.SIGKILL)
+        # At once, while the kill is still under way, and again when it is long done.
+        assert {episode.ending for episode in begin(pool, 4)} == {None}
+        assert not set(before) & set(pool.process_ids())
         for process in pool.process_ids():
             os.kill(process, signal.SIGKILL)
             wait_until(lambda process=process: is_gone(process))
         assert {episode.ending for episode in begin(pool, 4)} == {None}
-        assert pool.replaced == 6
+        assert pool.replaced == 4
 
 
 def test_a_worker_found_dead_by_a_step_loses_the_episode_with_the_reason() -> None:
@@ -317,7 +312,7 @@ finally:
 
 @pytest.mark.parametrize(
     ("end", "doing"),
-    [(signal.SIGKILL, "hang"), (signal.SIGKILL, "spin"), (signal.SIGINT, "spin"), (signal.SIGTERM, "hang")],
+    [(signal.SIGKILL, "spin"), (signal.SIGINT, "spin"), (signal.SIGTERM, "hang")],
     ids=lambda one: str(one),
 )
 def test_no_worker_outlives_whoever_started_it(end: signal.Signals, doing: str) -> None:

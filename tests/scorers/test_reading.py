@@ -9,7 +9,7 @@ pytest.importorskip("torch")
 from heedful.protocols import PlansReading
 from heedful.scorers.hf import HFScorer
 from heedful.scorers.pairs import tokens_of_pairs
-from scored_pairs import case, llama
+from scored_pairs import case, llama, shared
 
 METHODS = ("auto", "packed", "trie", "cached", "by_token", "plain")
 
@@ -17,17 +17,18 @@ METHODS = ("auto", "packed", "trie", "cached", "by_token", "plain")
 @pytest.mark.parametrize("max_tokens", [1, 20, 100_000])
 @pytest.mark.parametrize("method", METHODS)
 def test_a_scorer_reads_as_many_ids_as_it_said(method: str, max_tokens: int) -> None:
-    model, (prompts, thoughts, own) = llama(), case()
+    model, (prompts, thoughts, own) = shared(), case()
     thoughts = [*thoughts, [], thoughts[0], thoughts[0][:2]]
     own = [*own, 0, 0, 0]
     scorer = HFScorer(model, max_tokens=max_tokens, method=method)  # type: ignore[arg-type]
     assert isinstance(scorer, PlansReading)
     scorer.cross_score(prompts, thoughts, own, 1.0)  # its probes are behind it
     read: list[int] = []
-    model.get_input_embeddings().register_forward_hook(lambda _, ids, __: read.append(ids[0].numel()))
+    count = model.get_input_embeddings().register_forward_hook(lambda _, ids, __: read.append(ids[0].numel()))
     said = scorer.reading(prompts, thoughts)
     assert read == []
     scorer.cross_score(prompts, thoughts, own, 1.0)
+    count.remove()
     assert said == sum(read)
 
 
