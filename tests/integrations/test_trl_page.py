@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import importlib
 import re
-from dataclasses import fields, replace
+from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +20,7 @@ from heedful.auditing import AuditSettings, open_log
 from heedful.integrations.trl import compatibility
 from heedful.integrations.trl.settings import HeedfulConfig
 from heedful.rollout.choosers import Thompson
-from heedful.run.presets import preset
+from heedful.run.config import TrainConfig
 from heedful.storage import RunFolder, read_metrics
 
 transformers.logging.set_verbosity_error()
@@ -87,14 +87,13 @@ def test_the_environments_run_with_trls_engine_and_with_heedfuls_sampler(seedlin
 
 
 def test_the_example_leaves_a_record_and_a_checkpoint_of_it(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    echo_run: TrainConfig, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     source = (ROOT / "examples" / "trl_grpo.py").read_text(encoding="utf-8")
     assert len(source.splitlines()) < 60
     monkeypatch.syspath_prepend(str(ROOT / "examples"))
     example = importlib.import_module("trl_grpo")
-    grown = preset("echo")
-    monkeypatch.setattr(example, "preset", lambda _: replace(grown, seedling=replace(grown.seedling, steps=60)))
+    monkeypatch.setattr(example, "preset", lambda _: echo_run)
     example.main(tmp_path / "out", steps=2)
     assert len(read_metrics(RunFolder(tmp_path / "out" / "heedful").metrics)) == 2
     told = capsys.readouterr().out

@@ -85,15 +85,23 @@ def whole(tiny_model: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[P
     return folder, weights_of(trainer)
 
 
+@pytest.fixture(scope="module")
+def killed(tiny_model: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Output folder of the run that was killed while it sampled its fourth batch."""
+    folder = tmp_path_factory.mktemp("killed")
+    with pytest.raises(Killed):
+        trainer_at(tiny_model, folder, killed_at=3).train()
+    assert RunFolder(folder / "heedful").rollout_steps() == [0, 1, 2]  # one more than the checkpoint knows
+    return folder
+
+
 @pytest.mark.parametrize("named", [False, True], ids=["the last checkpoint", "a checkpoint by its path"])
 def test_a_resumed_run_measures_filters_and_ends_as_the_one_that_was_never_killed(
-    named: bool, whole: tuple[Path, torch.Tensor], tiny_model: Path, tmp_path: Path
+    named: bool, whole: tuple[Path, torch.Tensor], killed: Path, tiny_model: Path, tmp_path: Path
 ) -> None:
     folder, weights = whole
-    with pytest.raises(Killed):
-        trainer_at(tiny_model, tmp_path, killed_at=3).train()
+    shutil.copytree(killed, tmp_path, dirs_exist_ok=True)
     record = RunFolder(tmp_path / "heedful")
-    assert record.rollout_steps() == [0, 1, 2]  # one more than the checkpoint knows
     checkpoint = str(tmp_path / "checkpoint-2") if named else True
     resumed = trainer_at(tiny_model, tmp_path)
     resumed.train(resume_from_checkpoint=checkpoint)

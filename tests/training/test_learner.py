@@ -505,4 +505,6 @@ def test_each_algorithm_learns_a_bandit_that_must_read_its_prompt(name: str) -> 
         metrics = values(learner.update(samples, token_budget=1))
         assert metrics["policy/logprob_error"] < 1e-4  # type: ignore[operator]
         success = paid / 64
+        if success == 1.0:
+            break
     assert success > 0.9
