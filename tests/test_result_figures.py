@@ -60,6 +60,8 @@ PAGES = (
     "selection.md",
     "shaped.md",
     "sizes.md",
+    "causes.md",
+    "treatments.md",
 )
 """Of the studies whose tables are committed."""
 
