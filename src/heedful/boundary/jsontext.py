@@ -58,10 +58,11 @@ def expecting(
     `what`: such as `a task in FILE`. What was found is the text of the error, or `value`, if given, with the text in
     brackets. `error`: makes the error that is raised. `also`: errors of a library that reads.
     """
-    wrong = (OSError, EOFError, ValueError, TypeError, LookupError, AttributeError, OverflowError, RecursionError)
+    data = (ValueError, TypeError, LookupError, AttributeError, OverflowError, RecursionError)
+    wrong: tuple[type[Exception], ...] = (OSError, EOFError, *data, *also)
     try:
         yield
-    except (*wrong, *also) as problem:
+    except wrong as problem:
         said = f"no {problem}" if isinstance(problem, KeyError) else str(problem).rstrip(".")
         found = said if value is ... else f"{brief(value)} ({cut(' '.join(said.split()), 300)})"
         raise error(f"Expected {what}, found {found}. {remedy}".rstrip()) from problem
