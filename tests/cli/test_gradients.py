@@ -91,7 +91,7 @@ def test_what_cannot_be_measured_is_answered_by_a_sentence(
     assert cli.run(["gradients", "--help"]) == 0
     assert "--checkpoint A,B" in capsys.readouterr().out
     RunFolder(run).gradients(1).write_text('{"step": 1}')
-    with pytest.raises(ValueError, match=r"gradients in .*gradients_000001.json, found 'metrics'\. Delete"):
+    with pytest.raises(ValueError, match=r"gradients in .*gradients_000001.json, found no 'metrics'\. Delete"):
         read_gradients(RunFolder(run).gradients(1))
 
 

@@ -69,16 +69,15 @@ def stored() -> dict[str, dict[str, Found]]:
     return rows_of(json.loads(STORED.read_text(encoding="utf-8"))["rows"])
 
 
-def test_a_row_that_is_not_exact_is_bold() -> None:
+def test_equal_ways_share_a_row_and_one_that_is_not_exact_is_bold() -> None:
     right, wrong = Found("fast", "", ALLOWED, 1.0), Found("fast", "", 0.3, 1.0)
     refused = Found("refused", "ValueError", None, 1.0)
     rows = {"llama": dict.fromkeys(PARTS, right), "mistral:80": dict.fromkeys(PARTS, right) | {"sampler": wrong}}
-    rows["mamba"] = dict.fromkeys(PARTS, refused)
+    rows |= {"mamba": dict.fromkeys(PARTS, refused), "qwen2": dict.fromkeys(PARTS, right)}
     lines = table(rows)
-    assert lines[2] == "| `llama` | full | fast | fast | fast | 1e-04 | – |"
-    assert lines[3].startswith("| **`mistral`, window 80** | **sliding** |")
-    assert "| **3e-01** |" in lines[3]
-    assert "| **refused** |" in lines[4]
+    assert lines[2] == "| fast | fast | fast | `llama`, `qwen2` | 1e-04 | – |"
+    assert lines[3] == "| **fast** | **fast** | **fast** | **`mistral` (window 80)** | **3e-01** | **–** |"
+    assert lines[4].startswith("| **refused** | **refused** | **refused** | **`mamba`** |")
 
 
 def test_an_error_of_a_gradient_or_a_nan_is_not_exact() -> None:
