@@ -293,7 +293,7 @@ def page(rows: Sequence[Row]) -> str:
 
 [Choosers](../training.md#choosing-tasks-before-sampling) and [plans](../training.md#plans-episodes-of-a-step) on
 simulated pools, whose chances of success are known. **No model was trained for this page.** It ranks rules and promises
-no gain. The studies with models are declared as `python -m research budgets`, and have not been judged.
+no gain. Policies are trained in [another page](treatments.md).
 
 Written by `python benchmarks/budgets.py` ([rows](../../benchmarks/results/budgets.json)): {seeds} seeds, {steps} steps
 of {GROUPS * SIZE} episodes, pools of {TASKS} tasks, 95% intervals over seeds. Its docstring describes the toy trainer.
