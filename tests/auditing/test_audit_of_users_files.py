@@ -160,14 +160,28 @@ def test_a_thought_that_nothing_follows_was_cut_off(tmp_path: Path, said: logs.R
 
 @pytest.mark.parametrize(
     "row",
-    [{"prompt": "go", "completion": "so"}, {"input": "go", "output": "so", "score": 1.0},
-     {"new_prompt_text": "go", "reply_text": "so"}],
-)  # fmt: skip
+    [{"prompt": "go", "completion": "so"}, {"new_prompt_text": "go", "reply_text": "so"}],
+)
 @pytest.mark.parametrize("column", ["reasoning", "reasoning_content", "thought"])
 def test_a_thought_may_be_a_column_beside_the_text(tmp_path: Path, row: logs.Row, column: str) -> None:
     for write, name in ((logs.write_lines, "a.jsonl"), (logs.write_parquet, "a.parquet")):
-        _, (step,), _ = read(write(tmp_path / name, [{**row, column: "hm"}]))
+        log, (step,), _ = read(write(tmp_path / name, [{**row, column: "hm"}]))
         assert step.groups[0].trajectories[0].turns[0].reply.text == "<think>hm</think>so"
+        assert f"Thoughts are read from {column}, where the text closes none." in log.reader.knowledge.found
+
+
+@pytest.mark.parametrize("rows_of", [logs.verl_rows, logs.trl_rows, logs.plain_rows])
+def test_the_reasoning_of_a_grader_is_no_thought(tmp_path: Path, rows_of: Callable[[int], Rows]) -> None:
+    """One reply was cut before it closed its thought. verl writes what the reward function returned beside all."""
+    rows = [{**row, "reasoning": "the student is right"} for row in rows_of(1)]
+    said = next(name for name in ("output", "completion", "reply_text") if name in rows[0])
+    cut = rows if said == "output" else rows[:1]
+    for row in cut:
+        row[said] = "<think>walk on"
+    log, (step,), _ = read(logs.write_lines(tmp_path / "1.jsonl", rows))
+    texts = [member.turns[0].reply.text for group in step.groups for member in group.trajectories]
+    assert texts == [row[said] for row in rows]
+    assert "Thoughts are read" not in " ".join(log.reader.knowledge.found)
 
 
 # Groups ---------------------------------------------------------------------------------------------------------------

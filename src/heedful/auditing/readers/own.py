@@ -13,7 +13,7 @@ from hashlib import blake2b
 from typing import Any, Self
 
 from heedful.auditing.logs import records
-from heedful.auditing.logs.conversations import THOUGHTS, text_turn, with_thought
+from heedful.auditing.logs.conversations import THOUGHTS, text_turn
 from heedful.auditing.logs.records import (
     Episodes,
     Faults,
@@ -24,7 +24,16 @@ from heedful.auditing.logs.records import (
     Misfit,
     Row,
 )
-from heedful.auditing.readers.reader import SCORED_ONLY, Hints, Located, RowReader, Sample, consecutive, prompt_task
+from heedful.auditing.readers.reader import (
+    APART,
+    SCORED_ONLY,
+    Hints,
+    Located,
+    RowReader,
+    Sample,
+    consecutive,
+    prompt_task,
+)
 from heedful.boundary import listed
 from heedful.envs.transport.images import image_fault
 from heedful.pixels import damage
@@ -67,6 +76,9 @@ class OwnRows(RowReader):
         # Rows of ours name their components, also where there are none. In others a step may lack the reward.
         unknown |= {} if "components" in columns else {"reward/mean": records.NO_REWARD}
         held = [words for words, column in _HELD.items() if column in there]
+        found = [f"The rows hold {', '.join(held)}."] if held else []
+        thoughts = rows.thoughts("reply_text", hints.tags)
+        found += [APART.format(listed(thoughts))] if thoughts else []
         assumed = {
             "The rows name no step: each file is one step, the number in its name, or 0.": "step" not in there,
             "Few rows name a step: the others are of the step of their file.": "step" in there and bool(no_steps),
@@ -75,7 +87,7 @@ class OwnRows(RowReader):
             "The rows hold no token ids: prompts and replies are known as text alone.": not ids,
         }
         known = Knowledge(
-            (f"The rows hold {', '.join(held)}.",) if held else (),
+            tuple(found),
             tuple(sentence for sentence, true in assumed.items() if true),
             unknown,
             own=ids,
@@ -83,7 +95,7 @@ class OwnRows(RowReader):
             stepped=not no_steps,
             rewarded="reward" in there,
         )
-        return cls(hints, known, success, group=group)
+        return cls(hints, known, success, group=group, thoughts=thoughts)
 
     def episodes(self, rows: LocatedRows, faults: Faults) -> Episodes:
         pictures = _Pictures()
@@ -114,7 +126,7 @@ class OwnRows(RowReader):
         numbers = [row.get("turn") for row in rows]
         if any(turn is not None for turn in numbers) and numbers not in ([0], list(range(1, len(rows) + 1))):
             raise Misfit("the turns of one episode, 1 and on, in order", f"turns {numbers}")
-        turns = () if numbers == [0] else tuple(_turn(row, self.hints, pictures.of(row)) for row in rows)
+        turns = () if numbers == [0] else tuple(_turn(row, self, pictures.of(row)) for row in rows)
         if head.get("task_id") is None:
             task = prompt_task(records.text_of(head["new_prompt_text"] or "", "new_prompt_text"))
         else:
@@ -189,14 +201,14 @@ def _identity(row: Row) -> bytes:
     return blake2b(repr([row.get(name) for name in _IDENTITY]).encode(), digest_size=8).digest()
 
 
-def _turn(row: Fields, hints: Hints, images: tuple[Image, ...]) -> Turn:
+def _turn(row: Fields, reader: RowReader, images: tuple[Image, ...]) -> Turn:
     rewards, actions, state = _rewards(row), tuple(map(str, row.listed("actions"))), str(row.get("state") or "")
     valid, prompt, said = row.truth("valid", missing=True), row.text("new_prompt_text"), row.text("reply_text")
     if row.get("reply_ids") is None or any(row.get(name) is None for name in _SPANS):
         if images:
             raise Misfit("token ids beside the pictures of a prompt", "text alone")
-        said = with_thought(said, row, "a thought", hints.tags)
-        return Turn(text_turn(prompt, said, hints.tags).reply, rewards, actions, valid, "", state)
+        said = reader.said(row, "reply_text")
+        return Turn(text_turn(prompt, said, reader.hints.tags).reply, rewards, actions, valid, "", state)
     ids, prompt_ids = _ids(row, "reply_ids"), _ids(row, "new_prompt_ids")
     thought, answer = (Span(row.whole(f"{of}_start"), row.whole(f"{of}_end")) for of in ("thought", "answer"))
     if not 0 <= thought.start <= thought.end <= len(ids):

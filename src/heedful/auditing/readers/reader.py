@@ -50,14 +50,13 @@ TRUTH_NAMES = (
     *("gold_answer", "golden_answer", "correct_answer", "expected_answer", "reference_answer"),
 )
 """Columns that hold the right answer by the custom of their trainers."""
-READ_BESIDE = frozenset((*THOUGHTS, *TRUTH_NAMES))
-"""Columns that any row of texts may have: a thought apart, a right answer."""
-
 TEXT_ALONE = (
     "Special tokens were dropped when prompts and replies were decoded, so a model reads other prompts here than in "
     "training; tags that are special tokens are gone, too."
 )
 """Assumed of logs that were decoded."""
+APART = "Thoughts are read from {}, where the text closes none."
+"""Found in logs with columns of thoughts."""
 NO_STEP = "The log has no training step: each file is one step, the number in its name, or 0."
 FEW_STEPS = "Few rows name a step: the others are of the step of their file, the number in its name, or 0."
 ONE_REPLY = "An output is taken as one reply; in a run of several turns it also holds the environment's words."
@@ -127,6 +126,15 @@ class Sample(list[Row]):
                 return name
         return None
 
+    def thoughts(self, said: str, tags: ThoughtTags) -> tuple[str, ...]:
+        """The columns that hold thoughts beside the text of the reply, by custom.
+
+        Empty where most of these texts close a thought themselves: then such a column is a grader's, or the data's.
+        """
+        texts = Sample(row for row in self if isinstance(row.get(said), str) and any(map(row.get, THOUGHTS)))
+        there = tuple(name for name in THOUGHTS if texts.columns.get(name))
+        return there if 2 * sum(tags.close in row[said] for row in texts) < len(texts) else ()
+
     @property
     def without_steps(self) -> list[str]:
         """What is assumed where less than half of the rows name a step: these are then of the step of their file."""
@@ -159,6 +167,8 @@ class RowReader:
     """The columns whose sum is the reward."""
     group: str | None = None
     """The column that names groups; `None` where the text of the prompt has to do."""
+    thoughts: tuple[str, ...] = ()
+    """The columns that hold thoughts beside the text of the reply."""
 
     @staticmethod
     def fits(row: Row) -> bool:
@@ -213,12 +223,16 @@ class RowReader:
         messages = messages_of(value, "prompt", self.hints.tags)
         return text_of_messages(messages), messages
 
+    def said(self, row: Fields, name: str) -> str:
+        """The text of a reply, with the thought that stands beside it."""
+        return with_thought(row.text(name), row, "a thought", self.hints.tags) if self.thoughts else row.text(name)
+
     def dialogue(self, row: Fields) -> tuple[str, Messages, tuple[Turn, ...]]:
         """The first prompt of `prompt` and `completion` as text and messages, and the turns."""
         tags = self.hints.tags
         prompt, messages = self.prompt(row["prompt"])
         if isinstance(row["completion"], str):
-            reply = with_thought(row.text("completion"), row, "a thought", tags)
+            reply = self.said(row, "completion")
             return prompt, messages, (text_turn(prompt, reply, tags),)
         said = messages_of(row["completion"], "completion", tags)
         _, turns = turns_of(({"role": "user", "content": prompt}, *said), tags)

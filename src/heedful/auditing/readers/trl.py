@@ -22,7 +22,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar, Self
 
 from heedful.auditing.logs import records
-from heedful.auditing.logs.conversations import text_turn, unread_parts
+from heedful.auditing.logs.conversations import THOUGHTS, text_turn, unread_parts
 from heedful.auditing.logs.records import (
     Episodes,
     Faults,
@@ -35,8 +35,8 @@ from heedful.auditing.logs.records import (
     Row,
 )
 from heedful.auditing.readers.reader import (
+    APART,
     GROUP_NAMES,
-    READ_BESIDE,
     TEXT_ALONE,
     TRUTH_NAMES,
     Hints,
@@ -62,7 +62,7 @@ class TrlCompletions(RowReader):
     """Rows of TRL's completion logs."""
 
     SUMS: ClassVar[bool] = True
-    FIELDS: ClassVar[frozenset[str]] = READ_BESIDE | {
+    FIELDS: ClassVar[frozenset[str]] = frozenset({*THOUGHTS, *TRUTH_NAMES}) | {
         *("step", "gen_step", "prompt", "completion", "messages", "advantage", "advantages"),
         *("responses", "scores", "global_step", "tail_version"),
     }
@@ -78,6 +78,7 @@ class TrlCompletions(RowReader):
         columns = rows.columns
         rows.require(hints.rewards, "rewards")
         success, group, no_steps = rows.success(hints), rows.group("prompt"), rows.without_steps
+        thoughts = rows.thoughts("completion", hints.tags)
         numbers = tuple(
             name
             for name, values in columns.items()
@@ -99,6 +100,7 @@ class TrlCompletions(RowReader):
         found = [f"Reward columns: {listed(rewards)}." if rewards else f"No reward column: {none}."]
         found += [f"Success is read from the column {success}."] if success else []
         found += [f"Groups are those of the column {group}."] if group else []
+        found += [APART.format(listed(thoughts))] if thoughts else []
         numeric = {name: [isinstance(value, int | float) for value in values] for name, values in columns.items()}
         mixed = [
             name for name, each in numeric.items() if name not in (*rewards, success) and any(each) and not all(each)
@@ -120,7 +122,8 @@ class TrlCompletions(RowReader):
         texts = any(isinstance(value, str) for value in columns["completion"])
         unknown = records.unknown_of(success=success is not None, turns=not texts, reward=bool(rewards))
         told = tuple(sentence for sentence, true in assumed.items() if true)
-        return cls(hints, Knowledge(tuple(found), told, unknown, stepped=not no_steps), success, rewards, group)
+        knowledge = Knowledge(tuple(found), told, unknown, stepped=not no_steps)
+        return cls(hints, knowledge, success, rewards, group, thoughts)
 
     def episodes(self, rows: LocatedRows, faults: Faults) -> Episodes:
         return RowReader.episodes(self, ((place, _as_trl(row)) for place, row in rows), faults)

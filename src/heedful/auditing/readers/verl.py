@@ -4,7 +4,8 @@ Source: verl 0.9, `_dump_generations` of both trainers. One line per row with `i
 The default trainer of 0.9 adds `uid`, the key of the row: prompt, session, and part of the session. Its parts are the
 outputs of one episode whose context began anew, and verl writes the score of the episode on each. A `uid` of another
 form names the prompt. Token ids are in neither; texts are decoded with special tokens dropped.
-`score` is the reward. Nothing else is added to it unless --rewards says so.
+`score` is the reward. Nothing else is added to it unless --rewards says so. Other columns are what the reward function
+returned: a `reasoning` there is a grader's, and no thought.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from dataclasses import dataclass, replace
 from typing import ClassVar, Self
 
 from heedful.auditing.logs import records
-from heedful.auditing.logs.conversations import text_turn, with_thought
+from heedful.auditing.logs.conversations import text_turn
 from heedful.auditing.logs.records import (
     Episodes,
     Faults,
@@ -29,8 +30,8 @@ from heedful.auditing.logs.records import (
 )
 from heedful.auditing.readers.reader import (
     ONE_REPLY,
-    READ_BESIDE,
     TEXT_ALONE,
+    TRUTH_NAMES,
     Hints,
     Located,
     RowReader,
@@ -51,7 +52,7 @@ class VerlRollouts(RowReader):
     """Lines of verl's rollout and validation dumps."""
 
     SUMS: ClassVar[bool] = True
-    FIELDS: ClassVar[frozenset[str]] = READ_BESIDE | {"step", "input", "output", "score", "uid"}
+    FIELDS: ClassVar[frozenset[str]] = frozenset({"step", "input", "output", "score", "uid", *TRUTH_NAMES})
 
     keyed: bool = False
     """The rows name prompt, session and part."""
@@ -74,7 +75,7 @@ class VerlRollouts(RowReader):
         assumed = (*(grouped if not keyed and not group else ()), *no_steps, ONE_REPLY, TEXT_ALONE)
         unknown = records.unknown_of(success=success is not None, turns=False)
         knowledge = Knowledge(tuple(found), assumed, unknown, stepped=not no_steps)
-        return cls(hints, knowledge, success, rewards, group, keyed)
+        return cls(hints, knowledge, success, rewards, group, keyed=keyed)
 
     def episodes(self, rows: LocatedRows, faults: Faults) -> Episodes:
         """The episodes of one file, in order. With keys, the parts of an episode follow each other."""
@@ -114,10 +115,10 @@ class VerlRollouts(RowReader):
         (place, head), last = held[0], held[-1][1]
         if not all(self.fits(row) for _, row in held):
             raise Misfit("`input`, `output` and `score`", f"fields {listed(head)}")
-        given, outcome, tags = self.given(last), self.outcome(last), self.hints.tags
+        given, outcome = self.given(last), self.outcome(last)
         turns = []
         for at, (_, row) in enumerate(held):
-            turn = text_turn(row.text("input"), with_thought(row.text("output"), row, "a thought", tags), tags)
+            turn = text_turn(row.text("input"), row.text("output"), self.hints.tags)
             prompt = replace(turn.reply.prompt, restarts=at > 0)  # the context began anew
             turns.append(replace(turn, reply=replace(turn.reply, prompt=prompt)))
         task = prompt_task(head.text("input"))
