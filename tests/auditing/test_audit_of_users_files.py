@@ -193,6 +193,12 @@ def with_column(rows: Rows, name: str, *values: object) -> Rows:
 
 ONE_TEXT = [{**row, "input": "look", "gts": ""} for row in logs.verl_rows(1)]
 BY_HAND = [{"prompt": "look", "completion": row["output"], "reward": row["score"]} for row in ONE_TEXT]
+TWO_SETS = [  # more rows of the first one than the reader looks at
+    {"prompt": f"{kind} {at}", "completion": "so", "reward": 1.0, "id": at, "step": 1}
+    for kind, count in (("math", 22), ("code", 2))
+    for at in range(count)
+    for _ in range(3)
+]
 PLAIN = [{**row, "new_prompt_text": "look"} for row in logs.plain_rows()]
 
 
@@ -211,6 +217,8 @@ PLAIN = [{**row, "new_prompt_text": "look"} for row in logs.plain_rows()]
         (with_column(BY_HAND, "problem_id", 1, 1, 1, 2, 2, 2), [3, 3]),
         (with_column(PLAIN, "uid", *"aaabbb"), [3, 3]),
         (with_column(logs.verl_rows(1), "id", *"xxxxxx"), [3, 3]),  # names something else
+        (TWO_SETS, [3] * 24),
+        ([{**row, "task": kind} for kind in ("math", "code") for row in logs.result_rows()], [3] * 4),
     ],
 )
 def test_a_group_is_what_the_log_calls_one(tmp_path: Path, rows: Rows, found: list[int]) -> None:
@@ -223,6 +231,7 @@ def test_a_group_is_what_the_log_calls_one(tmp_path: Path, rows: Rows, found: li
     [
         (with_column(ONE_TEXT, "gts", *"333444"), "were read as 1 more groups, one for each answer"),
         (with_column(ONE_TEXT, "gts", *"333345"), "Some prompts have several right answers"),
+        ([{**row, "group": 1} for row in logs.verl_rows(1)], "Some groups have several first prompts."),
         (
             [{**row, "prompt": "look", "format": 0.0} for row in logs.trl_rows(1)],
             "the same rewards have different advantages: equal prompts hide several groups",

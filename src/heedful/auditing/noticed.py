@@ -16,6 +16,8 @@ from heedful.boundary import listed
 from heedful.boundary.jsontext import read_json
 
 _CONTRADICTED = {
+    "prompts": "Some groups have several first prompts. If their names begin anew in each file or environment, the "
+    "spread within groups is that between tasks.",
     "truths": "Some prompts have several right answers, so equal prompts hide several tasks, and the spread within "
     "groups may be that between tasks. A column `uid` or `group` would tell them apart.",
     "groups": "Completions with the same prompt and the same rewards have different advantages: equal prompts hide "

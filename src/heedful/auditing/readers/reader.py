@@ -43,8 +43,10 @@ from heedful.types import Ending, Task, Trajectory, Turn
 
 SUCCESS_NAMES = ("success", "acc", "correct", "is_correct", "solved")
 """Columns that hold success by the custom of their trainers, if they hold nothing but 0, 1, true and false."""
-GROUP_NAMES = ("uid", "group", "group_id", "prompt_id", "id", "example_id", "problem_id", "question_id", "task_id")
-"""Columns that may name the group of a row."""
+ID_NAMES = ("id", "example_id", "problem_id", "question_id", "task_id")
+GROUP_NAMES = ("uid", "group", "group_id", "prompt_id", *ID_NAMES)
+"""Columns that may name the group of a row. An id may be anything, or count in one data set of several: each of its
+prompts is a group."""
 TRUTH_NAMES = (
     *("gts", "ground_truth", "solution", "gold", "target", "reference"),
     *("gold_answer", "golden_answer", "correct_answer", "expected_answer", "reference_answer"),
@@ -113,13 +115,13 @@ class Sample(list[Row]):
     def group(self, prompt: str) -> str | None:
         """The column that names groups, by custom: rows of one step share its values.
 
-        A column that differs where prompts repeat names rows. An id may be anything, so each must have one prompt, too.
+        A column that differs where prompts repeat names rows. Each id must have one prompt, too.
         """
         for name in GROUP_NAMES:
             named = [row for row in self if not records.is_missing(row.get(name))]
             pairs = {repr((row.get("step"), row[name], row.get(prompt))) for row in named}
             groups, prompts = (len({repr((row.get("step"), row.get(by))) for row in named}) for by in (name, prompt))
-            anything = name in GROUP_NAMES[4:]
+            anything = name in ID_NAMES
             if groups < len(named) and (not anything or len(pairs) == groups):
                 return name
             if named and prompts == len(named) and not anything:
@@ -240,10 +242,15 @@ class RowReader:
             raise Misfit("an assistant's message in `completion`", f"roles {[message['role'] for message in said]}")
         return prompt, messages, (text_turn(prompt, turns[0].reply.text, tags), *turns[1:])
 
+    def named(self, row: Fields, prompt: str) -> str | None:
+        """The group of a row, as its column names it."""
+        name = row.key(self.group) if self.group else None
+        return name if name is None or self.group not in ID_NAMES else f"{name} {prompt_task(prompt).id}"
+
     def by_text(self, row: Fields, prompt: str) -> tuple[str, str]:
         """The group of a row, by its column or else by its prompt, and the right answer that may contradict the
         latter."""
-        named = row.key(self.group) if self.group else None
+        named = self.named(row, prompt)
         if named is not None:
             return named, ""
         truth = next((row[name] for name in TRUTH_NAMES if not records.is_missing(row.get(name))), "")

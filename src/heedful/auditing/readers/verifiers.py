@@ -113,7 +113,7 @@ class VerifiersResults(RowReader):
         success = Sample(records.fitting(_flat_scores, rows)).success(hints)
         found = [f"Success is read from {success}."] if success else []
         parts = unread_parts([[row["prompt"], row["completion"]] for row in rows])
-        assumed = (NO_STEP, "Rollouts of one example_id are one group.", *parts)
+        assumed = (NO_STEP, "Rollouts of one example_id of a task are one group.", *parts)
         unknown = records.unknown_of(success=success is not None, turns=True)
         return cls(hints, Knowledge(tuple(found), assumed, unknown), success)
 
@@ -124,10 +124,11 @@ class VerifiersResults(RowReader):
         failed, reward, group = row.get("error") is not None, row.number("reward"), row.key("example_id")
         if group is None:
             raise Misfit("text or a whole number as `example_id`", "nothing")
-        task = prompt_task(str(row.get("task", "")), group)
+        kind = str(row.get("task", ""))  # each environment of several counts its own examples
+        task = prompt_task(kind, group)
         rewards = known_rewards({"reward": None if failed else reward})
         trajectory = self.trajectory(task, turns, rewards, self.outcome(_flat_scores(row)))
-        yield LoggedEpisode(place, step_of_file(place.file), group, task, trajectory, messages)
+        yield LoggedEpisode(place, step_of_file(place.file), f"{group} {kind}", task, trajectory, messages)
 
 
 def _last_branch(nodes: Sequence[Fields]) -> list[Fields]:
