@@ -345,7 +345,7 @@ class TrainingSample:
     returns: tuple[float, ...] = ()
     """The targets of the critic. Empty without a critic."""
     regularised: bool = True
-    """KL penalty and entropy bonus read it. They are means over episodes of the policy that is updated."""
+    """KL penalty, entropy bonus and readings read it. They are means over episodes of the policy that is updated."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -472,6 +472,31 @@ def test_a_target_raises_the_bonus_while_the_entropy_is_below_it_and_holds_it_th
     assert sum(held) / 20 == pytest.approx(target, abs=0.1)
 
 
+@pytest.mark.parametrize("cap", [None, 2.0])
+def test_readings_of_an_update_leave_replayed_successes_out(cap: float | None) -> None:
+    algorithm = Grpo(kl=0.1, entropy_control=EntropyTarget(nats=3.0, rate=0.1, most=5.0), importance_cap=cap)
+    before, others = Learner(tiny(), Grpo(), STEADY), random_samples(12)
+    own = shifted(others[:9], before, 0.3)
+    replays = [replace(sample, regularised=False) for sample in shifted(others[9:], before, 0.0)]
+
+    def read(samples: Sequence[TrainingSample]) -> tuple[dict[str, Metric], float]:
+        learner = Learner(tiny(), algorithm, STEADY, reference=tiny(seed=1))
+        found = {metric.name: metric for metric in learner.update(samples)}
+        return found, learner.entropy_coefficient
+
+    (plain, bonus), (both, same_bonus), (alone, kept_bonus) = map(read, (own, [*own, *replays], replays))
+    names = ["clip_fraction", "kl_to_sampler", "logprob_error", "kl_to_reference"]
+    names += ["importance_truncated", "importance_masked", "importance_kl", "importance_ess"] if cap else []
+    for name in (f"policy/{name}" for name in names):
+        assert both[name].value == pytest.approx(plain[name].value, abs=1e-9), name
+        assert both[name].n == plain[name].n, name
+        assert alone[name].value is None, name
+        assert alone[name].why, name
+    assert same_bonus == pytest.approx(bonus)
+    assert bonus > 0.0 == kept_bonus
+    assert both["policy/loss"].value != plain["policy/loss"].value
+
+
 def test_dropout_is_off_since_the_sampler_had_none() -> None:
     model = tiny().train()
     model.config.attention_dropout = 0.5

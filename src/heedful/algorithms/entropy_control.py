@@ -15,8 +15,9 @@ from heedful.boundary import Count, NotNegative, settings
 class ConstantEntropy:
     """The coefficient never changes."""
 
-    def next(self, first: float, present: float, updates: int, entropy: float) -> float:
-        """The coefficient of update number `updates`, counted from 0. `entropy` was measured in the update before."""
+    def next(self, first: float, present: float, updates: int, entropy: float | None) -> float:
+        """The coefficient of update number `updates`, counted from 0. `entropy` was measured in the update before,
+        `None` where it was not."""
         return first
 
 
@@ -29,7 +30,7 @@ class LinearEntropy:
     updates: Count = 80
     """Updates until the last coefficient is reached."""
 
-    def next(self, first: float, present: float, updates: int, entropy: float) -> float:
+    def next(self, first: float, present: float, updates: int, entropy: float | None) -> float:
         """As `ConstantEntropy.next`."""
         return first + (self.end - first) * min(1.0, updates / self.updates)
 
@@ -43,7 +44,7 @@ class StepEntropy:
     updates: Count = 40
     """Updates with the first coefficient."""
 
-    def next(self, first: float, present: float, updates: int, entropy: float) -> float:
+    def next(self, first: float, present: float, updates: int, entropy: float | None) -> float:
         """As `ConstantEntropy.next`."""
         return first if updates < self.updates else self.end
 
@@ -63,9 +64,10 @@ class EntropyTarget:
     most: NotNegative = 0.1
     """The largest coefficient."""
 
-    def next(self, first: float, present: float, updates: int, entropy: float) -> float:
+    def next(self, first: float, present: float, updates: int, entropy: float | None) -> float:
         """As `ConstantEntropy.next`."""
-        return min(self.most, max(0.0, present + self.rate * (self.nats - entropy)))
+        moved = present if entropy is None else present + self.rate * (self.nats - entropy)
+        return min(self.most, max(0.0, moved))
 
 
 EntropyControl = ConstantEntropy | LinearEntropy | StepEntropy | EntropyTarget

@@ -44,9 +44,8 @@ def corrected(algorithm: Algorithm, samples: Sequence[TrainingSample], learner: 
         for sample, logprobs_T in zip(samples, learner, strict=True)
     ]
     logs = [ours_T - theirs_T for ours_T, theirs_T in zip(learner, sampled, strict=True)]
-    tokens = sum(map(len, logs))
     if max((float(log_T.abs().max()) for log_T in logs if len(log_T)), default=0.0) <= EXACT:
-        return Correction(samples, None, None, _metrics(logs, logs, tokens, truncated=0, masked=0))
+        return Correction(samples, None, None, _metrics(samples, logs, logs, truncated=0, masked=0))
     cap = math.inf if algorithm.importance_cap is None else algorithm.importance_cap
     floor = algorithm.importance_floor
     by_turn = algorithm.importance_level == "turn"
@@ -56,13 +55,13 @@ def corrected(algorithm: Algorithm, samples: Sequence[TrainingSample], learner: 
     count = sum(int(outside_T.sum()) for outside_T in outside)
     if algorithm.importance_outside == "truncate":
         weights = [weights_T.clamp(floor, cap) for weights_T in raw]
-        return Correction(samples, learner, weights, _metrics(logs, at_level, tokens, truncated=count, masked=0))
+        return Correction(samples, learner, weights, _metrics(samples, logs, at_level, truncated=count, masked=0))
     kept = [~outside_T for outside_T in outside]
     return Correction(
         [_without(sample, kept_T.tolist()) for sample, kept_T in zip(samples, kept, strict=True)],
         [logprobs_T[kept_T] for logprobs_T, kept_T in zip(learner, kept, strict=True)],
         [weights_T[kept_T] for weights_T, kept_T in zip(raw, kept, strict=True)],
-        _metrics(logs, at_level, tokens, truncated=0, masked=count),
+        _metrics(samples, logs, at_level, truncated=0, masked=count),
     )
 
 
@@ -86,17 +85,25 @@ def _without(sample: TrainingSample, kept: Sequence[bool]) -> TrainingSample:
 
 
 def _metrics(
-    logs: Sequence[torch.Tensor], at_level: Sequence[torch.Tensor], tokens: int, *, truncated: int, masked: int
+    samples: Sequence[TrainingSample],
+    logs: Sequence[torch.Tensor],
+    at_level: Sequence[torch.Tensor],
+    *,
+    truncated: int,
+    masked: int,
 ) -> list[Metric]:
-    """Over the trained tokens, before anything is masked: shares, the mean of k3, and the effective share.
+    """Over the trained tokens, before anything is masked: shares, the mean of k3, and the effective share. Replayed
+    successes are left out. Their weights are 1, since their log-probabilities are the learner's.
 
     k3 = r - 1 - log r, an estimate of KL(sampler || learner) per token. The effective share is (sum w)^2 / (n sum w^2)
     of the raw weights w (Kong 1992).
     """
+    own = [place for place, sample in enumerate(samples) if sample.regularised]
+    tokens = sum(len(logs[place]) for place in own)
     if not tokens:
-        return unread("no token to train on")
-    log_N = torch.cat([log_T.double() for log_T in logs])
-    weights_N = torch.cat([log_T.double() for log_T in at_level]).clamp(max=300.0).exp()
+        return unread("no token of an episode of this step to train on")
+    log_N = torch.cat([logs[place].double() for place in own])
+    weights_N = torch.cat([at_level[place].double() for place in own]).clamp(max=300.0).exp()
     k3 = float((torch.expm1(log_N) - log_N).mean())
     ess = float(weights_N.sum().square() / (tokens * weights_N.square().sum()))
     values = (truncated / tokens, masked / tokens, k3, ess)

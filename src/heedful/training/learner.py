@@ -175,7 +175,7 @@ class Learner:
         )
         if not self.entropy_cut:
             self.entropy_coefficient = self.algorithm.entropy_control.next(
-                self.algorithm.entropy, self.entropy_coefficient, self.updates, passes[0].mean_entropy or 0.0
+                self.algorithm.entropy, self.entropy_coefficient, self.updates, passes[0].mean_entropy
             )
         return metrics
 

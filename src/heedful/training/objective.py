@@ -33,7 +33,7 @@ class TokenTerms:
     weights_N: torch.Tensor
     """The weight of each token in the loss."""
     regularised_N: torch.Tensor | None = None
-    """True where the entropy bonus reads the token. `None`: everywhere."""
+    """True where the entropy bonus and readings read the token. `None`: everywhere."""
 
     def loss(self, kl: float, entropy: float) -> torch.Tensor:
         """The weighted sum over tokens, with these coefficients."""

@@ -20,6 +20,7 @@ from heedful.types import Metric
 EMPTY = "no sample to train on: the filter kept nothing, or nothing was scored"
 WARMUP = "the critic warms up: the policy was not updated"
 MASKED = "every token's importance weight lies outside floor and cap: all were masked"
+REPLAYED = "replayed successes alone were trained on, and no token of this step"
 _NO_REFERENCE = "no reference model"
 _OF_THE_POLICY = (
     "loss",
@@ -35,7 +36,8 @@ _OF_THE_POLICY = (
 
 @dataclass(slots=True)
 class Pass:
-    """The readings of one optimizer step's batch, before the step. Sums run over the trained tokens, unweighted."""
+    """The readings of one optimizer step's batch, before the step. Sums run over the trained tokens, unweighted, and
+    but for the loss over those of the policy's own episodes: replayed successes are left out."""
 
     loss: float = 0.0
     tokens: int = 0
@@ -49,19 +51,20 @@ class Pass:
     @torch.no_grad()
     def add(self, loss: torch.Tensor, terms: TokenTerms, reference_N: torch.Tensor | None) -> None:
         """Add one micro-batch. All readings reach the host in one transfer."""
-        difference_N = terms.sampled_N - terms.logprobs_N
-        readings = [loss, terms.clip_binds_N.sum(), difference_N.sum(), difference_N.abs().amax()]
+        own_N = torch.ones_like(terms.clip_binds_N) if terms.regularised_N is None else terms.regularised_N
+        clipped, gap_N = (own_N & terms.clip_binds_N).sum(), (terms.sampled_N - terms.logprobs_N).where(own_N, 0.0)
+        readings = [loss, own_N.sum(), clipped, gap_N.sum(), gap_N.abs().amax()]
         if reference_N is not None:
-            readings.append(losses.kl("k3", terms.logprobs_N, reference_N).sum())
+            readings.append(losses.kl("k3", terms.logprobs_N, reference_N).where(own_N, 0.0).sum())
         if terms.entropy_N is not None:
-            readings.append(terms.entropy_N.sum())
+            readings.append(terms.entropy_N.where(own_N, 0.0).sum())
         wide = torch.float32 if loss.device.type == "mps" else torch.float64  # both hold every value
         on_host = torch.stack([reading.to(wide) for reading in readings]).tolist()
         self.loss += on_host[0]
-        self.tokens += len(difference_N)
-        self.clipped += int(on_host[1])
-        self.kl_to_sampler += on_host[2]
-        self.logprob_error = max(self.logprob_error, on_host[3])
+        self.tokens += int(on_host[1])
+        self.clipped += int(on_host[2])
+        self.kl_to_sampler += on_host[3]
+        self.logprob_error = max(self.logprob_error, on_host[4])
         if terms.entropy_N is not None:
             self.entropy = (self.entropy or 0.0) + on_host.pop()
         if reference_N is not None:
@@ -84,8 +87,8 @@ class Pass:
 
     @property
     def mean_entropy(self) -> float | None:
-        """Nats per trained token."""
-        return None if self.entropy is None else self.entropy / self.tokens
+        """Nats per trained token. `None` where it was not requested, or replays alone are trained on."""
+        return None if self.entropy is None or not self.tokens else self.entropy / self.tokens
 
 
 def _sum_of_known(values: Sequence[float | None]) -> float | None:
@@ -109,20 +112,21 @@ def update_metrics(
     `correction`: the metrics of `training.correction`. `kl_*` and `logprob_error` come from the first step's batch.
     """
     first, n = passes[0], passes[0].tokens
-    if first.kl_to_reference is None:
-        kl_to_reference = Metric("policy/kl_to_reference", None, why=_NO_REFERENCE)
-    else:
-        kl_to_reference = Metric("policy/kl_to_reference", first.kl_to_reference / n, n=n)
-    counted = sum(reading.tokens for reading in passes)
+
+    def mean(name: str, total: float | None, tokens: int = n) -> Metric:
+        if total is None or not tokens:
+            return Metric(f"policy/{name}", None, why=REPLAYED if total is not None else _NO_REFERENCE)
+        return Metric(f"policy/{name}", total / tokens, n=n)
+
     return [
         Metric("filter/empty", 0.0),
         Metric("policy/loss", math.fsum(reading.loss for reading in passes) / len(passes)),
         Metric("policy/gradient_norm", math.fsum(norms) / len(norms)),
         Metric("policy/learning_rate", lr),
-        Metric("policy/clip_fraction", sum(reading.clipped for reading in passes) / counted, n=n),
-        Metric("policy/kl_to_sampler", first.kl_to_sampler / n, n=n),
-        Metric("policy/logprob_error", first.logprob_error, n=n),
-        kl_to_reference,
+        mean("clip_fraction", sum(each.clipped for each in passes), sum(each.tokens for each in passes)),
+        mean("kl_to_sampler", first.kl_to_sampler),
+        Metric("policy/logprob_error", first.logprob_error if n else None, n=n, why="" if n else REPLAYED),
+        mean("kl_to_reference", first.kl_to_reference),
         Metric("policy/entropy_coefficient", entropy),
         Metric("tokens/update", float(tokens)),
         *correction,

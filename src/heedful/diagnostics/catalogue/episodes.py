@@ -211,7 +211,8 @@ TREAT = under(
     Entry("turns", "", "Turns of the solver, or steps, before the agent's first: mean over these groups.",
         missing="no task was helped"),
     Entry("replayed", "count", "Groups with a stored success as one more member of the update.",
-        "Only with `--treat replay`. No metric of episodes or filters reads such members."),
+        "Only with `--treat replay`. Such members are read by `policy/loss`, `policy/gradient_norm` and "
+        "`tokens/update` alone."),
     Entry("replay_age", "updates", "Updates since these successes were sampled, mean.",
         missing="no success was replayed"),
     Entry("replay_ratio", "", "Probability of a replayed success now, over that when it was sampled, at most 2: mean.",
