@@ -289,7 +289,7 @@ def test_nested_folders_of_steps_are_one_log(
 @pytest.mark.parametrize(
     "name",
     ["step_{}/train/traces.jsonl", "step_{}/train_rollouts.jsonl", "global_step_{}/a.jsonl",
-     "step_{}/effective/e/a.jsonl",
+     "step_{}/effective/e/a.jsonl", "step_{}/rank_0.jsonl", "global_step_{}/train/worker7.jsonl",
      "step{}_2025-11-03.jsonl", "step_{}_rank_0.jsonl"],
 )  # fmt: skip
 def test_the_step_is_in_the_name_of_a_folder_or_of_a_file(

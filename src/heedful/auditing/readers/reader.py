@@ -298,8 +298,13 @@ def consecutive(
 
 
 def step_of_file(file: Path) -> int:
-    """The number after `step` in a file's name, else the last one, else that of the folder of its step; or 0."""
-    ways = ((r"step\D?(\d+)", file.stem), (r"\d+", file.stem), (r"step_(\d+)/", file.as_posix()))
+    """The number after `step` in a file's name, else that of the folder of its step, else the last one in its name; or
+    0. In the folder of a step a file's number is that of a rank or a worker."""
+    ways = (
+        (r"step\D?(\d+)", file.stem),
+        (r"(?<![\w-])(?:global_)?step\D?(\d+)/", file.as_posix()),
+        (r"\d+", file.stem),
+    )
     numbers = next((found for pattern, name in ways if (found := re.findall(pattern, name))), ["0"])
     return records.step_number(int(numbers[-1]), "the number in the file's name")
 
