@@ -304,6 +304,26 @@ def test_the_step_is_in_the_name_of_a_folder_or_of_a_file(
     assert {at: found["reward/mean"].n for at, found in audited(tmp_path / "log", capsys)[0].items()} == {2: 6, 10: 6}
 
 
+@pytest.mark.parametrize(
+    ("training", "evaluation", "apart"),
+    [("{}.jsonl", "val_{}.jsonl", True), ("train_step_{}.jsonl", "eval_step_{}.jsonl", True),
+     ("rollouts_train.jsonl", "rollouts_test.jsonl", True), ("metrics.jsonl", "val_{}.jsonl", False)],
+)  # fmt: skip
+def test_an_evaluation_beside_its_training_is_left_aside_and_told(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], training: str, evaluation: str, apart: bool
+) -> None:
+    """Beside scalars alone it is the log."""
+    steps = (2, 10) if "{}" in evaluation else (2,)
+    for step in steps:
+        rows = logs.verl_rows(step) if apart else [{"step": step, "loss": 0.5}]
+        logs.write_lines(tmp_path / "log" / training.format(step), rows)
+        logs.write_lines(tmp_path / "log" / evaluation.format(step), logs.verl_rows(step)[:2])
+    found, said, _ = audited(tmp_path / "log", capsys)
+    assert {at: metrics["reward/mean"].n for at, metrics in found.items()} == dict.fromkeys(steps, 6 if apart else 2)
+    aside = [name.format(step) for name in ([evaluation] if apart else [training]) for step in steps]
+    assert f"Files beside the log that were not read: {', '.join(dict.fromkeys(aside))}." in said
+
+
 @pytest.mark.parametrize("failed", [{"traces": None}, {"traces": []}, {}])
 def test_an_episode_without_a_trace_is_counted_and_no_fault(tmp_path: Path, failed: logs.Row) -> None:
     rows = logs.trace_rows(1)

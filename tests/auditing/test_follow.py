@@ -234,6 +234,16 @@ def test_a_watch_waits_for_its_log_and_ends_at_a_step(tmp_path: Path, player: Pl
     assert metrics(log, "heedful-watch") == audited(tmp_path, [log])
 
 
+def test_an_evaluation_that_comes_before_its_training_is_left_out(tmp_path: Path, player: Player) -> None:
+    def write(name: str, step: int) -> Path:
+        return logs.write_lines(tmp_path / "log" / name, logs.verl_rows(step))
+
+    write("val_0.jsonl", 0)
+    acts = [None, lambda: write("1.jsonl", 1), None, lambda: write("2.jsonl", 2)]
+    folder = follow(tmp_path / "log", SETTINGS, out=tmp_path / "out", clock=player.play(*acts).clock, ends=Ends(step=2))
+    assert list(by_step(folder)) == [1, 2]
+
+
 def test_a_watch_of_what_is_there_goes_on_the_next_time_and_reads_nothing_of_its_own(
     tmp_path: Path, player: Player
 ) -> None:

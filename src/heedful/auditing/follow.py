@@ -454,6 +454,8 @@ class Watch:
         places = [self.source, folder, *sorted(nested, key=natural)[-LOOKED_AT:], *self.scalars]
         self.folders = {place: _signature(place) for place in places if place.is_dir()}
         self.order = {file: place for place, file in enumerate(files)}
+        if any(file.exists() for file in self.started.keys() - self.order):  # beside training it is an evaluation
+            raise StartOver
         self.ahead = [file for file in files if file not in self.started]
         scalars = [*(() if files or self.log.files.files else scalar_files(self.source))]
         scalars += chain.from_iterable(map(scalar_files, self.scalars))

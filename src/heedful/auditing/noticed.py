@@ -95,6 +95,8 @@ class Noticed:
             f"{log.format}: {counted(files, 'file')}, {counted(self.steps, 'step')}, "
             f"{counted(self.episodes, 'episode')} in {counted(self.groups, 'group')}."
         )
+        if log.foreign and (beside := [name for name in log.files.aside if not name.startswith(".")]):
+            yield f"Files beside the log that were not read: {listed(beside)}."
         if settings.join > 1:
             yield f"Up to {settings.join} steps were read as one, under the number of the first (--join)."
         if interleaved:

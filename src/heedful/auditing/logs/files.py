@@ -43,6 +43,8 @@ _EPISODES = ("traces.jsonl", "results.jsonl")
 _OF_STEP = re.compile(r"step\D?\d+/|(?<![\w-])rollout/\d+/")
 """A folder of a step. AReaL's `rollout/VERSION/TASK.jsonl` has no other name for it."""
 _OWN_STEP = re.compile(r"step_\d+\.parquet")
+_EVALUATION = re.compile(r"(?<![a-z])(eval|val|test|evaluation|validation)(?![a-z])", re.IGNORECASE)
+_TRAINING = re.compile(r"(?<![a-z])(train|training)(?![a-z])", re.IGNORECASE)
 _PACKED = {b"\x1f\x8b": "gzip", b"PK": "zip", b"\x28\xb5\x2f\xfd": "zstd", b"BZh": "bzip2", b"\xfd7zXZ": "xz"}
 
 
@@ -108,7 +110,14 @@ def names_of_files(source: Path) -> tuple[Path, list[Path], list[Path]]:
     if any(_OWN_STEP.fullmatch(file.name) for file in files):
         # The folder also holds the rollouts of evaluations: other tasks, other sampling.
         files = [file for file in files if _OWN_STEP.fullmatch(file.name)]
+    training = {_apart(_TRAINING, file) for file in files if not _EVALUATION.search(file.name)}
+    files = [file for file in files if not _EVALUATION.search(file.name) or _apart(_EVALUATION, file) not in training]
     return folder, files or _of_steps(folder), entries
+
+
+def _apart(word: re.Pattern[str], file: Path) -> str:
+    """The letters of a file's name without this word: files of training and of evaluations share them."""
+    return re.sub(r"[^a-z]+", " ", word.sub("", file.name).lower()).strip()
 
 
 def _of_steps(folder: Path) -> list[Path]:
@@ -122,11 +131,7 @@ def _of_steps(folder: Path) -> list[Path]:
     found = {
         file: parts[-1] for file, parts in inside.items() if len(parts) > 1 and file.suffix in {*SUFFIXES} - {".json"}
     }
-    training = [
-        file
-        for file, name in found.items()
-        if not re.search(r"(?<![a-z])(eval|val|evaluation|validation)(?![a-z])", name)
-    ]
+    training = [file for file, name in found.items() if not _EVALUATION.search(name)]
     every = training or [*found]
     return [file for file in every if found[file].endswith("/all/traces.jsonl")] or every
 
