@@ -12,12 +12,15 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import Enum
 from typing import NamedTuple, Protocol
 
 PROBE = "probe"
 """The tag of a task that a chooser did not choose: it was drawn uniformly, so its episodes show the policy as it is."""
+
+HELPED = "helped"
+"""The tag of a task that begins with help (`envs.common.helped`)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,6 +36,14 @@ class Task:
     tags: tuple[str, ...] = ()
     environment: str = ""
     """Name of the environment that drew it; empty where that is unknown, as in logs of other trainers."""
+
+
+def without_help(task: Task) -> tuple[Task, int]:
+    """The task as the environment drew it, and the turns or steps of help with which it begins."""
+    if HELPED not in task.tags:
+        return task, 0
+    name, _, turns = task.id.rpartition("+h")
+    return replace(task, id=name, tags=tuple(tag for tag in task.tags if tag != HELPED)), int(turns)
 
 
 @dataclass(frozen=True, slots=True)

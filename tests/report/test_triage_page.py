@@ -8,12 +8,13 @@ from pathlib import Path
 import pytest
 
 from heedful.diagnostics.task_triage import UNTOLD
+from heedful.envs.common.helped import is_helped
 from heedful.report import write_report
 from heedful.report.outcome import Outcome, Raised
 from heedful.report.record import read_run
 from heedful.report.triage import triage_of
 from heedful.storage import RunFolder, write_rollouts
-from heedful.types import Ending, Group, Task, Trajectory, Verdict
+from heedful.types import HELPED, Ending, Group, Task, Trajectory, Verdict
 
 WHY = "success/rate fell from 0.8 (steps 0 to 3) to 0.4 [0.35, 0.45] since step 4, 6.0 standard errors"
 
@@ -38,10 +39,10 @@ def alarm(name: str, *values: float | None) -> list[dict[str, object]]:
 
 
 def stored(run: RunFolder, step: int, *tasks: tuple[str, float, float]) -> None:
-    """Groups of two with these outcomes; a task's tag is the first letter of its name."""
+    """Groups of two with these outcomes; a task's tag is the first letter of its name, and `helped` where it is."""
     groups = []
     for name, *outcomes in tasks:
-        task = Task(name, 0, "train", (name[0],))
+        task = Task(name, 0, "train", (name[0], *([HELPED] if is_helped(name) else [])))
         members = (Trajectory(task, i, (), Ending.FAILED, outcome) for i, outcome in enumerate(outcomes))
         groups.append(Group(task, tuple(members)))
     verdicts = [Verdict(float(len(set(outcomes)) > 1), "kept", 0.0) for _, *outcomes in tasks]
@@ -111,6 +112,16 @@ def test_a_pool_says_what_its_tasks_got(tmp_path: Path) -> None:
         "2 tasks were played, effectively 1.6 of them alike. A task got 2.0 groups of 2 to 4 (median 2.5) episodes, "
         "5.5 episodes and 60 sampled tokens. A step had 1.50 rounds."
     )
+
+
+def test_groups_with_help_are_of_the_task_and_do_not_say_what_it_is(tmp_path: Path) -> None:
+    run = run_with(tmp_path / "run", {"signal/mixed": 1.0})
+    for step, hard in enumerate([("hard", 0.0, 0.0), ("hard+h2", 1.0, 1.0), ("hard+h1", 0.0, 1.0), ("hard", 0.0, 0.0)]):
+        stored(run, step, hard, ("easy", 1.0, 1.0))
+    assert triage_of(read_run(run))["notes"][1:] == [
+        "2 tasks were played, effectively 2.0 of them alike. A task got 4.0 groups of 2 episodes, 8.0 episodes.",
+        "2 tasks were seen more than once. By all their visits: 0 mixed, 1 solved, 0 unpaid, 1 failed.",
+    ]
 
 
 def test_without_rollouts_nothing_is_known_of_tasks(tmp_path: Path) -> None:

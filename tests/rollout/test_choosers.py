@@ -10,14 +10,13 @@ from pathlib import Path
 
 import pytest
 
-from heedful.envs.common.helped import HELPED
 from heedful.envs.common.tasks import TaskStream
 from heedful.envs.toys.echo import Echo
 from heedful.filters import Visit
 from heedful.rollout import Chooser
 from heedful.rollout.choosers import ByPool, InOrder, Offer, SkipSettled, Thompson, Yoked
 from heedful.storage import RunFolder, write_rollouts
-from heedful.types import PROBE, Ending, Group, Task, Trajectory, Verdict
+from heedful.types import HELPED, PROBE, Ending, Group, Task, Trajectory, Verdict
 
 TIMES = 3000
 ALL = [Thompson(), Thompson(value="middle", floor=0.0), SkipSettled(), ByPool()]

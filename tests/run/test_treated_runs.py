@@ -15,7 +15,6 @@ pytest.importorskip("transformers")
 from test_loop import NO_EVALUATION, UNMEASURED, Trained, same, silent, trained, without_time  # noqa: E402
 
 from heedful.algorithms.table import Ppo  # noqa: E402
-from heedful.envs.common.helped import HELPED  # noqa: E402
 from heedful.envs.common.tasks import evaluation_tasks  # noqa: E402
 from heedful.envs.toys.echo import Echo  # noqa: E402
 from heedful.filters import KeepAll  # noqa: E402
@@ -26,7 +25,7 @@ from heedful.run.config import AttributionConfig, TrainConfig  # noqa: E402
 from heedful.run.parts import assemble  # noqa: E402
 from heedful.storage import read_metrics, read_rollouts  # noqa: E402
 from heedful.training.replay import Success, replayed  # noqa: E402
-from heedful.types import PROBE  # noqa: E402
+from heedful.types import HELPED, PROBE  # noqa: E402
 from patience import PATIENCE  # noqa: E402
 
 

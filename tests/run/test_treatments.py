@@ -10,13 +10,13 @@ from typing import Any
 
 import pytest
 
-from heedful.envs.common.helped import HELPED, Helped
+from heedful.envs.common.helped import Helped
 from heedful.envs.common.tasks import TaskStream
 from heedful.envs.toys.chain import UNREWARDED, Chain
 from heedful.envs.toys.echo import Echo
 from heedful.run.selection import TaskMemory, TaskRecord
 from heedful.run.treatments import Action, Treated, Treatments
-from heedful.types import PROBE, Ending, Group, Prompt, Reply, Span, Task, Trajectory, Turn, Verdict
+from heedful.types import HELPED, PROBE, Ending, Group, Prompt, Reply, Span, Task, Trajectory, Turn, Verdict
 
 ALL: tuple[Action, ...] = ("skip", "exclude", "help")
 LONG = Helped(Chain(turns=8, least=1, most=2))

@@ -22,6 +22,7 @@ from heedful.diagnostics.task_triage import (
 )
 from heedful.report.record import RunRecord
 from heedful.storage import read_rollouts
+from heedful.types import HELPED, without_help
 
 MOST_TAGS = 12
 MOST_NAMED = 5
@@ -42,10 +43,11 @@ def triage_of(run: RunRecord) -> dict[str, Any]:
         triaged += triage(step, rollouts.groups, on)
         progress = progress or reports_progress(rollouts.groups)
         for group in rollouts.groups:
-            sizes.setdefault(group.task.id, []).append(len(group.trajectories))
+            sizes.setdefault(without_help(group.task)[0].id, []).append(len(group.trajectories))
     unpaid = run.get("signal/unpaid")
     notes = [UNTOLD] if (triaged and not progress) or (unpaid.points and not unpaid.numeric) else []
-    notes += [*_budget_notes(run, sizes), *_treated(run), *_pool_notes(histories(triaged))]
+    as_they_are = histories(one for one in triaged if HELPED not in one.tags)
+    notes += [*_budget_notes(run, sizes), *_treated(run), *_pool_notes(as_they_are)]
     if not triaged:
         why = "No group has two known outcomes." if run.folder.rollout_steps() else run.without_rollouts
         notes.append(f"Task by task nothing is known. {why}")
@@ -74,7 +76,7 @@ def _treated(run: RunRecord) -> list[str]:
 
 
 def _pool_notes(tasks: Sequence[TaskHistory]) -> list[str]:
-    """What the tasks of a pool are by all their visits, and what a choice among them could gain."""
+    """What the tasks of a pool are by all their visits without help, and what a choice among them could gain."""
     again = [task for task in tasks if len(task.visits) > 1]
     if 2 * len(again) < len(tasks) or not again:
         return []

@@ -18,12 +18,11 @@ from typing import Any, Protocol
 
 from heedful.boundary import NotNegative, Share, Text, settings
 from heedful.diagnostics.statistics.beliefs import Belief
-from heedful.envs.common.helped import without_help
 from heedful.filters import Visit
 from heedful.rollout.plans import POWERS, Value
 from heedful.rollout.rounds import Past
 from heedful.storage import RunFolder, read_rollouts
-from heedful.types import PROBE, Task
+from heedful.types import PROBE, Task, without_help
 
 REMEMBERED = 12
 """Visits whose values are kept for choosers and filters. With a discount of .8 the last counts .07."""

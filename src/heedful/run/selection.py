@@ -13,14 +13,14 @@ from heedful.diagnostics.signal import cause_of
 from heedful.diagnostics.statistics.beliefs import Belief
 from heedful.diagnostics.statistics.group_statistics import is_constant, sample_variance, scored, values_on
 from heedful.diagnostics.task_triage import REMEMBERS
-from heedful.envs.common.helped import HELPED, is_helped
+from heedful.envs.common.helped import is_helped
 from heedful.filters import Remembering, Visit
 from heedful.protocols import Filter
 from heedful.rollout.choosers import REMEMBERED
 from heedful.rollout.rounds import Collection
 from heedful.training.replay import Success
 from heedful.training.samples import Row
-from heedful.types import Group, Metric, Verdict
+from heedful.types import HELPED, Group, Metric, Verdict
 
 
 @settings

@@ -14,12 +14,12 @@ from heedful.boundary import listed
 from heedful.diagnostics.statistics.beliefs import Belief
 from heedful.diagnostics.statistics.group_statistics import scored
 from heedful.diagnostics.task_triage import REMEMBERS, kind_of
-from heedful.envs.common.helped import Helped, without_help
+from heedful.envs.common.helped import Helped
 from heedful.rollout.choosers import probes_among
 from heedful.run.selection import TaskMemory
 from heedful.seeds import stream
 from heedful.training.replay import Success
-from heedful.types import PROBE, Group, Metric, Task
+from heedful.types import PROBE, Group, Metric, Task, without_help
 
 Action = Literal["skip", "exclude", "replay", "help"]
 

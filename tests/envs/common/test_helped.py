@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from heedful.envs.common.helped import HELPED, Helped, without_help
+from heedful.envs.common.helped import Helped
 from heedful.envs.common.tagged import in_tags
 from heedful.envs.common.tasks import SPLITS, TaskStream, evaluation_tasks
 from heedful.envs.countdown.environment import Countdown
@@ -21,7 +21,7 @@ from heedful.models.chat.replies import Tags
 from heedful.policies.scripted import ScriptedPolicy
 from heedful.protocols import AnswersFreely, Demonstrates, GradesAnswers, KnowsRight, ListsActions
 from heedful.rollout import LockStep, Request, isolated
-from heedful.types import Ending, Observation, Step, Task
+from heedful.types import HELPED, Ending, Observation, Step, Task, without_help
 
 CHAIN = Chain(turns=3, least=1, most=8, unrewarded=0.25, imperfect=0.5, systematic=0.5)
 MANY = [CHAIN, Sokoban(imperfect=0.5), FrozenLake(imperfect=0.5, actions_per_turn=1, turns=8)]

@@ -13,10 +13,7 @@ from typing import Any
 from heedful.envs.common.contract import demonstrated, steps_of
 from heedful.protocols import Demonstrates, Episode, TellsSteps
 from heedful.seeds import stream
-from heedful.types import Ending, Observation, Step, Task
-
-HELPED = "helped"
-"""The tag of a task that begins with help."""
+from heedful.types import HELPED, Ending, Observation, Step, Task, without_help
 
 PLANTED = ("imperfect", "systematic", "template", "thoughtless")
 """Knobs that plant errors in demonstrations. The solver that helps has none."""
@@ -154,11 +151,3 @@ def is_helped(task: str) -> bool:
     """Whether this is the id of a task that begins with help."""
     _, given, turns = task.rpartition("+h")
     return bool(given) and turns.isdigit()
-
-
-def without_help(task: Task) -> tuple[Task, int]:
-    """The task as the environment drew it, and the turns or steps of help with which it begins."""
-    if HELPED not in task.tags:
-        return task, 0
-    name, _, turns = task.id.rpartition("+h")
-    return replace(task, id=name, tags=tuple(tag for tag in task.tags if tag != HELPED)), int(turns)
