@@ -324,6 +324,21 @@ def test_an_evaluation_beside_its_training_is_left_aside_and_told(
     assert f"Files beside the log that were not read: {', '.join(dict.fromkeys(aside))}." in said
 
 
+@pytest.mark.parametrize("rows_of", [logs.plain_rows, logs.trl_rows, logs.verl_rows, logs.keyed_verl_rows])
+@pytest.mark.parametrize(("column", "training", "evaluation"), [("split", "train", "val"), ("phase", "rl", "eval")])
+def test_rows_that_call_themselves_those_of_an_evaluation_are_left_out(
+    tmp_path: Path, rows_of: Callable[[int], Rows], column: str, training: str, evaluation: str
+) -> None:
+    """Whichever comes first, and however many. In a log of evaluations alone they are the log."""
+    first = [{**row, column: evaluation} for row in rows_of(0) * 20]
+    rows = [{**row, column: training} for row in rows_of(1)]
+    for at, held in enumerate(([*first, *rows], [*rows, *first])):
+        _, (step,), faults = read(logs.write_lines(tmp_path / f"{at}.jsonl", held))
+        assert (step.number, sizes(step), faults.aside["of evaluations"]) == (1, [3, 3], len(first))
+    _, (step,), faults = read(logs.write_lines(tmp_path / "eval.jsonl", first))
+    assert (step.number, faults.aside["of evaluations"]) == (0, 0)
+
+
 @pytest.mark.parametrize("failed", [{"traces": None}, {"traces": []}, {}])
 def test_an_episode_without_a_trace_is_counted_and_no_fault(tmp_path: Path, failed: logs.Row) -> None:
     rows = logs.trace_rows(1)

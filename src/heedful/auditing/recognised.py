@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from heedful.auditing.logs.files import LogFiles, find_files, is_parquet, rows_of
-from heedful.auditing.logs.records import Faults, Knowledge, Row, is_missing, scalar_of
+from heedful.auditing.logs.records import Faults, Knowledge, Row, is_evaluation, is_missing, scalar_of
 from heedful.auditing.readers import FORMATS, Hints, RowReader, recognise
 from heedful.auditing.scalars import scalar_files, scalar_kind
 from heedful.auditing.settings import AuditSettings, OwnRun, refuse_unreadable_runs
@@ -197,7 +197,7 @@ def _kinds(value: Any, where: str = "") -> Iterator[tuple[str, str]]:
     elif isinstance(value, list) and value:
         yield from _kinds(value[0], f"{where}[]")
     else:
-        kind = "missing" if is_missing(value) else type(value).__name__
+        kind = "missing" if is_missing(value) else "evaluation" if is_evaluation(value) else type(value).__name__
         yield where, f"{kind}, 0 or 1" if scalar_of(value) in (0, 1) else kind
 
 

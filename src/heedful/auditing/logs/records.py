@@ -32,6 +32,7 @@ Converted = TypeVar("Converted")
 FAULTS_KEPT = 20
 _INT64 = 2**63
 _TRUTHS = {"true": True, "false": False}
+_EVALUATIONS = {"eval", "evaluate", "evaluation", "val", "valid", "validation", "dev", "test"}
 _NOTHING = ("", "nan", "none", "null", "n/a")
 """What stands for a missing value in columns of text."""
 
@@ -236,6 +237,11 @@ def is_missing(value: object) -> bool:
     if isinstance(value, str):
         return value.strip().lower() in _NOTHING
     return value is None or (isinstance(value, float) and math.isnan(value))
+
+
+def is_evaluation(value: object) -> bool:
+    """Whether it says of a row that it is one of an evaluation."""
+    return isinstance(value, str) and value.lower() in _EVALUATIONS
 
 
 def scalar_of(value: object) -> object:

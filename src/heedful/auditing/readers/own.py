@@ -95,12 +95,12 @@ class OwnRows(RowReader):
             stepped=not no_steps,
             rewarded="reward" in there,
         )
-        return cls(hints, known, success, group=group, thoughts=thoughts)
+        return cls(hints, known, success, group=group, thoughts=thoughts, phase=rows.phase)
 
     def episodes(self, rows: LocatedRows, faults: Faults) -> Episodes:
         pictures = _Pictures()
         ended: dict[bytes, object] = {}
-        for held, lost in consecutive(pictures.met(rows), faults, _begins_another):
+        for held, lost in consecutive(self.training(pictures.met(rows), faults), faults, _begins_another):
             place, head = held[0]
             # The next turn of an episode that has ended: its first turns were read as all of it.
             turn, last = head.get("turn"), ended.get(_identity(head))

@@ -57,6 +57,8 @@ TEXT_ALONE = (
     "training; tags that are special tokens are gone, too."
 )
 """Assumed of logs that were decoded."""
+PHASES = ("split", "phase", "mode")
+"""Columns that say whether a row is one of training or of an evaluation."""
 APART = "Thoughts are read from {}, where the text closes none."
 """Found in logs with columns of thoughts."""
 NO_STEP = "The log has no training step: each file is one step, the number in its name, or 0."
@@ -138,6 +140,12 @@ class Sample(list[Row]):
         return there if 2 * sum(tags.close in row[said] for row in texts) < len(texts) else ()
 
     @property
+    def phase(self) -> str | None:
+        """The column by which rows of evaluations are told from others, where the log has both."""
+        held = {name: {*map(records.is_evaluation, self.columns.get(name, ()))} for name in PHASES}
+        return next((name for name in PHASES if held[name] == {True, False}), None)
+
+    @property
     def without_steps(self) -> list[str]:
         """What is assumed where less than half of the rows name a step: these are then of the step of their file."""
         named = sum(row.get("step") is not None for row in self)
@@ -171,6 +179,8 @@ class RowReader:
     """The column that names groups; `None` where the text of the prompt has to do."""
     thoughts: tuple[str, ...] = ()
     """The columns that hold thoughts beside the text of the reply."""
+    phase: str | None = None
+    """The column that tells rows of evaluations, which are left out; `None` where the log is of one kind."""
 
     @staticmethod
     def fits(row: Row) -> bool:
@@ -189,17 +199,25 @@ class RowReader:
     @property
     def columns(self) -> frozenset[str]:
         """The columns that are read. Others may hold anything."""
-        return self.FIELDS.union(self.rewards, [name for name in (self.success, self.group) if name])
+        return self.FIELDS.union(self.rewards, [name for name in (self.success, self.group, self.phase) if name])
 
     def episodes(self, rows: LocatedRows, faults: Faults) -> Episodes:
         """The episodes of one file, in order."""
-        for place, row in rows:
+        for place, row in self.training(rows, faults):
             try:
                 found = list(self.of_row(place, Fields(row), faults))
             except Misfit as misfit:
                 faults.add(place, misfit.expected, misfit.found)
             else:
                 yield from found
+
+    def training(self, rows: LocatedRows, faults: Faults) -> LocatedRows:
+        """The rows without those of evaluations, which are counted."""
+        for place, row in rows:
+            if self.phase and records.is_evaluation(row.get(self.phase)):
+                faults.aside["of evaluations"] += 1
+            else:
+                yield place, row
 
     def outcome(self, row: Fields) -> float | None:
         """Success as the row has it; `None` where it is missing."""

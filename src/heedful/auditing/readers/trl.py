@@ -123,7 +123,7 @@ class TrlCompletions(RowReader):
         unknown = records.unknown_of(success=success is not None, turns=not texts, reward=bool(rewards))
         told = tuple(sentence for sentence, true in assumed.items() if true)
         knowledge = Knowledge(tuple(found), told, unknown, stepped=not no_steps)
-        return cls(hints, knowledge, success, rewards, group, thoughts)
+        return cls(hints, knowledge, success, rewards, group, thoughts, rows.phase)
 
     def episodes(self, rows: LocatedRows, faults: Faults) -> Episodes:
         return RowReader.episodes(self, ((place, _as_trl(row)) for place, row in rows), faults)

@@ -75,7 +75,7 @@ class VerlRollouts(RowReader):
         assumed = (*(grouped if not keyed and not group else ()), *no_steps, ONE_REPLY, TEXT_ALONE)
         unknown = records.unknown_of(success=success is not None, turns=False)
         knowledge = Knowledge(tuple(found), assumed, unknown, stepped=not no_steps)
-        return cls(hints, knowledge, success, rewards, group, keyed=keyed)
+        return cls(hints, knowledge, success, rewards, group, phase=rows.phase, keyed=keyed)
 
     def episodes(self, rows: LocatedRows, faults: Faults) -> Episodes:
         """The episodes of one file, in order. With keys, the parts of an episode follow each other."""
@@ -86,7 +86,7 @@ class VerlRollouts(RowReader):
 
     def _of_parts(self, rows: LocatedRows, faults: Faults) -> Episodes:
         def keyed() -> LocatedRows:
-            for place, row in rows:
+            for place, row in self.training(rows, faults):
                 found = _matched(row)
                 if found is None:
                     given = records.shown(row.get("uid"))

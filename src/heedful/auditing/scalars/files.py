@@ -31,6 +31,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 from urllib.parse import quote
 
+from heedful.auditing.logs.records import is_evaluation
 from heedful.auditing.scalars import binary
 from heedful.auditing.scalars.aliases import STEP, step_of
 from heedful.boundary.jsontext import expecting, parse_json
@@ -43,8 +44,6 @@ _NUMPY = re.compile(r"np\.\w+\(([^()]*)\)")
 """How numpy 2 prints a number."""
 _BARE = re.compile(r"(?<=: )(nan|-?inf)\b")
 _PHASES = ("phase", "split", "mode", "stage")
-_EVALUATIONS = {"eval", "evaluate", "evaluation", "val", "valid", "validation", "dev", "test"}
-"""What stands under a key of `_PHASES` in rows whose numbers are those of an evaluation."""
 _LABELS = {
     *("time", "timestamp", "date", "datetime", "run", "run_id", "run_name", "name", "experiment", "host"),
     *("event", "type", "level", "logger", *_PHASES),
@@ -183,7 +182,7 @@ def row_of(row: Mapping[str, Any]) -> Iterator[ScalarRow]:
     numbers = _numbers(held)
     step = step_of(numbers)
     if step is not None:
-        evaluated = any(str(held.get(name)).lower() in _EVALUATIONS for name in _PHASES)
+        evaluated = any(is_evaluation(held.get(name)) for name in _PHASES)
         values = {name: value for name, value in numbers.items() if name not in STEP}
         if evaluated:
             values = {name if name.startswith("eval") else f"eval_{name}": value for name, value in values.items()}
