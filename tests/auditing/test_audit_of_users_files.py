@@ -14,6 +14,7 @@ import pytest
 from audit_watching import by_step, read
 
 from heedful import cli
+from heedful.auditing import AuditSettings
 from heedful.auditing.steps import LoggedStep
 from heedful.types import Metric
 
@@ -393,6 +394,15 @@ def test_a_reward_by_hand_may_be_text_and_a_wrong_one_costs_its_row(
     _, (step,), faults = read(logs.write_lines(tmp_path / "1.jsonl", rows))
     rewards = [member.reward for member in step.groups[0].trajectories if member.reward is not None]
     assert (sum(rewards) / len(rewards), faults.count) == (pytest.approx(mean), left_out)
+
+
+def test_a_reward_beside_its_parts_is_the_whole_of_it(tmp_path: Path) -> None:
+    rows = [{**row, "reward": row["accuracy"] + 0.2 * row["format"]} for row in logs.trl_rows(1)]
+    log, (step,), _ = read(logs.write_lines(tmp_path / "1.jsonl", rows))
+    assert log.reader.knowledge.found == ("Reward columns: reward.",)
+    assert [member.reward for member in step.groups[0].trajectories] == pytest.approx([1.1, 0.1, 1.1])
+    log, _, _ = read(tmp_path, AuditSettings(rewards=("accuracy", "format")))
+    assert log.reader.knowledge.found == ("Reward columns: accuracy, format.",)
 
 
 def test_a_column_that_exceeds_one_late_is_no_success_and_costs_no_row(tmp_path: Path) -> None:

@@ -84,8 +84,8 @@ class TrlCompletions(RowReader):
             for name, values in columns.items()
             if name not in _NO_REWARDS and scalar(values) and not any(isinstance(value, bool) for value in values)
         )
-        if not columns.keys() & _OF_TRL or ("reward" in columns and "advantage" not in columns):
-            # By hand: others may be anything. A row whose reward is no number costs only itself.
+        if not columns.keys() & _OF_TRL or "reward" in columns:
+            # By hand: others may be its parts, or anything. A row whose reward is no number costs only itself.
             name = "score" if "reward" not in columns else "reward"
             numbers = (name,) if any(scalar([records.scalar_of(value)]) for value in columns.get(name, ())) else ()
         # TRL writes rewards as fractions: whole numbers beside them are the user's.
