@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import foreign_logs as logs
 import pytest
 
 from heedful import cli
@@ -281,6 +282,17 @@ def test_a_step_that_one_of_two_processes_has_not_written_yet_is_no_alarm(tmp_pa
         + played.format(9)
     )
     assert "trainer/loss" not in History.of([log], {}).steps[9]
+
+
+def test_rows_of_single_rollouts_are_told_from_those_of_steps(tmp_path: Path) -> None:
+    rows = [{"step": step, "rank": rank, "reward": rank % 2} for step in range(4) for rank in range(8)]
+    said = [*History.of([logs.write_lines(tmp_path / "ranks.jsonl", rows)], {}).found()]
+    assert "has several rows for most of its steps" in said[1]
+    resumed = [{"step": step, "reward": at / 9} for at, step in enumerate((1, 2, 3, 4, 5, 4, 5, 6))]
+    parted = [{"step": step, **held} for step in (1, 2) for held in ({"reward": 0.5}, {"loss": 0.1}, {"reward": 0.5})]
+    broken = [{"step": step, "reward": 0.5, "loss": math.nan} for step in range(4)]
+    for rows in (resumed, parted, broken):
+        assert len([*History.of([logs.write_lines(tmp_path / "one.jsonl", rows)], {}).found()]) == 1
 
 
 def test_the_later_row_of_a_step_counts_and_files_are_joined(tmp_path: Path) -> None:

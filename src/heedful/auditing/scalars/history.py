@@ -42,6 +42,8 @@ class ScalarFile:
     names: Names = field(default_factory=Names)
     count: int = 0
     by_step: dict[int, dict[str, float]] = field(default_factory=dict)
+    several: set[int] = field(default_factory=set)
+    """Steps of which a later row has another value than an earlier one."""
     beside: dict[str, set[str]] = field(default_factory=dict)
     """One of `FINITE` -> the scalars that always come with it."""
     keys: set[str] = field(default_factory=set)
@@ -87,7 +89,7 @@ class ScalarFile:
             return True  # it is being written anew
         if not known:
             self.kind, self.names, self.count = kind, Names(self.given), 0
-            self.by_step, self.beside, self.keys = {}, {}, set()
+            self.by_step, self.several, self.beside, self.keys = {}, set(), {}, set()
         self.parsed = _print_of(content, len(content))
         for row in rows:
             self.take(row)
@@ -97,7 +99,10 @@ class ScalarFile:
         """Take the next row."""
         self.keys.update(row.values)
         found = self.names.translated(row.values)
-        self.by_step.setdefault(row.step, {}).update(found)
+        held = self.by_step.setdefault(row.step, {})
+        if any(repr(held.get(name, value)) != repr(value) for name, value in found.items()):
+            self.several.add(row.step)
+        held.update(found)
         for name in found.keys() & {*FINITE}:
             self.beside[name] = self.beside.get(name, {*found}) & found.keys()
         self.count += 1
@@ -215,6 +220,11 @@ class History:
                 told.append(
                     f"{file.path.name} names no step, as TRL's console does not: its lines of training were counted. "
                     "With logging_steps above 1 these are not the steps of the rollouts; trainer_state.json names them."
+                )
+            if 2 * len(file.several) > len(file.by_step):
+                told.append(
+                    f"{file.path.name} has several rows for most of its steps, as logs of ranks and of single rollouts "
+                    "have, and the last one of each step was read: for means, write one row for each step."
                 )
             for name, several in file.names.unclear.items():
                 told.append(
