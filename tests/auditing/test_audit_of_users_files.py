@@ -494,6 +494,19 @@ def test_steps_that_a_resumed_run_wrote_twice_are_told(
     assert f"Steps {twice} hold more than the 6 episodes of other steps: a resumed run may have written them" in said
 
 
+@pytest.mark.parametrize("name", ["global_step", "training_step", "train_step"])
+def test_a_step_by_hand_may_have_another_name(tmp_path: Path, name: str) -> None:
+    rows = [
+        {"prompt": row["prompt"], "completion": row["completion"], "reward": row["accuracy"], name: step}
+        for step in (3, 4)
+        for row in logs.trl_rows(step)
+    ]
+    for write, ending in ((logs.write_lines, "jsonl"), (logs.write_parquet, "parquet")):
+        log, steps, _ = read(write(tmp_path / f"a.{ending}", rows))
+        assert [step.number for step in steps] == [3, 4]
+        assert log.reader.rewards == ("reward",)
+
+
 @pytest.mark.parametrize("rows_of", [logs.plain_rows, logs.trl_rows, logs.verl_rows])
 def test_a_stray_row_with_a_step_costs_no_row_without_one(
     tmp_path: Path, rows_of: Callable[[int], Rows], capsys: pytest.CaptureFixture[str]

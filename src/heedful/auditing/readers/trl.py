@@ -54,6 +54,8 @@ _ID = re.compile(r"(\d{1,18})/(\d{1,18})/(\d{1,18})")
 _PLACE = re.compile(r"(\d{1,18}):(\d{1,18})")
 _ONE_TEXT = "TRL logs a completion as one decoded text, which does not show the replies in it"
 _OF_TRL = frozenset({"step", "advantage"})
+_STEPS = ("tail_version", "global_step", "training_step", "train_step")
+"""Names of the step in rows without the column `step`."""
 _NO_REWARDS = _OF_TRL.union(("mode", "epoch", "answer"), GROUP_NAMES, TRUTH_NAMES)
 
 
@@ -64,7 +66,7 @@ class TrlCompletions(RowReader):
     SUMS: ClassVar[bool] = True
     FIELDS: ClassVar[frozenset[str]] = frozenset({*THOUGHTS, *TRUTH_NAMES}) | {
         *("step", "gen_step", "prompt", "completion", "messages", "advantage", "advantages"),
-        *("responses", "scores", "global_step", "tail_version"),
+        *("responses", "scores", *_STEPS),
     }
 
     @staticmethod
@@ -148,7 +150,7 @@ def _as_trl(row: Row) -> Row:
     if "completion" not in row and "responses" in row:
         names |= {"responses": "completion", "scores": "reward", "global_step": "step"}
     elif "step" not in row:
-        names |= {"tail_version": "step"}
+        names |= {name: "step" for name in _STEPS if name in row}
     row = {names.get(name, name): value for name, value in row.items()}
     messages = row.get("messages")
     if isinstance(messages, list) and "prompt" not in row:
