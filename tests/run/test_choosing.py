@@ -12,17 +12,19 @@ import pytest
 torch = pytest.importorskip("torch")
 pytest.importorskip("transformers")
 
-from test_loop import NO_EVALUATION, UNMEASURED, Trained, same, trained, without_time  # noqa: E402
+from test_loop import NO_EVALUATION, UNMEASURED, Trained, same, silent, trained, without_time  # noqa: E402
 
 from heedful.algorithms.table import Rloo  # noqa: E402
 from heedful.diagnostics.signal import verdict_metrics  # noqa: E402
 from heedful.diagnostics.statistics.group_statistics import values_on  # noqa: E402
+from heedful.filters import TopP  # noqa: E402
 from heedful.rollout import Asynchronous  # noqa: E402
-from heedful.rollout.choosers import SkipSettled, Thompson, Yoked  # noqa: E402
+from heedful.rollout.choosers import InOrder, SkipSettled, Thompson, Yoked  # noqa: E402
 from heedful.rollout.plans import Dealt, Refill, Sized  # noqa: E402
 from heedful.rollout.rounds import at_one_size  # noqa: E402
 from heedful.run import checkpoint  # noqa: E402
 from heedful.run.config import TrainConfig  # noqa: E402
+from heedful.run.parts import assemble  # noqa: E402
 from heedful.run.selection import weigh_by_task  # noqa: E402
 from heedful.storage import RunFolder, read_rollouts  # noqa: E402
 from heedful.types import PROBE, Group, Verdict  # noqa: E402
@@ -124,6 +126,19 @@ def test_a_run_that_chooses_goes_on_from_a_checkpoint_as_if_nothing_had_been(
     assert same(whole.weights, rest.weights)
     assert without_time(whole.folder.path)[2:] == without_time(rest.folder.path)
     assert whole.folder.tasks.read_bytes() == rest.folder.tasks.read_bytes()
+
+
+def test_values_of_another_kind_are_no_past_of_a_filter_or_chooser(echo_run: TrainConfig, chosen: Trained) -> None:
+    start = checkpoint.checkpoints(chosen.folder.path / "checkpoints")[-1]
+    config = replace(echo_run, **CHOSEN)
+    same_kind = assemble(config, silent, start).selection
+    assert same_kind.memory is not None
+    seen = sorted(same_kind.memory.records)
+    assert all(map(same_kind.past, seen))
+    other = assemble(replace(config, choose=InOrder(), filter=TopP(on="reward")), silent, start).selection
+    assert other.memory is not None
+    assert not any(map(other.past, seen))
+    assert [other.memory.of(task).outcomes for task in seen] == [same_kind.memory.of(task).outcomes for task in seen]
 
 
 def test_collectors_play_the_same_groups_of_a_plan(echo_run: TrainConfig, tmp_path: Path) -> None:

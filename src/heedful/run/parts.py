@@ -250,8 +250,8 @@ def assemble(
             learned = start.learner_state()
             learner.load_state_dict(learned)
             written = start.settings()
-            now = config.algorithm
-            was = now if written is None else from_written(written).algorithm
+            earlier = config if written is None else from_written(written)
+            was, now = earlier.algorithm, config.algorithm
             if (was.entropy, was.entropy_control) != (now.entropy, now.entropy_control):
                 # Typed beside the resume: it holds from here on, also where a collapse had cut the bonus.
                 learner.entropy_coefficient, learner.entropy_cut = now.entropy, False
@@ -259,7 +259,7 @@ def assemble(
                 attributor.moments = TermMoments(dict(learned.get(MOMENTS, {})))
             parts.tasks.cursor = state["tasks"]
             if parts.selection.memory is not None:
-                parts.selection.memory.load_state(state["memory"])
+                parts.selection.memory.load_state(state["memory"], earlier.filter.on == config.filter.on)
             parts.diagnostician.load_state(state["diagnostics"])
         parts.scores = {int(version): score for version, score in state["scores"].items()}
         parts.pinned = dict(state.get("pinned", {}))

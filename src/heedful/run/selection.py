@@ -164,9 +164,10 @@ class TaskMemory:
                 del tree["success"]
         return trees
 
-    def load_state(self, state: Mapping[str, Any] | None) -> None:
+    def load_state(self, state: Mapping[str, Any] | None, same_values: bool = True) -> None:
         """Load a state that `state` gave, also after it has been JSON.
 
+        `same_values`: the filter reads the values that it read before. If not, those of earlier visits are forgotten.
         Raises ValueError for `None`, the state of a run without a memory.
         """
         if state is None:
@@ -175,7 +176,7 @@ class TaskMemory:
             task: TaskRecord(
                 **{
                     **tree,
-                    "earlier": tuple(Visit(*visit) for visit in tree["earlier"]),
+                    "earlier": tuple(Visit(*visit) for visit in tree["earlier"] if same_values),
                     "outcomes": tuple(map(tuple, tree.get("outcomes", ()))),  # 0.1.0 kept none
                     "success": _success(tree.get("success")),
                 }
