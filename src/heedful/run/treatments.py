@@ -161,7 +161,8 @@ class Treatments:
 
         Help begins with all turns but the last. It is halved where a group succeeded in more than half of its members,
         or where the next one will succeed in all of them with a chance of at least a half. After two visits in a row
-        without success it goes up, half of the way to the solver's length.
+        with so many turns, and without success, it goes up, half of the way to the solver's length. Visits without help
+        count from the first one on, so one more failure after its end brings help back.
         """
         length = self.env.way(task).length
         records = {turns: self.memory.of(self.env.given(task, turns).id) for turns in range(length)}

@@ -90,9 +90,10 @@ EPISODES = (
         missing="no episode was scored", collapse="lower", doubt=alike(82)),
     Entry("success/rate", "share", "Trajectories with outcome 1, among those that were scored.",
         missing="no episode was scored", collapse="lower"),
-    Entry("success/chosen", "share", "The same of the tasks that a chooser chose.",
-        "Written where [a chooser](training.md#choosing-tasks-before-sampling) draws probes. All other readings of "
-        "episodes are of probes alone.", missing="no episode was scored"),
+    Entry("success/chosen", "share", "The same of the tasks that are no probes, help included.",
+        "Written where [choosers](training.md#choosing-tasks-before-sampling) or [treatments]"
+        "(training.md#treatments-by-cause) draw probes. All other readings of episodes are of probes alone.",
+        missing="no episode was scored"),
     Entry("success/any_of_group", "share", "Groups in which at least one member succeeded.",
         missing="no episode was scored", collapse="lower"),
     Entry("success/progress", "0 to 1", "How far episodes got, with successes counted as 1.",
