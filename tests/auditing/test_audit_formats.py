@@ -327,6 +327,7 @@ def test_turns_of_other_origin_tell_success_in_the_last_row_validity_and_states(
     three = {**turn, "member": 2, "turn": 1, "reward": 0.75, "success": False, "valid": False}
     log, [step], faults = read(logs.write_lines(tmp_path / "turns.jsonl", [*one, two, three]))
     assert (log.on, faults.count, rewards(step)) == ("reward", 0, [[1.0, 0.25, 0.75]])
+    assert log.reader.knowledge.assumed[-1].endswith("an episode's reward is the sum over its rows.")
     metrics = measured(log, step)
     wanted = {
         "success/rate": 1 / 3,
@@ -354,6 +355,7 @@ def test_turns_of_other_origin_tell_success_in_the_last_row_validity_and_states(
         (logs.plain_rows(), {"progress": 75}, "expected `progress` from 0 to 1, 1 = success, found 75"),
         (logs.plain_rows(), {"valid": "false"}, "expected true or false as `valid`, found str 'false'"),
         (logs.plain_rows(), {"components": [1]}, "expected named numbers as `components`"),
+        (logs.plain_rows(), {"turn": 0}, "expected the turns of one episode, 1 and on, in order, found turns [0]"),
         (logs.plain_rows(), {"turn": 2}, "expected the turns of one episode, 1 and on, in order, found turns [2]"),
     ],
 )

@@ -85,6 +85,9 @@ class OwnRows(RowReader):
             "The rows name no group: episodes with the same first prompt in one step are one group.": not group,
             "The rows name no turn: each row is an episode of one turn.": "turn" not in there,
             "The rows hold no token ids: prompts and replies are known as text alone.": not ids,
+            "A row's reward is that of its turn: an episode's reward is the sum over its rows.": "reward" in there
+            and "turn" in there
+            and "components" not in columns,
         }
         known = Knowledge(
             tuple(found),
@@ -124,9 +127,10 @@ class OwnRows(RowReader):
         if not self.fits(head):
             raise Misfit("`new_prompt_text` and `reply_text`", f"columns {listed(head)}")
         numbers = [row.get("turn") for row in rows]
-        if any(turn is not None for turn in numbers) and numbers not in ([0], list(range(1, len(rows) + 1))):
+        broken = numbers == [0] and head["reply_text"] is None  # before its first turn
+        if any(turn is not None for turn in numbers) and not broken and numbers != list(range(1, len(rows) + 1)):
             raise Misfit("the turns of one episode, 1 and on, in order", f"turns {numbers}")
-        turns = () if numbers == [0] else tuple(_turn(row, self, pictures.of(row)) for row in rows)
+        turns = () if broken else tuple(_turn(row, self, pictures.of(row)) for row in rows)
         if head.get("task_id") is None:
             task = prompt_task(records.text_of(head["new_prompt_text"] or "", "new_prompt_text"))
         else:
