@@ -5,6 +5,7 @@ Each log is the usual six episodes of two prompts (see `foreign_logs`), written 
 
 import copy
 import json
+import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -492,6 +493,20 @@ def test_steps_that_a_resumed_run_wrote_twice_are_told(
     twice = ", ".join(str(step) for step in sorted(set(numbers)) if numbers.count(step) > 1)
     said = audited(logs.write_lines(tmp_path / "log.jsonl", rows), capsys)[1]
     assert f"Steps {twice} hold more than the 6 episodes of other steps: a resumed run may have written them" in said
+
+
+@pytest.mark.parametrize(("later", "told"), [((4, 5), True), ((5,), True), ((3, 4), False), ((), False)])
+def test_files_that_an_earlier_run_left_are_told(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], later: tuple[int, ...], told: bool
+) -> None:
+    """A second run in the folder of a longer one writes over its first steps. Steps 3 and 4 alone are an old copy."""
+    logs.trl_log(tmp_path / "log", steps=5)
+    for step in range(1, 6):
+        written = 100 if step in later else 200 + step
+        os.utime(tmp_path / "log" / "completions" / f"completions_{step:05d}.parquet", (written, written))
+    said = audited(tmp_path / "log", capsys)[1]
+    sentence = f"completions_{min(later, default=0):05d}.parquet and the files after it are older than all before"
+    assert (sentence in said) == told
 
 
 @pytest.mark.parametrize("name", ["global_step", "training_step", "train_step"])

@@ -6,9 +6,10 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field
+from itertools import accumulate
 from typing import Any
 
-from heedful.auditing.logs.records import Faults
+from heedful.auditing.logs.records import Faults, name_of
 from heedful.auditing.recognised import RecognisedLog, counted
 from heedful.auditing.settings import AuditSettings
 from heedful.auditing.steps import LoggedStep
@@ -97,6 +98,11 @@ class Noticed:
         )
         if log.foreign and (beside := [name for name in log.files.aside if not name.startswith(".")]):
             yield f"Files beside the log that were not read: {listed(beside)}."
+        if older := _older(log):
+            yield (
+                f"{older} and the files after it are older than all before: they may be left from another run, whose "
+                "steps would follow those of this one."
+            )
         if settings.join > 1:
             yield f"Up to {settings.join} steps were read as one, under the number of the first (--join)."
         if interleaved:
@@ -133,6 +139,19 @@ class Noticed:
         yield from (sentence for kind, sentence in _CONTRADICTED.items() if kind in self.contradicted)
         if why := self.untagged(log):
             yield f"{why}: {'else ' if self.closed else ''}the whole reply was taken as the thought."
+
+
+def _older(log: RecognisedLog) -> str:
+    """The first file from which on all were written a minute before any of those ahead of it, or earlier. Empty where
+    there is none."""
+    files = log.files.files
+    with suppress(OSError):
+        times = [file.stat().st_mtime for file in files]
+        last = [*accumulate(reversed(times), max)][::-1]
+        for file, ahead, behind in zip(files[1:], accumulate(times, min), last[1:], strict=False):
+            if behind < ahead - 60:
+                return name_of(file)
+    return ""
 
 
 def _evaluated(log: RecognisedLog, steps: Iterable[int]) -> Iterator[str]:
