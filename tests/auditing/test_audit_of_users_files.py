@@ -476,10 +476,11 @@ def test_messages_with_a_reward_are_conversations(tmp_path: Path) -> None:
     rows = [
         {"step": 3, "reward": row["metadata"]["total_reward"], "messages": row["messages"]} for row in logs.ragen_rows()
     ]
-    _, (step,), faults = read(logs.write_lines(tmp_path / "mine.jsonl", rows))
+    log, (step,), faults = read(logs.write_lines(tmp_path / "mine.jsonl", rows))
     assert (step.number, sizes(step), faults.count) == (3, [3, 3], 0)
     assert [member.reward for member in step.groups[0].trajectories] == [1.0, 0.0, 1.0]
     assert {len(member.turns) for group in step.groups for member in group.trajectories} == {2}
+    assert "`messages` is a reply of the agent, the first one, too" in " ".join(log.reader.knowledge.assumed)
 
 
 # Steps ----------------------------------------------------------------------------------------------------------------

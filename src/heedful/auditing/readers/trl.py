@@ -118,6 +118,10 @@ class TrlCompletions(RowReader):
             "with --rewards.": bool(mixed),
             f"Columns of whole numbers beside fractions are no rewards: {listed(whole)}. If one is, name all rewards "
             "with --rewards.": bool(whole) and not hints.rewards,
+            "Each assistant's message in `messages` is a reply of the agent, the first one, too: examples and history "
+            "belong in a column `prompt`, and what was sampled in `completion`.": any(
+                isinstance(row.get("messages"), list) and len(row["completion"]) > 1 for row in rows
+            ),
             TEXT_ALONE: not any(isinstance(value, list) for value in columns["prompt"]),
             **dict.fromkeys(unread_parts([columns["prompt"], columns["completion"]]), True),
         }
