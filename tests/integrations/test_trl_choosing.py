@@ -18,9 +18,10 @@ from test_trl_tools import double, with_engine
 from tiny_trl import Script, arguments, filtering, lora, recorded, reward_named, trainer_of, written
 from trl import GRPOConfig
 
+from heedful.diagnostics.statistics.group_statistics import scored
 from heedful.envs.common.tasks import TaskStream
 from heedful.envs.toys.echo import Echo
-from heedful.filters import DropConstant, KeepAll
+from heedful.filters import DropConstant, KeepAll, Shrunken, Visit, values_on
 from heedful.integrations.trl import AsyncGroups, HeedfulConfig, Probe, environment_reward, to_trl_rollout_func
 from heedful.integrations.trl.choosing import PromptChoice
 from heedful.pixels import decoded, pixels_hash
@@ -38,6 +39,7 @@ SOLVED, MIXED, FAILED = [1, 1, 1, 1], [0, 1, 1, 0], [0, 0, 0, 0]
 TASKS = written([SOLVED, FAILED, MIXED, SOLVED, FAILED, SOLVED, MIXED, FAILED, SOLVED, MIXED, SOLVED, FAILED])
 PROMPTS, SEED = 4, 3
 MIDDLE = Thompson(value="middle")
+LEARNING = Shrunken()
 WHOLE = {
     "max_steps": 20,
     "gradient_accumulation_steps": 2,
@@ -64,9 +66,9 @@ def trainer_in(model: Path, folder: Path, heedful: HeedfulConfig, eval_dataset: 
 
 @pytest.fixture(scope="module")
 def whole(tiny_model: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The output folder of a run with `MIDDLE`."""
+    """The output folder of a run with `MIDDLE` and `LEARNING`."""
     folder = tmp_path_factory.mktemp("whole")
-    trainer_in(tiny_model, folder, config(MIDDLE), **WHOLE).train()
+    trainer_in(tiny_model, folder, replace(config(MIDDLE), filter=LEARNING), **WHOLE).train()
     return folder
 
 
@@ -136,9 +138,28 @@ def test_success_is_read_from_the_probes_and_the_choice_stands_beside_it(whole: 
 
 def test_a_resumed_run_chooses_as_the_one_that_was_never_killed(whole: Path, tiny_model: Path, tmp_path: Path) -> None:
     shutil.copytree(whole, tmp_path, dirs_exist_ok=True)
-    again = trainer_in(tiny_model, tmp_path, config(MIDDLE), **(WHOLE | {"dataloader_num_workers": 0}))
+    learning = replace(config(MIDDLE), filter=LEARNING)
+    again = trainer_in(tiny_model, tmp_path, learning, **(WHOLE | {"dataloader_num_workers": 0}))
     again.train(resume_from_checkpoint=str(tmp_path / "checkpoint-10"))
     assert told(batches(tmp_path)) == told(batches(whole))
+
+
+def test_a_filter_that_uses_earlier_visits_has_those_of_the_chosen_prompts(whole: Path) -> None:
+    past: dict[int, list[Visit]] = {place: [] for place in range(len(TASKS))}
+    blind = []
+    for step, groups in enumerate(batches(whole)):
+        values_PG, seen = values_on(groups, "outcome"), places(groups)
+        knowing = LEARNING.after([past[place] for place in seen])
+        verdicts = list(recorded(whole, step)[0].verdicts or ())
+        assert verdicts == knowing(values_PG, stream(SEED, "filter", step))
+        blind.append(verdicts == LEARNING(values_PG, stream(SEED, "filter", step)))
+        for place, values in zip(seen, map(scored, values_PG), strict=True):
+            past[place].append(Visit.of(values))
+    assert blind[0]
+    assert not all(blind)
+    other = PromptChoice(MIDDLE, len(TASKS), SEED)
+    other.draw(PROMPTS, 0)
+    assert other.earlier("reward") == [], "its memory holds outcomes"
 
 
 def test_the_yoked_control_follows_the_schedule_of_another_run(whole: Path, tiny_model: Path, tmp_path: Path) -> None:

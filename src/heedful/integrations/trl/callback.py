@@ -168,7 +168,9 @@ class Batches(Bridge):
                 members_PG = in_groups(completions, self._trainer.num_generations)
                 with scorer.asking() if isinstance(scorer, DealtScorer | HFScorer) else nullcontext():
                     probes = () if choice is None else choice.probes
-                    found = self.observer.observe(members_PG, self._trainer.state.global_step, also, most, probes)
+                    earlier = () if choice is None else choice.earlier(self._chooses.on)
+                    version = self._trainer.state.global_step
+                    found = self.observer.observe(members_PG, version, also, most, probes, earlier)
                 if choice is not None:
                     choice.observe(found)
             elif isinstance(scorer, DealtScorer):

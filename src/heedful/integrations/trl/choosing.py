@@ -8,8 +8,10 @@ known, whatever was read ahead.
 from __future__ import annotations
 
 import random
+from collections.abc import Sequence
 
 from heedful.diagnostics.statistics.group_statistics import scored, values_on
+from heedful.filters import Visit
 from heedful.integrations.watching.observer import Seen
 from heedful.rollout.choosers import Chooser, Listed, Offer, Visits
 from heedful.seeds import stream
@@ -46,6 +48,10 @@ class PromptChoice:
     def probes(self) -> list[int]:
         """The numbers of the groups of this update that were drawn uniformly."""
         return [number for number, task in enumerate(self.drawn) if PROBE in task.tags]
+
+    def earlier(self, on: str) -> list[Sequence[Visit]]:
+        """The earlier visits to the row of each group, for a filter on these values. Empty where `on` is no outcome."""
+        return [self.memory.past(task.id) for task in self.drawn] if on == "outcome" else []
 
     def observe(self, seen: Seen) -> None:
         """Remember the outcomes of an update, which ends with this."""

@@ -17,6 +17,7 @@ from heedful.diagnostics.alarms.watch import Alarm
 from heedful.diagnostics.cross_scores.thoughts import ThoughtTags
 from heedful.diagnostics.statistics.group_statistics import is_constant, scored
 from heedful.envs.common.contract import rightness_of
+from heedful.filters import Remembering, Visit
 from heedful.integrations.watching.completions import BatchReader, Completion, values_of
 from heedful.integrations.watching.pictures import Unplaced
 from heedful.integrations.watching.record import Record
@@ -79,19 +80,24 @@ class Observer:
         also: Sequence[Metric] = (),
         most: int | None = None,
         probes: Collection[int] = (),
+        earlier_PV: Sequence[Sequence[Visit]] = (),
     ) -> Seen:
         """Measure one batch.
 
         `version`: the number of updates before the weights. `also`: metrics that are recorded with those of the batch.
         `most`: groups that the trainer has room for. Those that the filter keeps beyond it are dropped as `surplus`.
-        `probes`: numbers of groups that a chooser's floor drew. They get its tag.
+        `probes`: numbers of groups that a chooser's floor drew. They get its tag. `earlier_PV`: the earlier visits to
+        the task of each group, for a filter that uses them. Empty where nothing remembers.
         """
         step = self.generation
         groups, unreadable = self._groups(members_PG, version)
         for place in probes:
             groups[place] = replace(groups[place], task=as_probe(groups[place].task))
         values_PG = values_of(members_PG, groups, self.chooses.on)
-        verdicts = list(self.chooses(values_PG, stream(self.seed, "filter", step)))
+        chooses = self.chooses
+        if earlier_PV and isinstance(chooses, Remembering):
+            chooses = chooses.after(earlier_PV)
+        verdicts = list(chooses(values_PG, stream(self.seed, "filter", step)))
         for place in [place for place, verdict in enumerate(verdicts) if verdict.kept][most:] if most else ():
             verdicts[place] = replace(verdicts[place], weight=0.0, reason="surplus")
         start = time.perf_counter()
