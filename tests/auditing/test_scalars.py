@@ -150,7 +150,7 @@ def test_values_of_either_generation_of_writers_are_read(tmp_path: Path) -> None
         writer.add_scalar("train/reward", 0.25, 7)
         writer.add_scalar("train/loss", math.nan, 7, new_style=True)
         writer.add_scalar("train/kl", 0.5, 7, new_style=True, double_precision=True)
-    ((step, values),) = scalar_rows(next(tmp_path.iterdir()))
+    ((step, values, _),) = scalar_rows(next(tmp_path.iterdir()))
     assert (step, values["train/reward"], values["train/kl"]) == (7, 0.25, 0.5)
     assert math.isnan(values["train/loss"])
 
@@ -175,7 +175,7 @@ def test_a_table_with_a_step_is_read_and_rows_of_rollouts_are_no_scalars(tmp_pat
     table.write_text("step,reward,entropy\n1,0.5,\n2,nan,0.3\n3,0.")
     rollouts.write_text('{"step": 1, "prompt": "a", "completion": "b", "reward": 1}\n')
     first, second = scalar_rows(table)
-    assert first == (1, {"reward": 0.5})
+    assert first[:2] == (1, {"reward": 0.5})
     assert math.isnan(second.values["reward"])
     assert scalar_kind(rollouts) == ""
 
@@ -293,6 +293,16 @@ def test_rows_of_single_rollouts_are_told_from_those_of_steps(tmp_path: Path) ->
     broken = [{"step": step, "reward": 0.5, "loss": math.nan} for step in range(4)]
     for rows in (resumed, parted, broken):
         assert len([*History.of([logs.write_lines(tmp_path / "one.jsonl", rows)], {}).found()]) == 1
+
+
+def test_steps_that_are_counted_in_two_ways_are_told(tmp_path: Path) -> None:
+    """As slime logs two updates of each rollout."""
+    rollouts = [{"rollout/step": at, "rollout/raw_reward": 0.5, "_step": 3 * at} for at in range(3)]
+    updates = [{"train/step": at, "train/kl_loss": 0.1, "_step": at} for at in range(6)]
+    system = [{"_step": 9, "system/cpu": 0.5}]
+    for rows, told in ((rollouts + updates + system, True), (rollouts + system, False)):
+        said = " ".join(History.of([logs.write_lines(tmp_path / "a.jsonl", rows)], {}).found())
+        assert ("counts steps in several ways (rollout/step, train/step)" in said) == told
 
 
 def test_the_later_row_of_a_step_counts_and_files_are_joined(tmp_path: Path) -> None:

@@ -149,10 +149,6 @@ def _plain(key: str) -> str:
 _WITHOUT_PATTERNS = {key for keys in ALIASES.values() for key in keys}
 
 
-def step_of(row: Mapping[str, float]) -> int | None:
-    """The step of a row. `None` if it names none."""
-    for key in STEP:
-        value = row.get(key)
-        if value is not None and math.isfinite(value):
-            return int(value)
-    return None
+def key_of_step(row: Mapping[str, float]) -> str | None:
+    """The key of a row's step. `None` if it names none."""
+    return next((key for key in STEP if math.isfinite(row.get(key, math.nan))), None)

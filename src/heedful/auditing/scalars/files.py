@@ -33,7 +33,7 @@ from urllib.parse import quote
 
 from heedful.auditing.logs.records import is_evaluation
 from heedful.auditing.scalars import binary
-from heedful.auditing.scalars.aliases import STEP, step_of
+from heedful.auditing.scalars.aliases import STEP, key_of_step
 from heedful.boundary.jsontext import expecting, parse_json
 from heedful.boundary.open_files import open_file
 
@@ -60,6 +60,8 @@ class ScalarRow(NamedTuple):
     step: int
     values: Mapping[str, float]
     """The trainer's keys, without those of the step."""
+    by: str = ""
+    """The key of the step, where the row has one."""
 
 
 def scalar_kind(path: Path) -> str:
@@ -80,7 +82,7 @@ def scalar_kind(path: Path) -> str:
     if first is not None:
         row = _flat(first)
         told = any(_tells(value) for name, value in row.items() if name not in _LABELS)
-        return "lines" if step_of(_numbers(row)) is not None and not told else ""
+        return "lines" if key_of_step(_numbers(row)) and not told else ""
     header = next(csv.reader(lines[:1], delimiter=_delimiter(text), skipinitialspace=True), [])
     if {*header} & {*STEP} and len(header) > 1:
         return "CSV"
@@ -180,13 +182,13 @@ def row_of(row: Mapping[str, Any]) -> Iterator[ScalarRow]:
     """The numbers of one row, as a trainer logs it. None where it names no step."""
     held = _flat(row)
     numbers = _numbers(held)
-    step = step_of(numbers)
-    if step is not None:
+    key = key_of_step(numbers)
+    if key is not None:
         evaluated = any(is_evaluation(held.get(name)) for name in _PHASES)
         values = {name: value for name, value in numbers.items() if name not in STEP}
         if evaluated:
             values = {name if name.startswith("eval") else f"eval_{name}": value for name, value in values.items()}
-        yield ScalarRow(step, values)
+        yield ScalarRow(int(numbers[key]), values, key)
 
 
 def _flat(row: Mapping[str, Any]) -> dict[str, Any]:

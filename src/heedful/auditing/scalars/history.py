@@ -42,6 +42,8 @@ class ScalarFile:
     names: Names = field(default_factory=Names)
     count: int = 0
     by_step: dict[int, dict[str, float]] = field(default_factory=dict)
+    counts: set[str] = field(default_factory=set)
+    """The keys of the step in rows that were used."""
     several: set[int] = field(default_factory=set)
     """Steps of which a later row has another value than an earlier one."""
     beside: dict[str, set[str]] = field(default_factory=dict)
@@ -89,7 +91,7 @@ class ScalarFile:
             return True  # it is being written anew
         if not known:
             self.kind, self.names, self.count = kind, Names(self.given), 0
-            self.by_step, self.several, self.beside, self.keys = {}, set(), {}, set()
+            self.by_step, self.counts, self.several, self.beside, self.keys = {}, set(), set(), {}, set()
         self.parsed = _print_of(content, len(content))
         for row in rows:
             self.take(row)
@@ -99,6 +101,7 @@ class ScalarFile:
         """Take the next row."""
         self.keys.update(row.values)
         found = self.names.translated(row.values)
+        self.counts |= {row.by} if found.keys() - {"trainer/validation"} else set()
         held = self.by_step.setdefault(row.step, {})
         if any(repr(held.get(name, value)) != repr(value) for name, value in found.items()):
             self.several.add(row.step)
@@ -220,6 +223,11 @@ class History:
                 told.append(
                     f"{file.path.name} names no step, as TRL's console does not: its lines of training were counted. "
                     "With logging_steps above 1 these are not the steps of the rollouts; trainer_state.json names them."
+                )
+            if len(file.counts) > 1:
+                told.append(
+                    f"{file.path.name} counts steps in several ways ({listed(sorted(file.counts))}), which were taken "
+                    "for one: where a step of one is not a step of the other, their values do not belong together."
                 )
             if 2 * len(file.several) > len(file.by_step):
                 told.append(
