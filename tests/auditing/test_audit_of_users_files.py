@@ -558,6 +558,14 @@ def test_a_log_whose_tags_were_lost_gets_no_all_clear(tmp_path: Path, capsys: py
     assert not any("not seen" in sentence or "thought " in sentence for sentence in verdict[1:])
 
 
+def test_a_log_of_empty_thoughts_says_so(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """As Qwen3 writes where it is told not to think."""
+    rows = [{**row, "output": f"<think>\n\n</think>\n\n{row['score']}"} for row in logs.verl_rows(1)]
+    said = audited(logs.write_lines(tmp_path / "1" / "1.jsonl", rows), capsys)[1]
+    assert "6 of 6 closed thoughts are empty: no reader finds a prompt in these." in said
+    assert "are empty" not in audited(logs.write_lines(tmp_path / "2" / "1.jsonl", logs.verl_rows(1)), capsys)[1]
+
+
 def test_evaluations_that_trl_wrote_over_training_rows_are_told(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -15,6 +15,7 @@ from heedful.auditing.settings import AuditSettings
 from heedful.auditing.steps import LoggedStep
 from heedful.boundary import listed
 from heedful.boundary.jsontext import read_json
+from heedful.diagnostics.cross_scores.thoughts import ThoughtTags
 
 _CONTRADICTED = {
     "prompts": "Some groups have several first prompts. If their names begin anew in each file or environment, the "
@@ -41,6 +42,8 @@ class Noticed:
     replies: int = 0
     closed: int = 0
     """Replies that have closed their thought."""
+    empty: int = 0
+    """Those of them whose thought is empty, as models write it that were told not to think."""
     last_fingerprint: str = ""
     repeated: int = 0
     single: bool = True
@@ -54,7 +57,7 @@ class Noticed:
     parted: int = 0
     contradicted: set[str] = field(default_factory=set)
 
-    def notice(self, step: LoggedStep) -> None:
+    def notice(self, step: LoggedStep, tags: ThoughtTags) -> None:
         self.steps += 1
         self.episodes += step.episodes
         self.groups += len(step.groups)
@@ -69,7 +72,9 @@ class Noticed:
         self.single = self.single and all(len(group.trajectories) < 2 for group in step.groups)
         turns = [turn for group in step.groups for member in group.trajectories for turn in member.turns]
         self.replies += len(turns)
-        self.closed += sum(turn.reply.closed for turn in turns)
+        closed = [tags.split(turn.reply)[1] for turn in turns if turn.reply.closed]
+        self.closed += len(closed)
+        self.empty += sum(not thought.removesuffix(tags.close).strip() for thought in closed)
         self.sizes[step.number] = step.episodes
         self.parted += step.parted
         self.contradicted |= step.contradicted
@@ -125,6 +130,8 @@ class Noticed:
                 f"{counted(self.repeated, 'step')} {'repeats' if self.repeated == 1 else 'repeat'} the texts of the "
                 "step before: the trainer logged a batch again, and these readings are no new evidence."
             )
+        if 2 * self.empty > self.closed:
+            yield f"{self.empty} of {self.closed} closed thoughts are empty: no reader finds a prompt in these."
         if self.parted:
             yield (
                 f"Equal prompts had different right answers: their episodes were read as {self.parted} more groups, "

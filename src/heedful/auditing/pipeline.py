@@ -107,7 +107,7 @@ class Pipeline:
         Raises StartOver where a model has to measure from the first step again.
         """
         if step is not None and not counted:
-            self.noticed.notice(step)
+            self.noticed.notice(step, self.log.tags)
         self.last = max(self.last, number)
         reader, log = self.log.reader, self.log
         reading = (reader.rewards, reader.success, reader.group, log.on, log.tags, sorted(log.unknown.items()))

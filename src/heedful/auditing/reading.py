@@ -109,7 +109,7 @@ class Reading:
         closed = math.inf if ended else self.history.closed
         while self.waiting and (self.waiting[0].number < closed or len(self.waiting) > STEPS_HELD):
             step = self.waiting.popleft()
-            self.pipeline.noticed.notice(step)
+            self.pipeline.noticed.notice(step, self.pipeline.log.tags)
             self.used.add(step.number)
             if not self.history.is_evaluation(step) and (whole := self.joined.add(step)):
                 self._hand_on(whole)
