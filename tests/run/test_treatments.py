@@ -16,7 +16,21 @@ from heedful.envs.toys.chain import UNREWARDED, Chain
 from heedful.envs.toys.echo import Echo
 from heedful.run.selection import TaskMemory, TaskRecord
 from heedful.run.treatments import Action, Treated, Treatments
-from heedful.types import HELPED, PROBE, Ending, Group, Prompt, Reply, Span, Task, Trajectory, Turn, Verdict
+from heedful.types import (
+    HELPED,
+    PROBE,
+    Ending,
+    Group,
+    Observation,
+    Prompt,
+    Reply,
+    Span,
+    Step,
+    Task,
+    Trajectory,
+    Turn,
+    Verdict,
+)
 
 ALL: tuple[Action, ...] = ("skip", "exclude", "help")
 LONG = Helped(Chain(turns=8, least=1, most=2))
@@ -134,7 +148,7 @@ def test_tasks_that_do_not_pay_the_solver_are_excluded_before_the_first_visit_an
         treating(PLANTED, pool, groups=28).at(0)
 
 
-@pytest.mark.parametrize("refuses", [None, "demonstrate", "step"])
+@pytest.mark.parametrize("refuses", [None, "demonstrate", "step", "way"])
 def test_without_a_solver_two_members_that_got_all_the_way_show_an_unpaid_task(refuses: str | None) -> None:
     class Blind:
         """An environment without a solver."""
@@ -145,7 +159,16 @@ def test_without_a_solver_two_members_that_got_all_the_way_show_an_unpaid_task(r
             return Task(f"blind-{seed}", seed, "train")
 
         def episode(self) -> Any:
-            raise NotImplementedError
+            return Lost() if refuses == "way" else None
+
+    class Lost:
+        """An episode in which the solver gets half of the way."""
+
+        def start(self, task: Task, member: int) -> Observation:
+            return Observation("")
+
+        def step(self, response: str) -> Step:
+            return Step(Observation(""), {}, Ending.FAILED, 0.0, 0.5)
 
     class Refusing(Blind):
         """One whose solver cannot play its tasks, such as problems of a file without solutions."""
@@ -172,7 +195,8 @@ def test_without_a_solver_two_members_that_got_all_the_way_show_an_unpaid_task(r
     assert {len(treated.left_out) for treated in late} == {6}
     assert len({treated.left_out for treated in late}) > 1
     assert next(metric.value for metric in late[0].metrics if metric.name == "treat/unpaid") == 8
-    why = f"`{refuses}` of the environment blind" if refuses else r"blind, which has no solver \(`demonstrate`\)"
+    whys = {None: r"blind, which has no solver \(`demonstrate`\)", "way": "blind, whose solver needs one turn"}
+    why = whys.get(refuses, f"`{refuses}` of the environment blind")
     with pytest.raises(ValueError, match=why):
         treating(env, pool, ["help"])
 

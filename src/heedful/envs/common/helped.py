@@ -31,8 +31,8 @@ class Way:
     """The executed actions of each reply."""
     steps: tuple[str, ...]
     """The steps of its only reply, where the environment tells them. Empty where it has several replies."""
-    unpaid: bool
-    """It got all the way, and no episode counted as solved: the reward is broken."""
+    unpaid: bool | None
+    """It got all the way, and no episode counted as solved: the reward is broken. `None`: it did not get so far."""
 
     @property
     def length(self) -> int:
@@ -64,18 +64,18 @@ class Helped:
             solver = replace(self.env, **dict.fromkeys(planted, 0.0)) if planted else self.env
             replies = tuple(reply for _, reply in demonstrated(solver, task, stream(task.seed, HELPED)))
             played = [steps_of(self.env, task, replies, member) for member in range(MEMBERS if self._noisy else 1)]
-            lasts = [steps[-1] for steps in played]
+            solved = any(steps[-1].ending is Ending.SOLVED for steps in played)
             told = len(replies) == 1 and isinstance(self.env, TellsSteps)
             self._ways[task.id] = Way(
                 replies,
                 tuple(tuple(step.actions) for step in played[0]),
                 tuple(self.env.solver_steps(task)) if told else (),
-                any(last.progress == 1 for last in lasts) and all(last.ending is not Ending.SOLVED for last in lasts),
+                not solved if solved or any(steps[-1].progress == 1 for steps in played) else None,
             )
         return self._ways[task.id]
 
     def unpaid(self, task: Task) -> bool | None:
-        """Whether the solver is not paid. `None`: there is none, or it cannot play this task."""
+        """Whether the solver is not paid. `None`: there is none, or it cannot play this task to its end."""
         if not isinstance(self.env, Demonstrates) or task.id in self._refused:
             return None
         try:
