@@ -233,6 +233,11 @@ def test_a_group_is_what_the_log_calls_one(tmp_path: Path, rows: Rows, found: li
     [
         (with_column(ONE_TEXT, "gts", *"333444"), "were read as 1 more groups, one for each answer"),
         (with_column(ONE_TEXT, "gts", *"333345"), "Some prompts have several right answers"),
+        (
+            [{**row, "group": {"id": "a" if at > 1 else "b"}} for at, row in enumerate(logs.trace_rows(1))]
+            + [{**row, "group": {"id": "a"}} for row in logs.trace_rows(2)[:2]],
+            "Some groups go on in a later step",
+        ),
         ([{**row, "group": 1} for row in logs.verl_rows(1)], "Some groups have several first prompts."),
         (
             [{**row, "prompt": "look", "format": 0.0} for row in logs.trl_rows(1)],

@@ -18,6 +18,8 @@ from heedful.boundary.jsontext import read_json
 from heedful.diagnostics.cross_scores.thoughts import ThoughtTags
 
 _CONTRADICTED = {
+    "parts": "Some groups go on in a later step, since episodes are logged as they end: each part was read as a group "
+    "of its own, so groups are smaller, and fewer of them have spread, than in training.",
     "prompts": "Some groups have several first prompts. If their names begin anew in each file or environment, the "
     "spread within groups is that between tasks.",
     "truths": "Some prompts have several right answers, so equal prompts hide several tasks, and the spread within "

@@ -36,7 +36,7 @@ class LoggedStep:
     parted: int = 0
     """Prompts whose episodes have several right answers, and were read as several groups."""
     contradicted: frozenset[str] = frozenset()
-    """What contradicts the groups: `prompts`, `truths`, `groups` or `order` (see `_contradictions`)."""
+    """What contradicts the groups: `parts`, `prompts`, `truths`, `groups` or `order` (see `_contradictions`)."""
 
     @property
     def episodes(self) -> int:
@@ -194,8 +194,10 @@ def _by_truth(members: list[LoggedEpisode]) -> list[list[LoggedEpisode]]:
 
 
 def _contradictions(members: Sequence[LoggedEpisode]) -> Iterator[str]:
-    """`prompts`: several first prompts; `truths`: several right answers; `groups`: equal rewards with different
-    advantages; `order`: a higher reward without a higher advantage."""
+    """`parts`: a part of it was in an earlier step; `prompts`: several first prompts; `truths`: several right answers;
+    `groups`: equal rewards with different advantages; `order`: a higher reward without a higher advantage."""
+    if any(member.begun not in (None, member.step) for member in members):
+        yield "parts"
     if len({member.trajectory.turns[0].reply.prompt.text for member in members if member.trajectory.turns}) > 1:
         yield "prompts"
     if len({member.truth for member in members}) > 1:

@@ -99,6 +99,8 @@ class LoggedEpisode:
     """The right answer, where the log has one and `group` is only the text of the prompt."""
     advantage: float | None = None
     """As the trainer computed it, where `group` is only the text of the prompt."""
+    begun: int | None = None
+    """The step in which its group was met first, where the name of the group is no other group's in the whole log."""
 
 
 LocatedRows = Iterable[tuple[Location, Row]]

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, ClassVar, Self
 
 from heedful.auditing.logs import records
@@ -34,7 +34,10 @@ def traceless(row: Row) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class VerifiersTraces(RowReader):
-    """Lines of `traces.jsonl`."""
+    """Lines of `traces.jsonl`. Such a reader reads a log once."""
+
+    begun: dict[str, int] = field(default_factory=dict, compare=False)
+    """Group of the log -> the step in which it was met first: prime-rl logs an episode in the step in which it ends."""
 
     FIELDS: ClassVar[frozenset[str]] = frozenset(
         {"traces", "task", "env", "run", "group", "agent", "nodes", "calls", "rewards", "metrics", "ok"}
@@ -84,6 +87,7 @@ class VerifiersTraces(RowReader):
         messages = messages_of([node.get("message") for node in path], "nodes", tags) if path else ()
         rewards = known_rewards({name: _reward(entry) for name, entry in trace.inner("rewards").items()})
         group = row.inner("group").key("id")
+        begun = None if group is None else self.begun.setdefault(group, step)
         if group is None:
             named = trace.inner("task") or row.inner("task")
             group = str(named.get("key") or named.get("hash") or records.digest(repr(dict(named))))
@@ -92,7 +96,7 @@ class VerifiersTraces(RowReader):
         said = tuple({**message, "role": role} for message, role in zip(messages, roles, strict=True))
         task, (_, turns) = prompt_task(group, agent), turns_of(said, tags)
         trajectory = self.trajectory(task, turns, rewards, self.outcome(_named_scores(trace)), _temperature(trace))
-        return LoggedEpisode(place, step, f"{group} {agent}", task, trajectory, messages[:first])
+        return LoggedEpisode(place, step, f"{group} {agent}", task, trajectory, messages[:first], begun=begun)
 
 
 @dataclass(frozen=True, slots=True)
