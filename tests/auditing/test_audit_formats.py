@@ -287,6 +287,18 @@ def test_verifiers_traces_give_weighted_rewards_the_last_branch_and_the_agents_i
     assert [message["role"] for message in steps[0].messages[prompt]] == ["system", "user"]
 
 
+def test_of_traces_that_branch_it_is_told_which_branch_is_read(tmp_path: Path) -> None:
+    rows = logs.trace_rows()
+    told = "Of traces that branch"
+    assert told not in " ".join(read(logs.write_lines(tmp_path / "a.jsonl", rows))[0].reader.knowledge.assumed)
+    nodes = rows[0]["traces"][0]["nodes"]
+    nodes.append({"parent": 0, "sampled": False, "message": {"role": "user", "content": "so far: moved"}})
+    nodes.append({"parent": len(nodes) - 1, "sampled": True, "message": {"role": "assistant", "content": "on"}})
+    log, (step,), _ = read(logs.write_lines(tmp_path / "b.jsonl", rows))
+    assert told in " ".join(log.reader.knowledge.assumed)
+    assert step.groups[0].trajectories[0].turns[0].reply.text == "on"
+
+
 def test_verifiers_traces_without_a_step_are_one_step_and_say_so(tmp_path: Path) -> None:
     log, steps, _ = read(logs.write_lines(tmp_path / "traces.jsonl", logs.trace_rows(step=None)))
     assert [step.number for step in steps] == [0]

@@ -23,6 +23,7 @@ from heedful.boundary import listed
 
 TRACELESS = "of episodes that failed without a trace"
 FAILED = "of traces that ended in an error"
+_BRANCHED = "Of traces that branch (compaction, helpers) the last branch is read, as if the episode had begun there."
 _BATCH = re.compile(r"step_(\d+)/(?:train|eval)/(?:all|effective)/")
 """prime-rl's folder of a batch. Its episodes name the step at which they were begun, which may be an earlier one."""
 
@@ -59,6 +60,7 @@ class VerifiersTraces(RowReader):
             "Prompts are rendered with the chat template of --model, which need not be the one in training.",
         ]
         assumed += [] if any(step is not None for step in records.fitting(_work_step, rows)) else [NO_STEP]
+        assumed += [_BRANCHED] if any(records.fitting(_is_branched, traces)) else []
         assumed += unread_parts(traces)
         temperature = any(found is not None for found in records.fitting(_temperature, traces))
         unknown = records.unknown_of(success=success is not None, turns=True)
@@ -147,6 +149,11 @@ def _last_branch(nodes: Sequence[Fields]) -> list[Fields]:
         path.append(nodes[place])
         place = parents[place]
     return path[::-1]
+
+
+def _is_branched(trace: Fields) -> bool:
+    parents = [repr(node.get("parent")) for node in trace.objects("nodes")]
+    return len({*parents}) < len(parents)
 
 
 def _reward(entry: Any) -> float | None:
