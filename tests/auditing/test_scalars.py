@@ -13,6 +13,7 @@ import foreign_logs as logs
 import pytest
 
 from heedful import cli
+from heedful.auditing.recognised import open_log
 from heedful.auditing.run import audit
 from heedful.auditing.scalars import History, Names, files, scalar_kind, scalar_rows
 from heedful.auditing.settings import AuditSettings
@@ -178,6 +179,14 @@ def test_a_table_with_a_step_is_read_and_rows_of_rollouts_are_no_scalars(tmp_pat
     assert first[:2] == (1, {"reward": 0.5})
     assert math.isnan(second.values["reward"])
     assert scalar_kind(rollouts) == ""
+
+
+def test_a_table_of_rollouts_is_refused_and_no_scalars(tmp_path: Path) -> None:
+    table = tmp_path / "completions.csv"
+    table.write_text("step,prompt,completion,reward\n1,go,so,1.0\n1,go,no,0.0\n")
+    assert scalar_kind(table) == ""
+    with pytest.raises(ValueError, match=r"For a log of your own, write JSON lines with the columns `prompt` and"):
+        open_log(table, AuditSettings())
 
 
 def test_keys_of_evaluations_and_of_other_divergences_are_no_values_of_training() -> None:
