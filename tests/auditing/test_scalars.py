@@ -184,7 +184,8 @@ def test_a_table_with_a_step_is_read_and_rows_of_rollouts_are_no_scalars(tmp_pat
 def test_a_table_of_rollouts_is_refused_and_no_scalars(tmp_path: Path) -> None:
     table = tmp_path / "completions.csv"
     table.write_text("step,prompt,completion,reward\n1,go,so,1.0\n1,go,no,0.0\n")
-    assert scalar_kind(table) == ""
+    ids = logs.write_lines(tmp_path / "ids.jsonl", [{"step": 1, "prompt": [5, 3], "completion": [8], "reward": 1.0}])
+    assert (scalar_kind(table), scalar_kind(ids)) == ("", "")
     with pytest.raises(ValueError, match=r"For a log of your own, write JSON lines with the columns `prompt` and"):
         open_log(table, AuditSettings())
 

@@ -49,8 +49,8 @@ _LABELS = {
     *("event", "type", "level", "logger", *_PHASES),
 }
 """Texts that loggers write beside their numbers."""
-_TEXTS = {"prompt", "completion", "response", "messages", "input", "output"}
-"""Columns of a table of rollouts, of which a step has many rows."""
+_TEXTS = {"prompt", "completion", "response", "messages"}
+"""Columns of rollouts, of which a step has many rows. They may hold token ids."""
 _UTF_16 = (b"\xff\xfe", b"\xfe\xff")
 _DECIMAL_COMMA = re.compile(r"^\s*([+-]?\d*),(\d+(?:[eE][+-]?\d+)?)\s*$")
 _NAN = {"nan", "null", "none", "inf", "-inf", "infinity", "-infinity"}
@@ -83,7 +83,7 @@ def scalar_kind(path: Path) -> str:
     first = next((row for row in map(_object, lines) if row), None)
     if first is not None:
         row = _flat(first)
-        told = any(_tells(value) for name, value in row.items() if name not in _LABELS)
+        told = row.keys() & _TEXTS or any(_tells(value) for name, value in row.items() if name not in _LABELS)
         return "lines" if key_of_step(_numbers(row)) and not told else ""
     header = next(csv.reader(lines[:1], delimiter=_delimiter(text), skipinitialspace=True), [])
     if {*header} & {*STEP} and len(header) > 1 and not {*header} & _TEXTS:
