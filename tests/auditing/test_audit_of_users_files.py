@@ -501,6 +501,17 @@ def test_steps_that_a_resumed_run_wrote_twice_are_told(
     assert f"Steps {twice} hold more than the 6 episodes of other steps: a resumed run may have written them" in said
 
 
+@pytest.mark.parametrize(("names", "told"), [(("math_7b", "code_7b"), True), (("3", "4"), False)])
+def test_files_that_share_a_number_are_told_to_be_one_step(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], names: tuple[str, str], told: bool
+) -> None:
+    for name in names:
+        rows = [{key: value for key, value in row.items() if key != "step"} for row in logs.verl_rows(1)]
+        logs.write_lines(tmp_path / "log" / f"{name}.jsonl", rows)
+    said = audited(tmp_path / "log", capsys)[1]
+    assert ("read as one step, by the number in their names: code_7b.jsonl, math_7b.jsonl." in said) == told
+
+
 @pytest.mark.parametrize(("later", "told"), [((4, 5), True), ((5,), True), ((3, 4), False), ((), False)])
 def test_files_that_an_earlier_run_left_are_told(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], later: tuple[int, ...], told: bool

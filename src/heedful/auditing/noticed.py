@@ -9,7 +9,8 @@ from dataclasses import dataclass, field
 from itertools import accumulate
 from typing import Any
 
-from heedful.auditing.logs.records import Faults, name_of
+from heedful.auditing.logs.records import Faults, Misfit, name_of
+from heedful.auditing.readers.reader import NO_STEP, step_of_file
 from heedful.auditing.recognised import RecognisedLog, counted
 from heedful.auditing.settings import AuditSettings
 from heedful.auditing.steps import LoggedStep
@@ -105,6 +106,8 @@ class Noticed:
         )
         if log.foreign and (beside := [name for name in log.files.aside if not name.startswith(".")]):
             yield f"Files beside the log that were not read: {listed(beside)}."
+        if shared := _of_one_step(log):
+            yield f"Files were read as one step, by the number in their names: {listed(shared)}."
         if older := _older(log):
             yield (
                 f"{older} and the files after it are older than all before: they may be left from another run, whose "
@@ -148,6 +151,16 @@ class Noticed:
         yield from (sentence for kind, sentence in _CONTRADICTED.items() if kind in self.contradicted)
         if why := self.untagged(log):
             yield f"{why}: {'else ' if self.closed else ''}the whole reply was taken as the thought."
+
+
+def _of_one_step(log: RecognisedLog) -> list[str]:
+    """The first files that share a step by their names, where rows name none."""
+    found: dict[int, list[str]] = {}
+    if NO_STEP in log.reader.knowledge.assumed:
+        for file in log.files.files:
+            with suppress(Misfit):
+                found.setdefault(step_of_file(file), []).append(name_of(file))
+    return next((names for names in found.values() if len(names) > 1), [])
 
 
 def _older(log: RecognisedLog) -> str:
