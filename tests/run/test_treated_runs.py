@@ -99,11 +99,12 @@ def test_a_treated_run_in_worker_processes_has_the_same_bytes(
 def test_the_report_says_what_was_treated_and_how(run: Trained, config: TrainConfig) -> None:
     from heedful.boundary import to_json
 
-    run.folder.config.write_text(json.dumps(to_json(config)))
-    notes = triage_of(read_run(run.folder))["notes"]
-    (said,) = [note for note in notes if note.startswith("Treated")]
     helped = run.watch.values["treat/helped"]
-    assert f"and {sum(helped) / len(helped):.1f} groups began with" in said
+    for dealt, how in ((True, ", dealt to other tasks by chance"), (False, "")):
+        run.folder.config.write_text(json.dumps(to_json(replace(config, treat_dealt=dealt))))
+        (said,) = [note for note in triage_of(read_run(run.folder))["notes"] if note.startswith("Treated")]
+        assert said.startswith(f"Treated{how}: in a step ")
+        assert f"and {sum(helped) / len(helped):.1f} groups began with" in said
 
 
 @pytest.mark.parametrize(

@@ -64,7 +64,7 @@ def _treated(run: RunRecord) -> list[str]:
     if not skipped:
         return []
     means = [fmean(point.number or 0.0 for point in points) if points else 0.0 for points in (skipped, helped, turns)]
-    dealt = ", dealt to other tasks by chance" if run.config.get("treat_dealt") else ""
+    dealt = ", dealt to other tasks by chance" if run.config.get("treat_dealt") == "true" else ""
     replays = [point.number or 0.0 for point in run.get("treat/replayed").numeric]
     unpaid = run.get("treat/unpaid").points[-1].metric.why
     return [
