@@ -411,6 +411,16 @@ def test_a_reward_beside_its_parts_is_the_whole_of_it(tmp_path: Path) -> None:
     assert log.reader.knowledge.found == ("Reward columns: accuracy, format.",)
 
 
+def test_a_score_by_hand_is_the_reward_alone(tmp_path: Path) -> None:
+    rows = [
+        {"step": 1, "prompt": row["input"], "completion": row["output"], "score": row["score"], "seconds": 12.5}
+        for row in logs.verl_rows(1)
+    ]
+    log, (step,), _ = read(logs.write_lines(tmp_path / "1.jsonl", rows))
+    assert log.reader.knowledge.found == ("Reward columns: score.",)
+    assert [member.reward for member in step.groups[0].trajectories] == [1.0, 0.0, 1.0]
+
+
 def test_a_column_that_exceeds_one_late_is_no_success_and_costs_no_row(tmp_path: Path) -> None:
     log, (step,), faults = read(logs.write_lines(tmp_path / "1.jsonl", long(logs.verl_rows(1), {"acc": 3})))
     assert (step.episodes, faults.count, log.unknown["success/rate"][:10]) == (121, 0, "no success")

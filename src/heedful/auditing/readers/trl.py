@@ -86,9 +86,10 @@ class TrlCompletions(RowReader):
             for name, values in columns.items()
             if name not in _NO_REWARDS and scalar(values) and not any(isinstance(value, bool) for value in values)
         )
-        if not columns.keys() & _OF_TRL or "reward" in columns:
-            # By hand: others may be its parts, or anything. A row whose reward is no number costs only itself.
-            name = "score" if "reward" not in columns else "reward"
+        name = "score" if "reward" not in columns else "reward"
+        by_hand = "advantage" not in columns and (name in columns or "step" not in columns)
+        if by_hand or name == "reward":
+            # Others may be its parts, or anything. A row whose reward is no number costs only itself.
             numbers = (name,) if any(scalar([records.scalar_of(value)]) for value in columns.get(name, ())) else ()
         # TRL writes rewards as fractions: whole numbers beside them are the user's.
         fractions = tuple(name for name in numbers if any(isinstance(value, float) for value in columns[name]))
