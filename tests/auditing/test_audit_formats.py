@@ -285,6 +285,7 @@ def test_verifiers_traces_give_weighted_rewards_the_last_branch_and_the_agents_i
     assert episode.turns[0].reply.closed
     prompt = episode.turns[0].reply.prompt.text
     assert [message["role"] for message in steps[0].messages[prompt]] == ["system", "user"]
+    assert prompt == "system: You walk.\n\nuser: go to 3"
 
 
 def test_of_traces_that_branch_it_is_told_which_branch_is_read(tmp_path: Path) -> None:

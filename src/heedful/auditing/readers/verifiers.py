@@ -94,8 +94,11 @@ class VerifiersTraces(RowReader):
             named = trace.inner("task") or row.inner("task")
             group = str(named.get("key") or named.get("hash") or records.digest(repr(dict(named))))
         # An assistant's message that no model sampled is context.
-        roles = ("assistant" if node.get("sampled") else "context" for node in path)
-        said = tuple({**message, "role": role} for message, role in zip(messages, roles, strict=True))
+        others = ({**message, "role": message["role"].replace("assistant", "context")} for message in messages)
+        said = tuple(
+            {**other, "role": "assistant"} if node.get("sampled") else other
+            for node, other in zip(path, others, strict=True)
+        )
         task, (_, turns) = prompt_task(group, agent), turns_of(said, tags)
         trajectory = self.trajectory(task, turns, rewards, self.outcome(_named_scores(trace)), _temperature(trace))
         return LoggedEpisode(place, step, f"{group} {agent}", task, trajectory, messages[:first], begun=begun)
