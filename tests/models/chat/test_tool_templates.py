@@ -11,7 +11,7 @@ pytest.importorskip("transformers", reason="rendering is tested with transformer
 from heedful.models.chat.render import Renderer
 from heedful.models.chat.replies import Tags
 from heedful.types import Conversation, Message, Prompt, Span
-from tests.models.chat.test_render import CHATML, HEADERS, decode, make_tokenizer, read
+from tests.models.chat.test_render import CHATML, HEADERS, ORDINARY, decode, make_tokenizer, read
 from tool_toy import TOOLS
 
 HERMES = (
@@ -97,6 +97,17 @@ def test_a_template_may_take_the_arguments_as_json_and_demonstrations_are_in_its
     call = f'{begin}search{middle}{{"query": "oak"}}{end}'
     assert renderer._decode(renderer.as_sampled(f"so{CALL}")) == f"so{call}<|im_end|>"
     assert spans(renderer, f"so{call}") == ("so", call, True)
+
+
+def test_a_call_is_found_whole_behind_a_prompt_that_opens_the_thought():
+    """QwQ writes a call where its prompt has <think>: both marks begin alike."""
+    template = HERMES.replace("assistant\n{% endif", "assistant\n<think>\n{% endif")
+    renderer = Renderer(make_tokenizer(template, (*ORDINARY, "<tool_call>", "</tool_call>")), tools=TOOLS)
+    assert renderer.stop_ids == {renderer.end_of_turn_id}
+    assert renderer._decode(renderer.as_sampled(f"<think>so</think>{CALL}")) == f"so</think>{CALL}<|im_end|>"
+    glue = renderer.next_prompt(conversation(renderer, f"<think>\nso</think>{CALL}", Message("tool", "elm")))
+    result = "<|im_start|>user\n<tool_response>\nelm\n</tool_response><|im_end|>\n"
+    assert glue.text == f"\n{result}<|im_start|>assistant\n<think>\n"
 
 
 def test_a_renderer_without_tools_shows_results_as_the_user():

@@ -174,7 +174,8 @@ def written_call(
         except ValueError:
             continue
         shared = next((at for at, (one, two) in enumerate(zip(text, alone, strict=False)) if one != two), len(alone))
-        part = text[shared:]
+        # A prompt that opens the thought ends with <think>, which begins as <tool_call> does.
+        part = text[len(re.sub(r"<[^<>\s]*\Z", "", text[:shared])) :]
         if arguments or not given or _ARGUMENT in part:
             return part, find_call(part)
     return "", None
