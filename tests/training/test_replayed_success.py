@@ -138,7 +138,7 @@ def test_a_success_that_became_much_likelier_counts_twice_at_most() -> None:
     assert_same(expected_step(FAR, [(1, 1), (1, 0)]), ascent(FAR, capped))
 
 
-def test_what_was_replayed_is_told_with_its_age_in_updates() -> None:
+def test_what_was_replayed_is_told_with_its_age_in_steps() -> None:
     old = trajectory(OLD, (0, 1))
     success = Success.of(Group(TASK, (old,)), 0.25)
     assert success is not None

@@ -37,7 +37,7 @@ class Success:
     """A successful episode: token ids and log-probabilities, and nothing else of it."""
 
     version: int
-    """Updates of the policy that sampled it."""
+    """The step that sampled it."""
     reward: float
     chance: float
     """The belief's mean of the task's chance of success, after the visit."""

@@ -214,7 +214,7 @@ TREAT = under(
     Entry("replayed", "count", "Groups with a stored success as one more member of the update.",
         "Only with `--treat replay`. Such members are read by `policy/loss`, `policy/gradient_norm` and "
         "`tokens/update` alone."),
-    Entry("replay_age", "updates", "Updates since these successes were sampled, mean.",
+    Entry("replay_age", "steps", "Steps since these successes were sampled, empty ones included: mean.",
         missing="no success was replayed"),
     Entry("replay_ratio", "", "Probability of a replayed success now, over that when it was sampled, at most 2: mean.",
         missing="no success was replayed"),
