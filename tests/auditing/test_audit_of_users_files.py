@@ -238,6 +238,10 @@ def test_a_group_is_what_the_log_calls_one(tmp_path: Path, rows: Rows, found: li
             + [{**row, "group": {"id": "a"}} for row in logs.trace_rows(2)[:2]],
             "Some groups go on in a later step",
         ),
+        (
+            [{**row, "input": f"12:0{at // 2} {row['input']}"} for at, row in enumerate(logs.verl_rows(1))],
+            "Groups of equal prompts have 1 to 2 episodes.",
+        ),
         ([{**row, "group": 1} for row in logs.verl_rows(1)], "Some groups have several first prompts."),
         (
             [{**row, "prompt": "look", "format": 0.0} for row in logs.trl_rows(1)],

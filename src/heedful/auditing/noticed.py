@@ -49,14 +49,16 @@ class Noticed:
     """Those of them whose thought is empty, as models write it that were told not to think."""
     last_fingerprint: str = ""
     repeated: int = 0
-    single: bool = True
-    """No group has had two episodes."""
     highest: int = -1
     """The highest step so far."""
     disorder: str = ""
     """What is said of the first step that comes after a higher one."""
     sizes: dict[int, int] = field(default_factory=dict)
     """Step -> its episodes."""
+    members: set[int] = field(default_factory=set)
+    """The sizes of groups."""
+    unequal: int = 0
+    """Steps whose groups have several sizes."""
     parted: int = 0
     contradicted: set[str] = field(default_factory=set)
 
@@ -72,7 +74,9 @@ class Noticed:
                 "is judged. Sort the log by step."
             )
         self.highest = max(self.highest, step.number)
-        self.single = self.single and all(len(group.trajectories) < 2 for group in step.groups)
+        members = {len(group.trajectories) for group in step.groups}
+        self.members |= members
+        self.unequal += len(members) > 1
         turns = [turn for group in step.groups for member in group.trajectories for turn in member.turns]
         self.replies += len(turns)
         closed = [tags.split(turn.reply)[1] for turn in turns if turn.reply.closed]
@@ -117,8 +121,8 @@ class Noticed:
             yield f"Up to {settings.join} steps were read as one, under the number of the first (--join)."
         if interleaved:
             yield (
-                f"Steps are interleaved: {interleaved} episodes came after another step's. If a resumed run wrote "
-                "these steps again, both writings were read as one."
+                f"Steps are interleaved: {interleaved} episodes came after another step's, as in files of ranks, in "
+                "epochs that count anew, or where a resumed run wrote steps again. All rows of a step were read as one."
             )
         if self.disorder:
             yield self.disorder
@@ -146,8 +150,15 @@ class Noticed:
         yield from _evaluated(log, [step for step in self.sizes if step not in kept])
 
     def assumed(self, log: RecognisedLog) -> Iterator[str]:
-        if self.single and self.episodes:
+        if self.members == {1}:
             yield "No two episodes share a group, so nothing can be said of spread within groups."
+        by_text = any("with the same" in sentence for sentence in log.reader.knowledge.assumed)
+        if by_text and 2 * self.unequal > self.steps:
+            yield (
+                f"Groups of equal prompts have {min(self.members)} to {max(self.members)} episodes. If the trainer's "
+                "have one size, a date in the prompts parts them, or a prompt was drawn several times: a column `uid` "
+                "or `group` would tell."
+            )
         yield from (sentence for kind, sentence in _CONTRADICTED.items() if kind in self.contradicted)
         if why := self.untagged(log):
             yield f"{why}: {'else ' if self.closed else ''}the whole reply was taken as the thought."
