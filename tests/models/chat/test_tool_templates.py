@@ -10,7 +10,7 @@ pytest.importorskip("transformers", reason="rendering is tested with transformer
 
 from heedful.models.chat.render import Renderer
 from heedful.models.chat.replies import Tags
-from heedful.types import Conversation, Message, Prompt, Span
+from heedful.types import Conversation, Message, Prompt, Span, Tool
 from tests.models.chat.test_render import CHATML, HEADERS, ORDINARY, decode, make_tokenizer, read
 from tool_toy import TOOLS
 
@@ -108,6 +108,12 @@ def test_a_call_is_found_whole_behind_a_prompt_that_opens_the_thought():
     glue = renderer.next_prompt(conversation(renderer, f"<think>\nso</think>{CALL}", Message("tool", "elm")))
     result = "<|im_start|>user\n<tool_response>\nelm\n</tool_response><|im_end|>\n"
     assert glue.text == f"\n{result}<|im_start|>assistant\n<think>\n"
+
+
+def test_the_arguments_of_a_tool_may_have_any_type():
+    typed = {"steps": {"type": "integer"}, "way": {"enum": ["left", "right"]}}
+    move = Tool("move", "Move.", {"type": "object", "properties": typed, "required": ["steps"]})
+    assert Renderer(make_tokenizer(HERMES), Tags(force=False), tools=(move,)).result_role == "tool"
 
 
 def test_a_renderer_without_tools_shows_results_as_the_user():

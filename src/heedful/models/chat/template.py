@@ -10,6 +10,7 @@ import json
 import re
 import threading
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from datetime import datetime
 from typing import Any, Literal
 
@@ -144,7 +145,9 @@ def examine_tools(render: ChatRenderer, tools: Sequence[Tool]) -> ResultRole:
             f"Expected a chat template that tells how calls are written, but it shows no call of a reply and no "
             f"{OPEN_CALL}. {_REMEDY}"
         )
-    if text and (call is None or isinstance(read_call(call, tools), Fault)):
+    # The arguments were written as texts, whatever their types.
+    known = replace(tools[0], parameters={"additionalProperties": True})
+    if text and (call is None or isinstance(read_call(call, [known]), Fault)):
         raise ValueError(
             f"Expected a chat template that writes calls as those of {', '.join(form.families for form in FORMS)}, "
             f"found {text[:120]!r}. Use a model that was taught one of these forms, or {_PLAIN}."
