@@ -127,6 +127,7 @@ OTHER_FORM = HERMES.replace(
 UNTOLD = HERMES.replace(
     "{% for call in m.tool_calls or [] %}<tool_call>{{ call.function | tojson }}</tool_call>{% endfor %}", ""
 ).replace('Call one as <tool_call>{"name": .., "arguments": {..}}</tool_call>', "")
+MARKED = LLAMA.replace('{"name": "{{', '<|function_call|>{"name": "{{')
 ONE_TOOL = HERMES.replace("for tool in tools %}", "for tool in tools[:1] %}")
 
 
@@ -136,10 +137,11 @@ ONE_TOOL = HERMES.replace("for tool in tools %}", "for tool in tools[:1] %}")
         (CHATML, "renders the same text with and without them"),
         (HEADERS, "renders the same text with and without them"),
         (OTHER_FORM, "writes calls as .*Hermes.*Llama"),
+        (MARKED, "writes calls as .*found '<|function_call|>"),  # GigaChat 3.1
         (UNTOLD, "tells how calls are written"),
         (ONE_TOOL, "'finish' is missing"),
     ],
-    ids=["chatml", "headers", "other form", "untold", "one tool"],
+    ids=["chatml", "headers", "other form", "marked", "untold", "one tool"],
 )
 def test_a_template_that_cannot_show_tools_is_refused(template, sentence):
     Renderer(make_tokenizer(template))

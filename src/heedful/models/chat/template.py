@@ -118,6 +118,10 @@ _ASKED = {"role": "user", "content": "heedfulquestion"}
 _RESULT = "heedfulresult"
 _ARGUMENT = "heedfulargument"
 
+_BEFORE_CALL = re.compile(r"(?:</?think>|<\|python_(?:start|end)\|>|\s)*")
+"""What a template may write in front of a call: an empty thought, and Llama 4's marks around an empty text. Any other
+mark belongs to a call of another form."""
+
 _PLAIN = "play with plain actions (--env.actions plain, if the environment has both)"
 _REMEDY = f"Use a model whose chat template has tools, or {_PLAIN}."
 
@@ -147,7 +151,8 @@ def examine_tools(render: ChatRenderer, tools: Sequence[Tool]) -> ResultRole:
         )
     # The arguments were written as texts, whatever their types.
     known = replace(tools[0], parameters={"additionalProperties": True})
-    if text and (call is None or isinstance(read_call(call, [known]), Fault)):
+    is_read = call and not isinstance(read_call(call, [known]), Fault) and _BEFORE_CALL.fullmatch(text, 0, call.start)
+    if text and not is_read:
         raise ValueError(
             f"Expected a chat template that writes calls as those of {', '.join(form.families for form in FORMS)}, "
             f"found {text[:120]!r}. Use a model that was taught one of these forms, or {_PLAIN}."
