@@ -148,6 +148,18 @@ def test_a_thought_is_found_wherever_its_message_holds_it(tmp_path: Path, way: s
         assert "no text are not read" not in " ".join(log.reader.knowledge.assumed)
 
 
+def test_parts_that_call_a_tool_and_bring_its_result_keep_their_words(tmp_path: Path) -> None:
+    call = {"type": "tool_use", "id": "t1", "name": "search", "input": {"query": "north"}, "text": None}
+    back = {"type": "tool_result", "tool_use_id": "t1", "content": "it is cold"}
+    roles = ("user", "assistant", "user", "assistant")
+    contents = ("go", [{"type": "thinking", "thinking": "hm"}, call], [back], "so")
+    rows = [{"messages": [{"role": r, "content": c} for r, c in zip(roles, contents, strict=True)], "reward": 1.0}]
+    _, (step,), _ = read(logs.write_lines(tmp_path / "a.jsonl", rows))
+    first, second = step.groups[0].trajectories[0].turns
+    assert first.reply.text.startswith('<think>hm</think>{"id": "t1", "input": {"query": "north"}, "name": "search"}')
+    assert "it is cold" in second.reply.prompt.text
+
+
 @pytest.mark.parametrize(
     "said",
     [{"content": None, "reasoning": "hm"}, {"content": "", "reasoning_content": "hm"},

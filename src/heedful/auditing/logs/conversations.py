@@ -1,8 +1,8 @@
 """Chat messages of logs as turns: the text before each reply, and the reply.
 
 No text is invented. A thought that stands apart from the content is put before it, between the tags. Contents made of
-parts keep their texts and thoughts, other parts are named, with a digest of what they hold, and tool calls are written
-as their JSON.
+parts keep their texts and thoughts, tool calls and their results are written as JSON, and other parts are named, with a
+digest of what they hold.
 """
 
 from __future__ import annotations
@@ -112,6 +112,8 @@ def _part(part: object, what: str, tags: ThoughtTags) -> str:
     if not isinstance(part, dict) or not isinstance(kind, str):
         raise Misfit(f"parts with a `type` in `{what}.content`", _described(part))
     held = {name: value for name, value in part.items() if name != "type" and value is not None}
+    if kind.startswith(("tool", "function")):  # a call, or what came back
+        return text_of(json.dumps(held, ensure_ascii=False, sort_keys=True, default=str), what)
     number = f" {digest(json.dumps(held, sort_keys=True, default=str))}" if held else ""
     return f"[{text_of(kind, what)}{number}]"
 
