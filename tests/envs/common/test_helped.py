@@ -111,10 +111,12 @@ def test_the_solver_finds_every_unpaid_task_and_no_other() -> None:
 
 
 def test_an_environment_that_cannot_help_is_refused_with_a_sentence() -> None:
+    untold: Any = type("Untold", (FrozenLake,), {"noisy": False})  # as an adapter that does not know of the ice
     refused: tuple[tuple[Any, str], ...] = (
         (Bandit(), "whose solver needs one turn and does not tell its steps"),
         (Chain(), "whose solver needs one turn"),
         (FrozenLake(slip=0.2, actions_per_turn=1), "chance would begin the members of a group in different places"),
+        (untold(slip=0.2, actions_per_turn=1), "chance would begin the members of a group in different places"),
     )
     for env, why in refused:
         with pytest.raises(ValueError, match=why):

@@ -21,6 +21,9 @@ PLANTED = ("imperfect", "systematic", "template", "thoughtless")
 MEMBERS = 4
 """Episodes in which a solver is given the chance to be paid, where chance decides, too."""
 
+TRIED = 16
+"""Tasks on which it is tried whether chance moves the state."""
+
 
 @dataclass(frozen=True, slots=True)
 class Way:
@@ -88,12 +91,18 @@ class Helped:
     def _noisy(self) -> bool:
         return bool(getattr(self.env, "noisy", False))
 
+    def _strays(self, task: Task) -> bool:
+        """Whether the solver's replies, but the last, lead other members elsewhere: an environment may not say so."""
+        replies = self.way(task).replies[:-1]
+        played = [steps_of(self.env, task, replies, member) for member in range(MEMBERS)]
+        return any([step.observation for step in steps] != [step.observation for step in played[0]] for steps in played)
+
     def check(self, tasks: Sequence[Task]) -> None:
         """Raises ValueError, a sentence, where the environment cannot help with any of these tasks."""
         why = ""
         if not isinstance(self.env, Demonstrates):
             why = "which has no solver (`demonstrate`)"
-        elif self._noisy:
+        elif self._noisy or any(map(self._strays, tasks[:TRIED])):
             why = "in which chance would begin the members of a group in different places"
         elif not (helped := [self.given(task, 1) for task in tasks if self.way(task).length > 1]):
             why = "whose solver needs one turn and does not tell its steps (`solver_steps`)"
