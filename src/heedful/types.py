@@ -77,8 +77,8 @@ class Message:
 
 
 CALL_START = (
-    r"<tool_call>|<\|tool_call>call:|<\|tool_call_start\|>\[|<\|tool_calls_section_begin\|>|<｜tool▁calls▁begin｜>"
-    r"|<｜DSML｜\w+_calls>|<minimax:tool_call>|(?:<\|channel\|>\w+)? ?to=functions\."
+    r"<(?:seed:|minimax:)?tool_call>|<\|tool_call>call:|<\|tool_call_start\|>\[|<\|tool_calls_section_begin\|>"
+    r"|<｜tool▁calls▁begin｜>|<｜DSML｜\w+_calls>|\[TOOL_CALLS\]|(?:<\|channel\|>\w+)? ?to=functions\."
     r"|<\|python_tag\|>|\{\s*\"(?:name|arguments|parameters|type)\"\s*:"
 )
 """A pattern of the text with which the call of a tool begins, in the forms of `models.chat.forms`."""

@@ -65,6 +65,9 @@ WRITTEN = {
     "qwen3.5": pairs(
         "<tool_call>\n<function=NAME>\n", "<parameter=%s>\n%s\n</parameter>\n", "</function>\n</tool_call>"
     ),
+    "seed-oss": pairs(
+        "<seed:tool_call>\n<function=NAME>\n", "<parameter=%s>%s</parameter>\n", "</function>\n</seed:tool_call>"
+    ),
     "glm-4.5": pairs("<tool_call>NAME\n", "<arg_key>%s</arg_key>\n<arg_value>%s</arg_value>\n", "</tool_call>"),
     "glm-4.7": pairs("<tool_call>NAME", "<arg_key>%s</arg_key><arg_value>%s</arg_value>", "</tool_call>"),
     "gemma4": quoting("<|tool_call>call:NAME{", "%s:%s", '<|"|>%s<|"|>', "}<tool_call|>"),
@@ -78,6 +81,7 @@ WRITTEN = {
     "deepseek v3.2": pairs(*DSML),
     "kimi k2": in_json(KIMI, "<|tool_call_end|><|tool_calls_section_end|>"),
     "minimax m2": pairs(*MINIMAX),
+    "mistral": in_json("[TOOL_CALLS]NAME[ARGS]", ""),
 }
 """A writer of calls for each form: name and arguments -> text."""
 

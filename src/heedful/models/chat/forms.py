@@ -93,6 +93,7 @@ def _form(families: str, *parts: str, body: Body = _json, read: Any = _text) -> 
 
 
 _NAME = r"(?P<name>[\w.-]+)"
+_FUNCTION = r"<function=(?P<name>[^>\n]+)>"
 _TOOL, _CALLS, _SECTION = "<tool_call>", "<｜tool▁calls▁begin｜>", "<|tool_calls_section_begin|>"
 _QWEN = r"<parameter=(?P<key>[^>\n]+)>\n?(?P<value>.*?)\n?</parameter>"
 _LFM = r"""(?:,\s*|(?<=\())(?P<key>\w+)\s*=\s*(?P<value>'.*?'|".*?"|[^'"\s].*?)"""
@@ -103,7 +104,8 @@ _TO = r"(?:<\|channel\|>\w+)? ?to=functions\.NAME\s*(?:<\|channel\|>\w+)?\s*(?:<
 _KIMI = r"<\|tool_call_begin\|>\s*(?:functions\.)?NAME(?::\d+)?\s*<\|tool_call_argument_begin\|>"
 
 FORMS = (
-    _form("Qwen3.5 to 3.8, Nemotron 3", _TOOL, r"<function=(?P<name>[^>\n]+)>", "</function>", "</tool_call>", _QWEN),
+    _form("Qwen3.5 to 3.8, Nemotron 3", _TOOL, _FUNCTION, "</function>", "</tool_call>", _QWEN),
+    _form("Seed-OSS", "<seed:tool_call>", _FUNCTION, "</function>", "</seed:tool_call>", _QWEN.replace(r"\n?", "")),
     _form("GLM-4.5 to 4.7", _TOOL, rf"{_NAME}\s*(?=<arg_key>|</tool_call>)", "", "</tool_call>", _GLM),
     _form("Qwen2.5, Qwen3, Hermes", _TOOL, "", "", "</tool_call>"),
     _form("Gemma 4", "<|tool_call>", f"call:{_NAME}", "", "<tool_call|>", body=_bare),
@@ -125,6 +127,7 @@ FORMS = (
         )
     ),
     _form("Kimi K2", _SECTION, _KIMI.replace("NAME", _NAME), "<|tool_call_end|>", _SECTION.replace("begin", "end")),
+    _form("Devstral, Magistral, Ministral 3", "", rf"\[TOOL_CALLS\]{_NAME}(?:\[CALL_ID\]\w+)?\[ARGS\]", "", ""),
     _form("Llama 3.1 to 4", "", r'<\|python_tag\|>|(?=\{\s*")', "", ""),
 )
 """The first one that fits reads a call."""
