@@ -305,6 +305,15 @@ def test_rows_of_single_rollouts_are_told_from_those_of_steps(tmp_path: Path) ->
         assert len([*History.of([logs.write_lines(tmp_path / "one.jsonl", rows)], {}).found()]) == 1
 
 
+@pytest.mark.parametrize(("again", "told"), [(range(4), True), (range(12), False), (range(8, 10), False)])
+def test_a_run_behind_an_earlier_one_in_a_file_is_told_while_it_is_shorter(
+    again: range, told: bool, tmp_path: Path
+) -> None:
+    rows = [{"step": step, "reward": step / 20} for step in (*range(10), *again)]
+    said = " ".join(History.of([logs.write_lines(tmp_path / "a.jsonl", rows)], {}).found())
+    assert ("begins again at step 0 and ends at step 3: the steps after it are those of an earlier" in said) == told
+
+
 def test_steps_that_are_counted_in_two_ways_are_told(tmp_path: Path) -> None:
     """As slime logs two updates of each rollout."""
     rollouts = [{"rollout/step": at, "rollout/raw_reward": 0.5, "_step": 3 * at} for at in range(3)]

@@ -42,6 +42,11 @@ class ScalarFile:
     names: Names = field(default_factory=Names)
     count: int = 0
     by_step: dict[int, dict[str, float]] = field(default_factory=dict)
+    first: int = -1
+    last: int = -1
+    """The steps of the first and of the last row."""
+    again: bool = False
+    """The rows have begun again at the first step: a run that was started anew writes behind the earlier one."""
     counts: set[str] = field(default_factory=set)
     """The keys of the step in rows that were used."""
     several: set[int] = field(default_factory=set)
@@ -90,7 +95,7 @@ class ScalarFile:
         if not rows and self.count:
             return True  # it is being written anew
         if not known:
-            self.kind, self.names, self.count = kind, Names(self.given), 0
+            self.kind, self.names, self.count, self.again = kind, Names(self.given), 0, False
             self.by_step, self.counts, self.several, self.beside, self.keys = {}, set(), set(), {}, set()
         self.parsed = _print_of(content, len(content))
         for row in rows:
@@ -100,6 +105,10 @@ class ScalarFile:
     def take(self, row: ScalarRow) -> None:
         """Take the next row."""
         self.keys.update(row.values)
+        self.first = self.first if self.count else row.step
+        # Of two processes one may be a step or two behind the other.
+        self.again |= self.count > 0 and row.step <= self.first < self.last - 2
+        self.last = row.step
         found = self.names.translated(row.values)
         self.counts |= {row.by} if found.keys() - {"trainer/validation"} else set()
         held = self.by_step.setdefault(row.step, {})
@@ -224,6 +233,11 @@ class History:
                     f"{file.path.name} names no step, as TRL's console does not: its lines of training were counted. "
                     "With logging_steps above 1 these are not the steps of the rollouts; trainer_state.json names them."
                 )
+            if file.again and file.last < max(file.by_step):
+                told.append(
+                    f"{file.path.name} begins again at step {file.first} and ends at step {file.last}: the steps after "
+                    "it are those of an earlier run."
+                )
             if len(file.counts) > 1:
                 told.append(
                     f"{file.path.name} counts steps in several ways ({listed(sorted(file.counts))}), which were taken "
@@ -231,8 +245,8 @@ class History:
                 )
             if 2 * len(file.several) > len(file.by_step):
                 told.append(
-                    f"{file.path.name} has several rows for most of its steps, as logs of ranks and of single rollouts "
-                    "have, and the last one of each step was read: for means, write one row for each step."
+                    f"{file.path.name} has several rows for most of its steps, as logs of ranks, of single rollouts or "
+                    "of a second run have. The last one of each step was read: for means, write one row for each step."
                 )
             for name, several in file.names.unclear.items():
                 told.append(
