@@ -232,6 +232,7 @@ PLAIN = [{**row, "new_prompt_text": "look"} for row in logs.plain_rows()]
         (with_column(PLAIN, "uid", *"aaabbb"), [3, 3]),
         (with_column(logs.verl_rows(1), "id", *"xxxxxx"), [3, 3]),  # names something else
         (TWO_SETS, [3] * 24),
+        ([{**row, "task_id": "7", "environment": row["new_prompt_text"]} for row in logs.plain_rows()], [3, 3]),
         ([{**row, "task": kind} for kind in ("math", "code") for row in logs.result_rows()], [3] * 4),
     ],
 )

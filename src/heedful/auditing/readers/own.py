@@ -157,7 +157,7 @@ class OwnRows(RowReader):
             self.hints.temperature if temperature is None else temperature,
             str(last.get("error") or ""),
         )
-        group = self.named(head, str(head["new_prompt_text"])) or head.key("task_id") or task.id
+        group = self.named(head, str(head["new_prompt_text"])) or f"{task.environment} {task.id}"
         verdict = None if weight is None else Verdict(weight, str(head.get("reason")), head.number("spread"))
         return LoggedEpisode(place, self.step(head, place), group, task, trajectory, verdict=verdict)
 
