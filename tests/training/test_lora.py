@@ -16,6 +16,7 @@ pytest.importorskip("transformers")
 peft = pytest.importorskip("peft")
 
 
+from benchmarks.families.models import built  # noqa: E402
 from heedful import cli  # noqa: E402
 from heedful.algorithms.table import Grpo, Ppo  # noqa: E402
 from heedful.boundary import to_json  # noqa: E402
@@ -141,6 +142,17 @@ def test_saved_it_is_an_ordinary_model_and_peft_reads_the_additions(tied: bool, 
     assert torch.allclose(logits(merged), logits(model), atol=1e-5)
     on_base = peft.PeftModel.from_pretrained(tiny(torch.float32, tied=tied), tmp_path / "adapter")
     assert torch.equal(logits(on_base.eval()), logits(model))
+
+
+def test_the_experts_of_a_mixture_may_have_additions(tmp_path: Path) -> None:
+    """peft 0.21 adds to both weights of a layer's experts, one wrapper around the other."""
+    model = built("qwen3_moe")
+    before = logits(model)
+    adapters = moved(Adapters(model, LoraConfig(rank=2), seed=0))
+    adapters.save_pretrained(tmp_path)
+    assert torch.allclose(logits(read_model(tmp_path, torch.float32, "")), logits(model), atol=1e-5)
+    with adapters.off():
+        assert torch.equal(logits(model), before)
 
 
 def test_what_was_saved_comes_back_to_the_bit_and_what_does_not_fit_is_refused(tmp_path: Path) -> None:

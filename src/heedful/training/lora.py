@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from copy import copy
@@ -31,6 +32,8 @@ FOLDER = "adapter"
 _NAME = "default"
 _PREFIX = "base_model.model."
 """The prefix that peft puts before the names of a model's parameters."""
+_WRAPPED = re.compile(r"(?:\.base_layer)+\.")
+"""What peft puts into the names of wrapped weights. The experts of a layer are two weights, and are wrapped twice."""
 
 
 class Adapters:
@@ -76,7 +79,7 @@ class Adapters:
         table: Any = model.get_input_embeddings()
         shared = table.get_base_layer().weight if hasattr(table, "get_base_layer") else table.weight
         for name, layer in self._layers:
-            if layer.get_base_layer().weight is shared:
+            if getattr(layer.get_base_layer(), "weight", None) is shared:
                 raise ValueError(
                     f"Expected lora.targets ({', '.join(config.targets)}) to name linear layers with weights of their "
                     f"own, found {name}, which is the table of embeddings or shares its weights (tied embeddings). "
@@ -130,10 +133,11 @@ class Adapters:
     def merged(self) -> dict[str, torch.Tensor]:
         """The weights of the model by their own names, the additions added in float32 and rounded once."""
         own = self.model.state_dict() if self._weights is None else self._weights
-        weights = {name.replace(".base_layer.", "."): tensor for name, tensor in own.items() if ".lora_" not in name}
-        for name, layer in self._layers:
-            weight, added = weights[f"{name}.weight"], layer.get_delta_weight(_NAME).float()
-            weights[f"{name}.weight"] = (weight.float() + added.to(weight.device)).to(weight.dtype)
+        weights = {_WRAPPED.sub(".", name): tensor for name, tensor in own.items() if ".lora_" not in name}
+        for wrapped, layer in self._layers:
+            name = _WRAPPED.sub(".", f"{wrapped}.{getattr(layer, 'parameter_name', 'weight')}")
+            weight, added = weights[name], layer.get_delta_weight(_NAME).float()
+            weights[name] = (weight.float() + added.to(weight.device)).to(weight.dtype)
         return weights
 
     def save_pretrained(self, folder: Path) -> None:
