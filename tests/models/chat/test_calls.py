@@ -160,6 +160,16 @@ def test_values_that_are_no_texts_keep_their_types():
         assert call == Call(any_type, {"a": [1, "x"], "b": {"k": True}, "c": True, "d": None, "e": 1.5})
 
 
+@pytest.mark.parametrize("form", ["qwen3.5", "seed-oss", "glm-4.5", "minimax m2"])
+def test_a_text_is_read_by_any_type_of_its_schema(form):
+    maybe = {"anyOf": [{"type": "integer"}, {"type": "null"}]}  # as pydantic writes `int | None`
+    kinds = {"a": maybe, "b": {"type": "array"}, "c": {"anyOf": [{"type": "string"}, {"type": "integer"}]}}
+    tool = Tool("set", "Set.", {"type": "object", "properties": kinds})
+    call = WRITTEN[form]("set", a="3", b="['x', True]", c="3")  # Seed-OSS writes lists as Python does
+    assert read_call(find_call(call), (tool,)) == Call(tool, {"a": 3, "b": ["x", True], "c": "3"})
+    assert read_call(find_call(WRITTEN[form]("set", a="null")), (tool,)) == Call(tool, {"a": None})
+
+
 KINDS = {"a": "array", "b": "object", "c": "boolean", "d": "null", "e": "number"}
 
 

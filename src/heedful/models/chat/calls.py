@@ -11,9 +11,8 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, cast
 
-from heedful.boundary.jsontext import parse_json
 from heedful.guarded import in_short
-from heedful.models.chat.forms import FORMS, Form
+from heedful.models.chat.forms import FORMS, Form, literal
 from heedful.types import CALL_START, Tool
 
 OPEN_CALL = "<tool_call>"
@@ -22,7 +21,6 @@ CLOSE_CALL = "</tool_call>"
 LONGEST_QUOTE = 20
 """Characters of a model's word that a message repeats."""
 
-_PYTHON_WORDS = {"True": "true", "False": "false", "None": "null"}
 _KINDS = {"string": str, "integer": int, "number": int | float, "boolean": bool, "array": list, "object": dict}
 
 
@@ -130,10 +128,11 @@ def read_call(written: WrittenCall, tools: Sequence[Tool]) -> Call | Fault:
 
 
 def _typed(value: Any, schema: Mapping[str, Any]) -> Any:
-    """The value of an argument that was written as text: JSON, unless the schema allows a text."""
+    """The value of an argument that was written as text: JSON or Python, unless the schema allows a text."""
+    kinds = [one["type"] for one in (schema, *schema.get("anyOf", ())) if "type" in one]
     with suppress(ValueError):
-        if isinstance(value, str) and "string" not in schema.get("type", "string"):
-            return parse_json(_PYTHON_WORDS.get(value.strip(), value))
+        if isinstance(value, str) and kinds and not any("string" in kind for kind in kinds):
+            return literal(value.strip())
     return value
 
 

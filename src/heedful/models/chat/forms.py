@@ -37,9 +37,8 @@ def _text(one: re.Match[str]) -> Any:
     return parse_json(one["value"]) if one.groupdict().get("string") == "false" else one["value"]
 
 
-def _python(one: re.Match[str]) -> Any:
-    """A literal of Python or JSON. A string may hold its own quotes."""
-    text = one["value"]
+def literal(text: str) -> Any:
+    """A literal of Python or JSON. A string may hold its own quotes. Raises ValueError, a phrase."""
     if len(text) > 1 and text[0] == text[-1] and text[0] in "'\"":
         escapes = {"n": "\n", "r": "\r", "t": "\t"}
         return re.sub(r"\\([\\'\"nrt])", lambda found: escapes.get(found[1], found[1]), text[1:-1])
@@ -48,7 +47,11 @@ def _python(one: re.Match[str]) -> Any:
     try:
         return ast.literal_eval(text.replace("\\", "\\\\"))  # Python warns of escapes that it does not know
     except (ValueError, SyntaxError, MemoryError, RecursionError) as error:
-        raise ValueError(f"without a value of Python for {one['key']}") from error
+        raise ValueError("without a value of Python") from error
+
+
+def _python(one: re.Match[str]) -> Any:
+    return literal(one["value"])
 
 
 _BARE = re.compile(
