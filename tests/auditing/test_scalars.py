@@ -247,6 +247,12 @@ def test_scopes_of_areal_and_evaluations_of_openrlhf_are_known(tmp_path: Path) -
     assert History.of([log], {}).steps == {9: {"trainer/reward": 0.5}, 2: {"trainer/validation": 0.25}}
 
 
+def test_a_percentage_of_openrlhf_is_no_share_of_groups() -> None:
+    """Releases differ: it is 100 times the kept groups, or the kept replies, for each prompt."""
+    row = {"dynamic_filtering_pass_rate": 66.7, "reward": 0.5}
+    assert Names().translated(row) == {"trainer/reward": 0.5}
+
+
 def test_unknown_keys_are_named_with_the_way_out(tmp_path: Path) -> None:
     log = tmp_path / "exported.csv"
     log.write_text("Wall time,Step,Value\n1.7,1,0.5\n")

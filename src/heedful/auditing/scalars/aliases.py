@@ -28,7 +28,7 @@ ALIASES: Mapping[str, tuple[str, ...]] = {
     "trainer/reward_std": ("reward_std",),
     "trainer/zero_std": (
         *("frac_reward_zero_std", "1-by_group/frac_mixed", "1-batch/*/fractions/effective"),
-        *("1-dynamic_filtering_pass_rate", "1-train/agg/all/*/solved_some"),
+        "1-train/agg/all/*/solved_some",
     ),
     "trainer/entropy": (
         *("entropy", "actor/entropy", "entropy/all/mean", "policy/policy_entropy", "rollout/entropy"),
