@@ -199,7 +199,7 @@ def test_keys_of_evaluations_and_of_other_divergences_are_no_values_of_training(
 
 def test_a_pattern_that_fits_two_keys_is_told_and_not_read(tmp_path: Path) -> None:
     log = tmp_path / "log.jsonl"
-    row = {"step": 1, "val-core/a/acc/mean@1": 0.1, "val-core/b/acc/mean@1": 0.9, "by_group/frac_mixed": 0.25}
+    row = {"step": 1, "val-core/a/acc/mean@1": 0.1, "val-core/b/acc/mean@1": 0.9, "env/all/by_group/frac_mixed": 0.25}
     log.write_text(json.dumps(row) + "\n")
     history = History.of([log], {})
     assert history.steps == {1: {"trainer/zero_std": 0.75}}

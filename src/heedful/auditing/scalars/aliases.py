@@ -27,7 +27,7 @@ ALIASES: Mapping[str, tuple[str, ...]] = {
     "trainer/success": (),  # no trainer logs it under a name of its own: --map success=rewards/correct/mean
     "trainer/reward_std": ("reward_std",),
     "trainer/zero_std": (
-        *("frac_reward_zero_std", "1-by_group/frac_mixed", "1-batch/*/fractions/effective"),
+        *("frac_reward_zero_std", "1-env/all/by_group/frac_mixed", "1-batch/*/fractions/effective"),
         "1-train/agg/all/*/solved_some",
     ),
     "trainer/entropy": (
@@ -56,7 +56,7 @@ ALIASES: Mapping[str, tuple[str, ...]] = {
     "trainer/truncated": (
         *("completions/clipped_ratio", "response_length/clip_ratio", "train/agg/all/*/is_truncated/mean"),
         "train/agg/effective/*/is_truncated/mean",
-        *("rollout/truncated_ratio", "truncation_rate", "truncated", "stop/max_tokens"),
+        *("rollout/truncated_ratio", "truncation_rate", "truncated"),
     ),
     "trainer/validation": (
         *("eval_reward", "val-core/*/mean@*", "eval/*/effective/*/avg@*", "eval/all/avg_score", "validation/accuracy"),
