@@ -102,6 +102,16 @@ def test_a_step_without_a_new_batch_after_an_evaluation_has_scalars_alone(tiny_m
     assert ["trainer/loss" in step.metrics for step in steps] == [True] * 4
 
 
+@pytest.mark.parametrize("scale", ["group", "batch"])
+def test_a_share_of_constant_batches_is_not_taken_for_one_of_groups(
+    scale: str, tiny_model: Path, tmp_path: Path
+) -> None:
+    trainer_with(HeedfulCallback(), tiny_model, tmp_path, scale_rewards=scale, max_steps=2).train()
+    steps = [step.metrics for step in read_metrics(tmp_path / "heedful-watch" / "metrics.jsonl")]
+    assert [step["signal/mixed"].value for step in steps] == [0.5, 0.0]
+    assert ["trainer/zero_std" in step for step in steps] == [scale == "group"] * 2
+
+
 def test_the_folder_says_how_the_run_is_and_the_terminal_stays_quiet(whole: Path) -> None:
     status = json.loads((whole / "heedful-watch" / "status.json").read_text())
     assert (status["health"], status["step"], status["ended"]) == ("healthy", 4, "The training has ended.")

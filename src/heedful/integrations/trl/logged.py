@@ -109,6 +109,8 @@ class HeedfulCallback(Bridge):
         self._active = False
         self._error = ""
         self._temperature = 1.0
+        self._of_groups = True
+        """TRL's share of rewards without spread is one of groups."""
         self._lock = ExitStack()
         self._completions = self._folder = Path()
         self._sinks: list[Sink] = []
@@ -179,6 +181,8 @@ class HeedfulCallback(Bridge):
         self._folder = numbered(output / FOLDER) if resumed is None else output / resumed["folder"]
         self._lock = taken(self._folder)
         self._temperature = self._settings.temperature or args.temperature
+        of_batch = args.scale_rewards == "batch" or args.multi_objective_aggregation == "normalize_then_sum"
+        self._of_groups = not of_batch  # else it is 1 where all rewards of the batch are equal, and 0 elsewhere
         self._sinks = [_Told(), Status(self._completions), Beside(args.report_to)]
         self._sinks += [StopOnCollapse(self._stop, _LOG.warning)] if self._stops else []
         self._sinks += [Webhook(self._url, run_name(output), _LOG.warning)] if self._url else []
@@ -240,7 +244,7 @@ class HeedfulCallback(Bridge):
         self._read(keep=evaluation)
         if "train_runtime" in entry:
             return
-        for row in row_of(entry):
+        for row in row_of({name: entry[name] for name in entry if self._of_groups or name != "frac_reward_zero_std"}):
             self._scalars.take(row)
         step = self._open = self._open or _Open(number)
         # A step without a new batch is logged with the rows that TRL has. An evaluation has pushed some of them out.
