@@ -116,6 +116,29 @@ def test_the_arguments_of_a_tool_may_have_any_type():
     assert Renderer(make_tokenizer(HERMES), Tags(force=False), tools=(move,)).result_role == "tool"
 
 
+NUMBERED = "<|tool_calls_section_begin|><|tool_call_begin|>#<|tool_call_argument_begin|>"
+NINE = "{% if call.id | length != 9 %}{{ raise_exception('an id has 9 letters') }}{% endif %}"
+
+
+@pytest.mark.parametrize(
+    ("begin", "end", "strict", "id"),
+    [
+        (NUMBERED, "<|tool_call_end|><|tool_calls_section_end|>", "", "functions.search:1"),
+        ("[TOOL_CALLS]search[CALL_ID]#[ARGS]", "", NINE, "a1B2c3D4e"),
+    ],
+    ids=["Kimi K2", "Mistral Small 3.2"],
+)
+def test_the_result_of_a_call_repeats_the_id_that_the_model_gave_it(begin, end, strict, id):
+    written = strict + begin.replace("#", "{{ call.id }}") + "{{ call.function.arguments | tojson }}" + end
+    template = HERMES.replace("<tool_call>{{ call.function | tojson }}</tool_call>", written)
+    template = template.replace("<tool_response>\n", "Return of {{ m.tool_call_id }}\n")
+    renderer = Renderer(make_tokenizer(template), Tags(force=False), tools=TOOLS)
+    call = begin.replace("#", id) + '{"query": "oak"}' + end
+    ids = encoded(renderer, call)
+    messages = (Message("user", "oak"), Message("assistant", call, ids), Message("tool", "elm"))
+    assert f"Return of {id}\nelm" in renderer.next_prompt(Conversation("k", messages)).text
+
+
 def test_a_renderer_without_tools_shows_results_as_the_user():
     renderer = Renderer(make_tokenizer(HERMES))
     assert renderer.glue([Message("tool", "elm")], ended=True) == renderer.glue([Message("user", "elm")], ended=True)

@@ -46,6 +46,8 @@ class WrittenCall:
     form: Form
     name: str | None
     """The name of the tool, if the form has it outside of JSON."""
+    id: str | None
+    """What the model calls this call, if the form has a place for that. The result repeats it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,7 +89,7 @@ def find_call(text: str, start: int = 0) -> WrittenCall | None:
 
 
 def _read(form: Form, opening: re.Match[str], text: str) -> WrittenCall:
-    start, at, name, value = opening.start(), opening.end(), opening.groupdict().get("name"), None
+    start, at, value, parts = opening.start(), opening.end(), None, opening.groupdict()
     try:
         value, at = form.body(text, at)
         extra = "other text" if form.is_text else "more than one JSON object"
@@ -95,13 +97,14 @@ def _read(form: Form, opening: re.Match[str], text: str) -> WrittenCall:
     except ValueError as error:
         fault = Fault(f"the tool call is {error}", "no JSON")
     close = form.close.search(text, at) if form.mark or not fault else None
+    end = close.end() if close else len(text)
     if fault:
         value = None
         if form.mark and not close:
             fault = Fault(f"the tool call is not closed by {form.mark}", "open call")
-    elif name is not None:
+    elif (name := parts.get("name")) is not None:
         value = {"name": name, "arguments": value}
-    return WrittenCall(start, close.end() if close else len(text), value, fault, form, name)
+    return WrittenCall(start, end, value, fault, form, parts.get("name"), parts.get("id"))
 
 
 def read_call(written: WrittenCall, tools: Sequence[Tool]) -> Call | Fault:

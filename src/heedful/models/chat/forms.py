@@ -104,7 +104,7 @@ _GLM = r"<arg_key>(?P<key>.*?)</arg_key>\s*<arg_value>(?P<value>.*?)</arg_value>
 _INVOKE = r'<@invoke name="(?P<name>[^"]+)">'
 _GIVEN = r'<@parameter name="(?P<key>[^"]+)"(?: string="(?P<string>true|false)")?>(?P<value>.*?)</@parameter>'
 _TO = r"(?:<\|channel\|>\w+)? ?to=functions\.NAME\s*(?:<\|channel\|>\w+)?\s*(?:<\|constrain\|>)?\w*\s*<\|message\|>"
-_KIMI = r"<\|tool_call_begin\|>\s*(?:functions\.)?NAME(?::\d+)?\s*<\|tool_call_argument_begin\|>"
+_KIMI = r"<\|tool_call_begin\|>\s*(?P<id>(?:functions\.)?NAME(?::\d+)?)\s*<\|tool_call_argument_begin\|>"
 
 FORMS = (
     _form("Qwen3.5 to 3.8, Nemotron 3", _TOOL, _FUNCTION, "</function>", "</tool_call>", _QWEN),
@@ -130,7 +130,7 @@ FORMS = (
         )
     ),
     _form("Kimi K2", _SECTION, _KIMI.replace("NAME", _NAME), "<|tool_call_end|>", _SECTION.replace("begin", "end")),
-    _form("Devstral, Magistral, Ministral 3", "", rf"\[TOOL_CALLS\]{_NAME}(?:\[CALL_ID\]\w+)?\[ARGS\]", "", ""),
+    _form("Mistral Small 3.2, Ministral 3", "", rf"\[TOOL_CALLS\]{_NAME}(?:\[CALL_ID\](?P<id>\w+))?\[ARGS\]", "", ""),
     _form("Llama 3.1 to 4", "", r'<\|python_tag\|>|(?=\{\s*")', "", ""),
 )
 """The first one that fits reads a call."""

@@ -29,6 +29,13 @@ class Text(NamedTuple):
     images: tuple[Image, ...] = ()
 
 
+class Called(NamedTuple):
+    """The tool that a reply calls, and what the reply calls this call, if the form has a place for that."""
+
+    name: str
+    id: str = ""
+
+
 Texts = tuple[Text, ...]
 
 _QUESTION = "heedfulquestion"
@@ -105,7 +112,7 @@ class Renderer:
         glue, reads = self._check_template(), (self._encode, self._decode, self._special)
         self._ends = self._call_ends = find_turn_ends(glue, asked, _QUESTION, *reads)
         if self.result_role == "tool":
-            result = self._result_text((Text("tool", _QUESTION),), self.tools[0].name)
+            result = self._result_text((Text("tool", _QUESTION),), Called(self.tools[0].name))
             ends = find_turn_ends(result, asked, _QUESTION, *reads)
             self._call_ends = replace(ends, opens_next=ends.token != self._ends.token or self._ends.opens_next)
         # Harmony has a token that ends each message of a reply, and these, which end the reply.
@@ -118,7 +125,7 @@ class Renderer:
         shown_ends = self.stop_ids if self._channel else ()
         self._parser = ReplyParser(self._decode, tags, self.stop_ids, bool(self.tools), shown_ends)
         if self.result_role == "tool":
-            self._glue((Text("tool", _QUESTION),), 1, self.tools[0].name)
+            self._glue((Text("tool", _QUESTION),), 1, Called(self.tools[0].name))
 
     def start(self, messages: Sequence[Message]) -> Prompt:
         """The whole template with its generation prompt and the forced tag. The last message must not be a reply."""
@@ -217,20 +224,21 @@ class Renderer:
             glues.append((self._glue(texts, written, called), written))
         return glues
 
-    def _called(self, texts: Texts, ids: tuple[int, ...]) -> str:
+    def _called(self, texts: Texts, ids: tuple[int, ...]) -> Called | None:
         """The tool that a sampled reply calls, if `texts` are its result. The first one, if the name cannot be read."""
         if not texts or texts[0].role != "tool":
-            return ""
+            return None
         answer = self.parse(Prompt("", ()), ids, ()).answer
         call = find_call(self._decode(ids[answer.start : answer.end]))
         name = call and (call.name or (isinstance(call.value, dict) and call.value.get("name")))
-        return name if isinstance(name, str) and re.fullmatch(r"[\w.-]+", name) else self.tools[0].name
+        known = isinstance(name, str) and re.fullmatch(r"[\w.-]+", name)
+        return Called(name if known else self.tools[0].name, (call and call.id) or "")
 
     def _make_start(self, texts: Texts) -> Prompt:
         text, images = self._open(self._render(texts)), _images(texts)
         return Prompt(text, self._encode(text, images), images=images)
 
-    def _make_glue(self, texts: Texts, written: int, called: str) -> Prompt:
+    def _make_glue(self, texts: Texts, written: int, called: Called | None) -> Prompt:
         text = self._open(self._result_text(texts, called) if called else self._glue_text(texts), called)
         ends, images = self._call_ends if called else self._ends, _images(texts)
         ids = self._encode(text, images)
@@ -249,14 +257,14 @@ class Renderer:
         rendered = self._render((Text("user", _QUESTION), Text("assistant", _MARK), *texts))
         return rendered[rendered.index(_MARK) + len(_MARK) :]
 
-    def _result_text(self, texts: Texts, called: str) -> str:
+    def _result_text(self, texts: Texts, called: Called) -> str:
         """The text from the end of a call to the next reply."""
-        tool = next((one for one in self.tools if one.name == called), replace(self.tools[0], name=called))
-        text, call = written_call(self._render_messages, tool, self._messages(texts))
+        tool = next((one for one in self.tools if one.name == called.name), replace(self.tools[0], name=called.name))
+        text, call = written_call(self._render_messages, tool, self._messages(texts), id=called.id)
         shown = len(call.form.mark) if call and self._channel else 0  # in Harmony, that of the call ends a reply, too
         return text[call.end - shown :].lstrip() if call else ""
 
-    def _open(self, text: str, called: str = "") -> str:
+    def _open(self, text: str, called: Called | None = None) -> str:
         """The rendered text, with the opening tag at its end if the prompt has one."""
         stem = text.rstrip()
         if stem.endswith(self.tags.close):

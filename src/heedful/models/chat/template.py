@@ -166,16 +166,19 @@ def written_call(
     tool: Tool,
     following: Sequence[Mapping[str, object]] = (),
     arguments: Mapping[str, object] | None = None,
+    id: str = "",
 ) -> tuple[str, WrittenCall | None]:
     """A reply that calls a tool, and the messages after it, as the template writes them. And the call in this text.
 
     The text begins in the reply's header. It is empty if the template does not show calls, or refuses the messages.
     """
-    named = {"name": tool.name, "tool_call_id": f"functions.{tool.name}:0"}
-    results = [{**one, **named} if one["role"] == "tool" else one for one in following]
     given = dict.fromkeys(signature(tool), _ARGUMENT) if arguments is None else dict(arguments)
-    for form in (given, json.dumps(given)):  # some templates take the arguments as JSON
-        call = {"id": named["tool_call_id"], "type": "function", "function": {"name": tool.name, "arguments": form}}
+    own = id or f"functions.{tool.name}:0"
+    # Some templates take the arguments as JSON, and some of Mistral want an id of nine letters and digits.
+    for its, form in ((own, given), (own, json.dumps(given)), ("heedful00", given)):
+        named = {"name": tool.name, "tool_call_id": its}
+        results = [{**one, **named} if one["role"] == "tool" else one for one in following]
+        call = {"id": its, "type": "function", "function": {"name": tool.name, "arguments": form}}
         said = {"role": "assistant", "content": "", "tool_calls": [call]}
         try:
             text, alone = render([_ASKED, said, *results], [tool]), render([_ASKED], [tool])
