@@ -330,6 +330,19 @@ def test_steps_that_are_counted_in_two_ways_are_told(tmp_path: Path) -> None:
         assert ("counts steps in several ways (rollout/step, train/step)" in said) == told
 
 
+def test_the_table_of_completions_that_trl_logs_to_wandb_is_no_step(tmp_path: Path) -> None:
+    """transformers names the step in each row of scalars, and W&B counts TRL's call for the table as a step."""
+    rows: list[dict[str, Any]] = []
+    for step in (5, 10, 15, 20):
+        rows.append({"_step": len(rows), "train/global_step": step, "train/reward": step / 40})
+        rows.append({"_step": len(rows), "completions": {"_type": "table-file", "nrows": 8}})
+    history = History.of([logs.write_lines(tmp_path / "a.jsonl", rows)], {})
+    assert len([*history.found()]) == 1  # no run that began again is told
+    history = History.growing([logs.write_lines(tmp_path / "b.jsonl", [*rows, {**rows[-1], "_step": 44}])], {})
+    history.update()
+    assert history.closed == 20
+
+
 def test_the_later_row_of_a_step_counts_and_files_are_joined(tmp_path: Path) -> None:
     one, other = tmp_path / "one.jsonl", tmp_path / "other.jsonl"
     one.write_text('{"step": 1, "reward": 0.1}\n{"step": 1, "reward": 0.2}\n')

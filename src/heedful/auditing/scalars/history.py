@@ -105,11 +105,14 @@ class ScalarFile:
     def take(self, row: ScalarRow) -> None:
         """Take the next row."""
         self.keys.update(row.values)
-        self.first = self.first if self.count else row.step
-        # Of two processes one may be a step or two behind the other.
-        self.again |= self.count > 0 and row.step <= self.first < self.last - 2
-        self.last = row.step
+        self.count += 1
         found = self.names.translated(row.values)
+        if not found:  # W&B counts the call that logs TRL's table of completions as a step of its own
+            return
+        self.first = self.first if self.by_step else row.step
+        # Of two processes one may be a step or two behind the other.
+        self.again |= bool(self.by_step) and row.step <= self.first < self.last - 2
+        self.last = row.step
         self.counts |= {row.by} if found.keys() - {"trainer/validation"} else set()
         held = self.by_step.setdefault(row.step, {})
         if any(repr(held.get(name, value)) != repr(value) for name, value in found.items()):
@@ -117,7 +120,6 @@ class ScalarFile:
         held.update(found)
         for name in found.keys() & {*FINITE}:
             self.beside[name] = self.beside.get(name, {*found}) & found.keys()
-        self.count += 1
 
     def steps(self) -> Iterator[tuple[int, dict[str, float]]]:
         """The values of each step, with NaN for one that is gone although what always comes with it is there."""
