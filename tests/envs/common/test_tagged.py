@@ -36,7 +36,7 @@ def test_an_environment_asks_for_the_tags_of_the_run_and_reads_them() -> None:
     assert "there is no \\boxed{ block" in episode.step(asked).observation.text
 
 
-@pytest.mark.parametrize("template", ["<|channel|>final<|message|>", "<|turn>", "[THINK]", "<|START_THINKING|>"])
+@pytest.mark.parametrize("template", ["<|channel|>final<|message|>", "<|turn>", "[THINK]"])
 def test_tags_that_a_model_was_taught_stand_in_replies_and_never_in_prompts(template: str) -> None:
     tags = Tags().known_by(template)
     env = in_tags(ENV, tags)

@@ -11,6 +11,7 @@ pytest.importorskip("transformers", reason="rendering is tested with transformer
 from tokenizers import AddedToken, Tokenizer, decoders, models, pre_tokenizers, trainers
 from transformers import PreTrainedTokenizerFast
 
+from heedful.envs.common.actions import format_reply, read_reply
 from heedful.models.chat.render import Renderer
 from heedful.models.chat.replies import Tags
 from heedful.types import Conversation, Message, Prompt, Span
@@ -41,6 +42,12 @@ FORGETFUL = (
     "{% if enable_thinking is defined and not enable_thinking %}<think>\n\n</think>\n\n{% endif %}{% endif %}"
 )
 OPENS_ITSELF = CHATML.replace("<|im_start|>assistant\n", "<|im_start|>assistant\n<think>\n")
+COMMAND_A = (
+    "{# <|START_THINKING|> #}{% for m in messages %}<|im_start|>{{ m.role }}\n"
+    "{% if m.role == 'assistant' %}<|START_RESPONSE|>{% endif %}{{ m.content }}"
+    "{% if m.role == 'assistant' %}<|END_RESPONSE|>{% endif %}"
+    "<|im_end|>{% endfor %}{% if add_generation_prompt %}<|im_start|>assistant\n<|START_RESPONSE|>{% endif %}"
+)
 FIRST = (Message("system", "Play."), Message("user", "P 1 2 G 3 0"))
 
 
@@ -578,3 +585,10 @@ def test_a_role_that_the_template_refuses_is_a_sentence():
     renderer = Renderer(make_tokenizer(strict + CHATML))
     with pytest.raises(ValueError, match=r"roles \['system', 'user'\]: no system"):
         renderer.start(FIRST)
+
+
+def test_a_reply_that_the_prompt_opens_and_the_end_of_turn_closes_has_the_usual_tags() -> None:
+    """The tags of Cohere's models cannot delimit an answer here: Command A's replies have neither."""
+    renderer = Renderer(make_tokenizer(COMMAND_A, special=("<|START_RESPONSE|>", "<|END_RESPONSE|>")))
+    said = format_reply(["Up"], "so")
+    assert read_reply(read(renderer, renderer.as_sampled(said)).text, ["Up"], 1).actions == ("Up",)

@@ -65,10 +65,6 @@ FAMILIES: tuple[tuple[str, str, tuple[str, ...]], ...] = (
     ("LongCat", "<longcat_think>", ("<longcat_think>", "</longcat_think>")),
     ("Kimi-VL", "◁think▷", ("◁think▷", "◁/think▷")),
     ("EXAONE Deep", "<thought>", ("<thought>", "</thought>")),
-    (
-        *("Command A Reasoning", "<|START_THINKING|>"),
-        ("<|START_THINKING|>", "<|END_THINKING|>", "<|START_RESPONSE|>", "<|END_RESPONSE|>"),
-    ),
 )
 """Family, a text of its chat templates, and the tags of its thoughts, and of its answers where these have tags. Other
 families have the usual tags. Read in templates, and in the parsers of vLLM and llama.cpp."""
