@@ -27,6 +27,7 @@ from heedful.algorithms.table import Cispo, Grpo  # noqa: E402
 from heedful.boundary import to_json  # noqa: E402
 from heedful.diagnostics.actions.rightness import PARTS, WORTH_NAMES  # noqa: E402
 from heedful.diagnostics.alarms.watch import Alarms  # noqa: E402
+from heedful.envs.toys.echo import EchoEpisode  # noqa: E402
 from heedful.filters import KeepAll, RandomSubset, TopP  # noqa: E402
 from heedful.models.load import load_model  # noqa: E402
 from heedful.run import checkpoint, loop, parts  # noqa: E402
@@ -39,7 +40,7 @@ from heedful.scorers.hf import HFScorer  # noqa: E402
 from heedful.storage import DiskFull, RunFolder, read_early, read_metrics, read_rollouts  # noqa: E402
 from heedful.storage.trackers import JsonlTracker  # noqa: E402
 from heedful.training.settings import OptimizerConfig  # noqa: E402
-from heedful.types import Metric, Trajectory, Verdict  # noqa: E402
+from heedful.types import Metric, Task, Trajectory, Verdict  # noqa: E402
 from tiny_models import llama  # noqa: E402
 
 NO_EVALUATION = EvaluationConfig(times=0)
@@ -614,6 +615,24 @@ def test_a_filter_on_a_shaped_reward_is_warned_of_once(
     config = replace(echo_run, steps=2, filter=TopP(on=on), evaluation=NO_EVALUATION, diagnostics=UNMEASURED)
     told = trained(config, tmp_path / on).watch.notes
     assert sum("format, solved are parts" in sentence for sentence in told) == notes
+
+
+def test_training_tells_of_episodes_that_broke_once_for_each_kind(
+    echo_run: TrainConfig, seedling_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    begin = EchoEpisode.begin
+
+    def away(self: EchoEpisode, task: Task, member: int) -> str:
+        if member == 1:
+            raise ConnectionError("nobody answers")
+        return begin(self, task, member)
+
+    monkeypatch.setattr(EchoEpisode, "begin", away)
+    asked = replace(echo_run.evaluation, times=2, search_tasks=0)
+    config = replace(echo_run, model=str(seedling_folder), steps=2, evaluation=asked, diagnostics=UNMEASURED)
+    told = [note for note in trained(config, tmp_path / "run").watch.notes if "broke" in note]
+    first = "broke and were not scored. The first: ConnectionError: nobody answers"
+    assert told == [f"8 of 16 sampled held-out episodes {first}", f"4 of 16 training episodes {first}"]
 
 
 def test_greedy_sampling_is_no_training(echo_run: TrainConfig) -> None:

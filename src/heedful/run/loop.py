@@ -47,7 +47,14 @@ from heedful.rollout.rounds import at_one_size
 from heedful.run import checkpoint
 from heedful.run.attribution import read_update, store_attribution
 from heedful.run.config import TrainConfig
-from heedful.run.evaluation.held_out import Baselines, evaluation_seed, measure_baselines, play_tasks, success_metric
+from heedful.run.evaluation.held_out import (
+    Baselines,
+    broken_sentence,
+    evaluation_seed,
+    measure_baselines,
+    play_tasks,
+    success_metric,
+)
 from heedful.run.forecast import estimate, sentence_after
 from heedful.run.parts import Parts
 from heedful.run.treatments import Treated
@@ -130,7 +137,7 @@ def train_steps(
         isolated(parts.env, config.env_workers, config.env_timeout) as env,
         config.policy.open(rank=world.rank, note=watch.note) as source,
     ):
-        run = _Run(config, parts, folder, [*trackers, watch], env, source)
+        run = _Run(config, parts, folder, [*trackers, watch], env, source, watch.note)
         baselines = run.baselines()
         if world.is_rank_0 and first < config.steps:
             watch.note(estimate(config, parts, env))
@@ -143,6 +150,7 @@ def train_steps(
                         treated = parts.treatments.at(step)
                         collection = run.collect(step, treated)
                 groups = collection.groups
+                run.tell_broken("training", groups)
                 verdicts = parts.selection.choose(step, collection, stream(config.seed, "filter", step))
                 treatments = parts.treatments.metrics(treated, groups)
                 metrics += [*collection.metrics(), *parts.selection.metrics(verdicts), *treatments]
@@ -210,6 +218,9 @@ class _Run:
     env: Environment
     """The environment of the parts, with its episodes in worker processes if the configuration says so."""
     source: OpenPolicySource
+    note: Callable[[str], None]
+    told: set[str] = field(default_factory=set)
+    """The kinds of episodes of which it was said that some broke."""
     finish: Callable[[], Attribution | None] | None = None
     """Where the update of this step is to be split: says afterwards what it did."""
 
@@ -227,6 +238,12 @@ class _Run:
         if self.evaluations and self.world.is_rank_0:
             measured = measure_baselines(self.env, asked.split, asked.tasks, asked.search_tasks)
         return self.world.broadcast(measured)
+
+    def tell_broken(self, kind: str, groups: Sequence[Group]) -> None:
+        """Say of each kind of episodes once that some broke, since success rates leave these out."""
+        if kind not in self.told and (sentence := broken_sentence(groups, kind)):
+            self.told.add(kind)
+            self.note(sentence)
 
     @contextmanager
     def saving_if_servers_fail(self, step: int) -> Iterator[None]:
@@ -270,6 +287,7 @@ class _Run:
                 if self.config.keep_rollouts != "none" and self.world.is_rank_0:
                     path = self.folder.rollouts(version, f"{evaluation.split}_{kind}")
                     write_rollouts(path, version, evaluation.split, groups, None, env.name)
+                self.tell_broken(f"{kind} held-out", groups)
                 success = success_metric(f"eval/{evaluation.split}/{kind}/success", groups)
                 metrics.append(success)
                 if kind == "sampled" and success.number is not None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import pytest
@@ -72,6 +72,16 @@ def test_broken_episodes_are_left_out_and_not_counted_as_failures() -> None:
     told = broken_sentence(groups({"a": [1.0, None], "b": [None, 0.0, None]}), "sampled")
     assert told == "3 of 5 sampled episodes broke and were not scored."
     assert broken_sentence(groups({"a": [1.0, 0.0]}), "sampled") is None
+
+
+def test_episodes_whose_prompt_fills_the_window_are_told() -> None:
+    (group,) = groups({"a": [0.0, 0.0, None]})
+    full = replace(group.trajectories[0], ending=Ending.OUT_OF_TOKENS)
+    told = broken_sentence([replace(group, trajectories=(full, *group.trajectories[1:]))], "greedy")
+    assert told == (
+        "1 of 3 greedy episodes broke and were not scored. "
+        "1 of 3 greedy episodes failed as out_of_tokens: the model's window was full."
+    )
 
 
 def test_a_gain_is_the_mean_of_the_tasks_own_gains() -> None:

@@ -220,7 +220,7 @@ def test_each_process_draws_noise_of_its_own_and_the_first_that_of_one_process(
     for place in (ProcessRank(), ProcessRank(0, 2, 0), ProcessRank(1, 2, 1)):
         parts.learner.world = World(place)
         with open_with(Local(), Weights(parts.model)) as source:
-            run = loop._Run(echo_run, parts, RunFolder(tmp_path), [], parts.env, source)
+            run = loop._Run(echo_run, parts, RunFolder(tmp_path), [], parts.env, source, print)
             policy = run.policy(echo_run.sampling, 17)
         assert isinstance(policy, HFPolicy)
         seeds.append(policy._generator.initial_seed())

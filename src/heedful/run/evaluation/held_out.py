@@ -31,7 +31,7 @@ from heedful.rollout.baselines import (
 from heedful.seeds import derive
 from heedful.storage import refuse_typed, write_whole
 from heedful.storage.measurements import FIELDS
-from heedful.types import Group, Metric, Task
+from heedful.types import Ending, Group, Metric, Task
 
 _LOCK_STEP = LockStep()
 
@@ -70,14 +70,21 @@ def first_error(groups: Sequence[Group]) -> str:
 
 
 def broken_sentence(groups: Sequence[Group], kind: str) -> str | None:
-    """How many episodes broke, and the first error. `None` if none did. `kind`: "sampled" or "greedy"."""
+    """How many episodes broke, with the first error, and how many had no room for a reply. `None` if none did.
+
+    `kind`: of the episodes, such as "sampled" or "greedy".
+    """
     members = [member for group in groups for member in group.trajectories]
     broken = sum(member.outcome is None for member in members)
-    if not broken:
-        return None
-    error = first_error(groups)
-    told = f"{broken} of {len(members)} {kind} episodes broke and were not scored."
-    return f"{told} The first: {error}" if error else told
+    full = sum(member.ending is Ending.OUT_OF_TOKENS for member in members)
+    told = []
+    if broken:
+        error = first_error(groups)
+        told.append(f"{broken} of {len(members)} {kind} episodes broke and were not scored.")
+        told += [f"The first: {error}"] if error else []
+    if full:
+        told.append(f"{full} of {len(members)} {kind} episodes failed as out_of_tokens: the model's window was full.")
+    return " ".join(told) or None
 
 
 def evaluation_metrics(
