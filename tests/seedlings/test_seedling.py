@@ -24,7 +24,7 @@ from heedful.models.chat.replies import Tags  # noqa: E402
 from heedful.models.load import load_model  # noqa: E402
 from heedful.rollout import Context, LockStep, Request  # noqa: E402
 from heedful.seedlings import grow as growing  # noqa: E402
-from heedful.seedlings.demonstrations import encode, encode_replayed  # noqa: E402
+from heedful.seedlings.demonstrations import corpus, encode, encode_replayed  # noqa: E402
 from heedful.seedlings.grow import load_seedling, seedling_path  # noqa: E402
 from heedful.seedlings.recipe import LEAST_VOCABULARY, Seedling, nano  # noqa: E402
 from heedful.seedlings.tokenizer import grow_tokenizer  # noqa: E402
@@ -98,6 +98,13 @@ def test_the_tokenizer_gives_back_every_text(lake_tokenizer: Any) -> None:
     for text in random_texts(1000) + texts_of_play(LAKE, 10):
         ids = lake_tokenizer(text, add_special_tokens=False).input_ids
         assert lake_tokenizer.decode(ids) == text
+
+
+def test_the_tokenizer_of_a_small_environment_reads_each_of_its_training_tasks_once() -> None:
+    small = Echo(symbols=8, decoys=1)
+    asked = {task.id for task in map(small.task, range(1000)) if task.split == "train"}
+    told = list(corpus(small, 0))
+    assert len(told) == 5 * len(asked) < 5 * 56  # an observation, a reply, and answers to three faulty ones
 
 
 def test_digits_and_signs_of_the_grid_are_tokens_of_their_own(lake_tokenizer: Any) -> None:

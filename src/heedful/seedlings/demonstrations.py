@@ -20,6 +20,7 @@ from heedful.training.samples import merge_rows
 from heedful.types import Conversation, Ending, Group, Image, Message, Task, TrainingSample, Verdict
 
 TOKENIZER_EPISODES = 200
+"""Demonstrated for the tokenizer. An environment with fewer training tasks demonstrates each of them."""
 
 
 def teacher(env: Environment, imperfect: float, template: float) -> Demonstrates:
@@ -52,7 +53,7 @@ def corpus(env: Demonstrates, seed: int) -> Iterator[str]:
     """Texts for the tokenizer: demonstrated episodes, and the environment's answers to faulty replies."""
     tasks = TaskStream(env, "train", derive(seed, "demonstrations", "tokenizer"))
     rng = stream(seed, "demonstrator", "tokenizer")
-    for task in tasks.next(TOKENIZER_EPISODES):
+    for task in tasks.next(TOKENIZER_EPISODES, fewer=True):
         pairs = demonstrated(env, task, rng)
         yield from (text for pair in pairs for text in pair)
         whole = pairs[0][1]

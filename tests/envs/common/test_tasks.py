@@ -83,6 +83,15 @@ def test_a_split_without_enough_start_states_ends_in_a_sentence() -> None:
         TaskStream(Echo(symbols=2, decoys=0), "test", seed=0).next(3)
 
 
+def test_a_split_gives_all_that_it_has_where_fewer_tasks_will_do() -> None:
+    small, split = Echo(symbols=4, decoys=1), "train"
+    every = {task.id for task in map(small.task, range(1000)) if task.split == split}
+    found = TaskStream(small, split, seed=0).next(200, fewer=True)
+    assert {task.id for task in found} == every
+    assert len(found) == len(every) < 12
+    assert TaskStream(small, split, seed=0).next(3) == found[:3]
+
+
 def test_a_task_that_an_environment_cannot_draw_ends_in_a_sentence_that_names_it() -> None:
     class Mapless(Echo):
         def task(self, seed: int) -> Task:

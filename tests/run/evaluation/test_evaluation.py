@@ -142,6 +142,11 @@ def test_without_tasks_to_search_on_there_is_no_best_sequence() -> None:
     assert found.random.n == 8
 
 
+def test_the_best_sequence_of_a_small_environment_is_searched_on_all_its_training_tasks() -> None:
+    found = measure_baselines(Echo(symbols=8, decoys=1), "val", 3)
+    assert len(found.sequence) == 1
+
+
 def test_episodes_that_break_are_not_counted_by_the_players_that_do_not_read() -> None:
     @dataclass(frozen=True)
     class Fragile(Echo):

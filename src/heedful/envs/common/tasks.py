@@ -70,13 +70,13 @@ class TaskStream:
         """The fixed pool, or `None` if each call draws fresh tasks."""
         return None if self._pool is None else tuple(self._pool)
 
-    def next(self, count: int, beside: Collection[str] = ()) -> list[Task]:
+    def next(self, count: int, beside: Collection[str] = (), fewer: bool = False) -> list[Task]:
         """The next `count` tasks, distinct by id, and none of the ids `beside`.
 
-        Raises if the split, or the pool, does not hold that many.
+        Raises if the split, or the pool, does not hold that many. `fewer`: a split may hold less, but not nothing.
         """
         if self._pool is None:
-            tasks, self.cursor = self._draw(count, beside)
+            tasks, self.cursor = self._draw(count, beside, fewer)
             return tasks
         left = [task for task in self._pool if task.id not in beside] if beside else self._pool
         if count > len(left):
@@ -103,11 +103,13 @@ class TaskStream:
             found[task.id] = task
         return list(found.values())
 
-    def _draw(self, count: int, beside: Collection[str] = ()) -> tuple[list[Task], int]:
+    def _draw(self, count: int, beside: Collection[str] = (), fewer: bool = False) -> tuple[list[Task], int]:
         found: dict[str, Task] = {}
         cursor = self.cursor
         last = cursor + SEEDS_PER_TASK
         while len(found) < count:
+            if cursor == last and fewer and found:
+                break
             if cursor == last:
                 raise ValueError(
                     f"{self.env.name}: {count} distinct tasks of split {self.split!r} were asked for, but "

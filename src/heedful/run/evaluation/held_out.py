@@ -206,7 +206,8 @@ def measure_baselines(env: Environment, split: str, tasks: int, search_tasks: in
         # With few start states, a third can be drawn before the last ones take long to find.
         few: int | None = getattr(env, "start_states", None)
         count = min(search_tasks, few // 3) if few else search_tasks
-        sequence = best_fixed_sequence(env, TaskStream(env, "train", derive(0, "fixed sequence")).next(count))
+        tasks_of = TaskStream(env, "train", derive(0, "fixed sequence"))
+        sequence = best_fixed_sequence(env, tasks_of.next(count, fewer=True))
     why = "the environment offers no answer to a player who does not read"
     fixed = Metric(f"{prefix}/fixed/success", None, why=why if search_tasks else "it was not searched (search_tasks 0)")
     if sequence:
