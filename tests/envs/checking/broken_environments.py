@@ -184,6 +184,13 @@ def _retold(split: Callable[[Task], str]) -> Callable[[Any, int], Task]:
     return task
 
 
+class Guessing(Attempt):
+    """Shows the first number alone."""
+
+    def observe(self, text: str, first: bool = False) -> Observation:
+        return super().observe(f"the theme {self.wanted - self.env.draw(self.task.seed)[1]}", first)
+
+
 def _own_start(self: Any, task: Task, member: int) -> Observation:
     return Observation(f"{Attempt.start(self, task, member).text} You are number {member}.")
 
@@ -203,6 +210,17 @@ IdsThatHideNoise = env(
     "IdsThatHideNoise",  # ids leave something out that the first observation shows
     draw=lambda self, seed: (10 + seed % 20, 10 + seed // 20),
     task=lambda self, seed: task_of(self.name, str(self.draw(seed)[0]), seed),
+)
+IdsOfSeeds = env(
+    "IdsOfSeeds",  # four tasks under as many ids as there are seeds
+    [("turns", int, 1)],
+    draw=lambda self, seed: (10 + seed % 4, 10),
+    task=lambda self, seed: task_of(self.name, str(seed), seed),
+)
+GuessesInTwoThemes = env(
+    "GuessesInTwoThemes",  # in order: what makes tasks different is hidden
+    draw=lambda self, seed: (10 + seed % 2, 10 + seed // 2 % 80),
+    episode=lambda self: Guessing(self),
 )
 MembersStartApart = playing("MembersStartApart", start=_own_start)
 

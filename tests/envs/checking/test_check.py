@@ -53,6 +53,7 @@ BREAKS: list[tuple[type, set[str], str]] = [
     (broken.UnknownSplit, {"splits"}, "the split 'dev'"),
     (broken.SplitBySeed, {"splits"}, "one id stands in two splits"),
     (broken.IdsThatHideNoise, {"splits"}, "equal ids begin with different observations"),
+    (broken.IdsOfSeeds, {"splits"}, "held-out tasks begin, and answer the same replies, as one of train does"),
     (broken.MembersStartApart, {"members"}, "You are number 1."),
     (broken.NeverTheSame, {"replay"}, "played again, it says"),
     (broken.SharesItsState, {"isolation"}, "played beside others, it says"),
@@ -113,6 +114,11 @@ def test_every_environment_of_ours_keeps_the_contract(name: str) -> None:
     knobs = {"id": "FrozenLake-v1"} if name == "gymnasium" else {}  # Taxi builds its 500 states in each episode
     env = envs.ENVIRONMENTS.get_class(name)(**knobs)
     report = check(env, SMALL)
+    assert report.ok, str(report)
+
+
+def test_tasks_that_begin_alike_and_differ_in_what_is_hidden_are_in_order() -> None:
+    report = check(broken.GuessesInTwoThemes(), SMALL)
     assert report.ok, str(report)
 
 

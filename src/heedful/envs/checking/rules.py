@@ -181,6 +181,7 @@ def tasks(bench: Bench, evidence: Evidence) -> str:
 def splits(bench: Bench, evidence: Evidence) -> str:
     drawn = list(evidence.tasks)
     known: dict[str, tuple[Task, tuple[str, ...]]] = {}
+    alike: dict[tuple[str, ...], dict[str, Task]] = defaultdict(dict)
     for task in drawn:
         if task.split not in SPLITS:
             raise Breach("a task has an unknown split", f"the split {task.split!r}", f"seed {task.seed}")
@@ -192,6 +193,8 @@ def splits(bench: Bench, evidence: Evidence) -> str:
         if looks != seen:
             found = " and ".join(parted(str(seen), str(looks)))
             raise Breach("equal ids begin with different observations", found, pair)
+        alike[looks].setdefault(task.id, task)
+    _refuse_twins(bench, [list(each.values()) for each in alike.values()])
     while {task.split for task in drawn} != set(SPLITS) and len(drawn) < MORE_SEEDS:
         drawn.append(bench.task(len(drawn)))
     distinct, counts = len({task.id for task in drawn}), Counter(task.split for task in drawn)
@@ -201,6 +204,33 @@ def splits(bench: Bench, evidence: Evidence) -> str:
         told = f"({numbers}), which drew {distinct:,} distinct start states"
         raise Breach("a split is empty", f"no task of {missing} in {len(drawn):,} seeds {told}")
     return f"{distinct:,} distinct start states from {len(drawn):,} seeds, each in one split ({numbers})"
+
+
+def _refuse_twins(bench: Bench, alike: list[list[Task]]) -> None:
+    """Raise Breach where most held-out tasks are tasks of training under other ids. `alike`: in groups of one look.
+
+    Twins begin alike and answer the same replies alike. Left out are environments whose tasks all begin alike, and
+    those of several turns without listed actions: random answers may never tell two hidden states apart.
+    """
+    held_out = sum(task.split != "train" for tasks in alike for task in tasks)
+    if len(alike) == 1 or not (bench.env.turns == 1 or listed_actions(bench.env)):
+        return
+    twins = []
+    for tasks in alike:
+        trained = next((task for task in tasks if task.split == "train"), None)
+        for task in [task for task in tasks if task.split != "train"] if trained else []:
+            for member in range(MEMBERS):
+                played = play_ordinary(bench, trained, member)
+                again = bench.replay(dataclasses.replace(played, task=task))
+                if again.transcript() != played.transcript():
+                    break
+            else:
+                twins.append((trained, task))
+    if len(twins) > held_out / 2:
+        found = f"{len(twins)} of {held_out} held-out tasks begin, and answer the same replies, as one of train does"
+        one, other = twins[0]
+        where = f"seeds {one.seed} and {other.seed}, {one.id} of {one.split} and {other.id} of {other.split}"
+        raise Breach("held-out tasks are tasks of training under other ids", found, where)
 
 
 @rule(
