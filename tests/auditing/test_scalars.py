@@ -247,6 +247,14 @@ def test_scopes_of_areal_and_evaluations_of_openrlhf_are_known(tmp_path: Path) -
     assert History.of([log], {}).steps == {9: {"trainer/reward": 0.5}, 2: {"trainer/validation": 0.25}}
 
 
+@pytest.mark.parametrize("tag", ["", "@sum"])
+def test_means_of_roll_are_known_with_and_without_its_tag(tag: str) -> None:
+    """Its trackers strip the tag, and its console shows it. Either is the mean over the updates of a step."""
+    row = {f"actor/{name}{tag}": 0.5 for name in ("pg_loss", "kl_loss", "ppo_ratio_clipfrac")}
+    found = Names().translated({**row, "actor_train/grad_norm": 0.5})
+    assert found == dict.fromkeys(("trainer/kl", "trainer/clip_share", "trainer/grad_norm", "trainer/loss"), 0.5)
+
+
 def test_a_percentage_of_openrlhf_is_no_share_of_groups() -> None:
     """Releases differ: it is 100 times the kept groups, or the kept replies, for each prompt."""
     row = {"dynamic_filtering_pass_rate": 66.7, "reward": 0.5}

@@ -41,11 +41,11 @@ ALIASES: Mapping[str, tuple[str, ...]] = {
     ),
     "trainer/clip_share": (
         *("clip_ratio/region_mean", "clip_ratio", "actor/pg_clipfrac", "policy/loss_metrics/clip_ratio"),
-        *("train/pg_clipfrac", "actor/ppo_ratio_clipfrac@sum", "*_actor/update/clip_ratio/avg"),
+        *("train/pg_clipfrac", "actor/ppo_ratio_clipfrac", "*_actor/update/clip_ratio/avg"),
     ),
     "trainer/grad_norm": (
         *("grad_norm", "actor/grad_norm", "optim/grad_norm", "policy/grad_norm", "actor_grad_norm"),
-        "*_actor/update/grad_norm",
+        *("actor_train/grad_norm", "*_actor/update/grad_norm"),
     ),
     "trainer/length": (
         *("completions/mean_length", "response_length/mean", "train/agg/all/num_output_tokens/mean"),
@@ -141,8 +141,8 @@ class Names:
 
 
 def _plain(key: str) -> str:
-    """The key without the prefix of transformers' trackers, where the rest alone is an alias."""
-    rest = key.removeprefix("train/")
+    """The key without the prefix of transformers' trackers and the tag of ROLL's, where the rest alone is an alias."""
+    rest = key.removeprefix("train/").removesuffix("@sum")
     return rest if rest in _WITHOUT_PATTERNS else key
 
 
