@@ -12,10 +12,11 @@ import pytest
 from audit_watching import Witness, by_step, read
 from foreign_logs import numbered_rows
 
-from heedful.auditing import AuditSettings, measure_log, open_log
+from heedful.auditing import AuditSettings, audit, measure_log, open_log
+from heedful.auditing.follow import follow
 from heedful.auditing.settings import OwnRun
 from heedful.auditing.steps import LoggedStep
-from heedful.storage import write_rollouts
+from heedful.storage import read_metrics, write_rollouts
 from heedful.types import Ending, Group, Prompt, Reply, Span, Task, Trajectory, Turn, Verdict
 
 CONFIG: dict[str, Any] = {
@@ -70,6 +71,20 @@ def test_groups_verdicts_rewards_and_success_are_those_of_the_columns(tmp_path: 
         assert found[name].value is None
         assert found[name].why
     assert found["format/valid_rate"].why == "TRL does not say"  # the run's own reason
+
+
+def test_scalars_are_joined_to_the_generation_batch_of_their_update(tmp_path: Path) -> None:
+    """TRL counts updates from 1, and an evaluation at a step is no sign that the rows of a batch are its own."""
+    log = write_log(tmp_path, *(numbered_rows(step + 1, step) for step in range(3)))
+    entries = [{"step": step + 1, "reward": 1.25 + step, "eval_reward": 1.25} for step in range(3)]
+    state = tmp_path / "trainer_state.json"
+    state.write_text(json.dumps({"log_history": [{"step": 0, "eval_reward": 0.5}, *entries]}))
+    found = audit(log, scalars=[state], out=tmp_path / "audit", show=False)
+    lines = {line.step: line.metrics for line in read_metrics(found.path / "metrics.jsonl")}
+    assert {step: line["trainer/reward"].value for step, line in lines.items()} == {0: 1.25, 1: 2.25, 2: 3.25}
+    assert all("reward/mean" in line for line in lines.values())
+    watched = follow(log, AuditSettings(), scalars=[state], out=tmp_path / "watch", once=True)
+    assert (watched / "metrics.jsonl").read_bytes() == (found.path / "metrics.jsonl").read_bytes()
 
 
 def test_weights_that_do_not_explain_the_reward_are_not_used(tmp_path: Path) -> None:

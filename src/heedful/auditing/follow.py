@@ -214,6 +214,7 @@ class Watch:
         self.grew = self.clock.now()
         while True:
             self.log = log = self._opened()
+            history.first = log.first
             if self.reading is None:
                 judge = stack.enter_context(judging(log, self.settings))
             record = resume(folder, AuditRecord.of(log, self.settings))

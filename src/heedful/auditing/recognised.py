@@ -95,6 +95,12 @@ class RecognisedLog:
         """The rows are another trainer's alone."""
         return not (self.reader.knowledge.own or self.reader.knowledge.numbered)
 
+    @property
+    def first(self) -> int:
+        """The trainer's step that is step 0 here. Beside another trainer heedful counts generation batches from 0, and
+        the trainer counts updates from 1."""
+        return int(self.reader.knowledge.numbered or (self.own is not None and "trainer" in self.own.config))
+
 
 def open_log(source: Path, settings: AuditSettings, scalars: Sequence[Path] = ()) -> RecognisedLog:
     """Recognise a log by its rows. All of them are read once: what a column means may show late.

@@ -64,6 +64,11 @@ class AuditRecord:
             assumed.append(f"Temperature of sampling: {settings.temperature or 1:g} ({given}).")
         if settings.scores:
             assumed.append("Sampling was not truncated (top-p 1, no top-k): no log says so.")
+        if log.first and log.files.scalars:
+            assumed.append(
+                "Scalars of the trainer's step 1 were joined to generation batch 0, and so on: where a batch has not "
+                "exactly one update, they do not belong together."
+            )
         resolved = {"tags": [log.tags.open, log.tags.close], "on": log.on, "seed": log.seed}
         return cls(
             str(log.source),

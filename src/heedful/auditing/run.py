@@ -41,7 +41,7 @@ def measure_log(
     Raises:
         ValueError: nothing could be read, `out` holds another audit, or another process is at work there.
     """
-    history = History.of(log.files.scalars, mapped(settings.map))
+    history = History.of(log.files.scalars, mapped(settings.map), log.first)
     # Loaded first: a name that leads nowhere should cost neither time nor a folder.
     with judging(log, settings) as judge:
         folder = new_folder(Path("audits"), log.source) if out is None else out

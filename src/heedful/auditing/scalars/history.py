@@ -142,6 +142,8 @@ class History:
     given: Mapping[str, str] = field(default_factory=dict)
     """heedful's name -> the trainer's key, as the user said."""
     files: list[ScalarFile] = field(default_factory=list)
+    first: int = 0
+    """The trainer's step that is step 0 of the rollouts. A validation before it belongs to it."""
     steps: dict[int, dict[str, float]] = field(default_factory=dict)
     named: list[Path] = field(default_factory=list)
     """The files at the last update."""
@@ -169,12 +171,14 @@ class History:
         self.files = [known.get(file) or ScalarFile(file, self.given) for file in files]
 
     @classmethod
-    def of(cls, files: Sequence[Path], given: Mapping[str, str]) -> History:
-        """Read files that have ended. `given`: heedful's name -> the trainer's key, as the user said.
+    def of(cls, files: Sequence[Path], given: Mapping[str, str], first: int = 0) -> History:
+        """Read files that have ended. `given`: heedful's name -> the trainer's key, as the user said. `first`: the
+        trainer's step that is step 0 of the rollouts.
 
         Raises ValueError for a file without scalars, and for a name or a key that is not there.
         """
         history = cls.growing(files, given)
+        history.first = first
         history.update(ended=True)
         for file in history.files:
             next(scalar_rows(file.path, file.kind), None)  # raises for what is not there, or is no file of scalars
@@ -207,11 +211,11 @@ class History:
         before, self.steps = self.steps, {}
         for file in self.files:
             for step, values in file.steps():
-                self.steps.setdefault(step, {}).update(values)
+                self.steps.setdefault(max(step - self.first, 0), {}).update(values)
         self.changed = {step for step, values in self.steps.items() if values != before.get(step)}
         self.numbers = sorted(self.steps)
         # A file that is far behind the others has ended, or is written now and then, as trainer_state.json is.
-        last = [max(file.by_step, default=-1) for file in self.files]
+        last = [max(file.by_step, default=-1) - self.first for file in self.files]
         self.closed = (
             math.inf if ended else min((step for step in last if step >= max(last) - STEPS_HELD), default=math.inf)
         )
@@ -262,7 +266,8 @@ class History:
 
         TRL writes the rows of an evaluation over those of training. Rows with another mean reward than training are set
         aside where the evaluation has theirs. TRL keeps the last batch alone, whose mean need not be that of the whole
-        evaluation: so they are set aside, too, where transformers logged an evaluation at this step.
+        evaluation: so they are set aside, too, where transformers logged an evaluation at this step. Rows that heedful
+        has numbered are told apart by their numbers.
         """
         values = self.steps.get(step.number, {})
         rewards = [
@@ -275,7 +280,7 @@ class History:
         if not rewards or not math.isfinite(trained) or _alike(fmean(rewards), trained):
             return False
         overwritten = any(file.of_transformers for file in self.files)
-        evaluated = known is not None and (overwritten or _alike(fmean(rewards), known))
+        evaluated = known is not None and not self.first and (overwritten or _alike(fmean(rewards), known))
         (self.evaluated if evaluated else self.apart).append(step.number)
         return evaluated
 
