@@ -9,6 +9,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable, Mapping
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, TypeVar, cast
 
 import torch
@@ -20,6 +21,7 @@ from transformers import (
     PreTrainedModel,
     PreTrainedTokenizerBase,
 )
+from transformers.utils.hub import cached_file
 
 from heedful.boundary.jsontext import read_json
 from heedful.boundary.trust import trusts_code_of
@@ -203,6 +205,13 @@ def _read(load: Callable[[], Answer], source: str | Path, expected: str, remedy:
 def stop_ids(model: PreTrainedModel) -> list[int]:
     """The model's own end-of-sequence ids."""
     return named_stop_ids(model.generation_config)
+
+
+def stop_ids_beside(source: str) -> list[int]:
+    """The end-of-sequence ids that the generation_config.json beside a tokenizer names. Empty without such a file."""
+    missing_is_none = {f"_raise_exceptions_for_{what}": False for what in ("missing_entries", "connection_errors")}
+    file = cached_file(str(converted(source)), "generation_config.json", **missing_is_none)
+    return named_stop_ids(SimpleNamespace(**cast(dict[str, Any], read_json(Path(file))))) if file else []
 
 
 def pick_device(name: str) -> torch.device:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -285,6 +286,22 @@ def test_with_a_tokenizer_ids_and_log_probabilities_come_back(seedling_folder: P
         for line in (by_server, in_process)
     ]
     assert mi[0] == pytest.approx(mi[1], abs=1e-4)
+
+
+def test_a_reply_ends_at_each_stop_id_of_the_generation_configuration(seedling_folder: Path) -> None:
+    """The server is told to ignore its own, so that it stops where the sampler in this process would."""
+    from transformers import AutoModelForCausalLM
+
+    shutil.copytree(seedling_folder, "own")
+    config = json.loads(Path("own/generation_config.json").read_text())
+    Path("own/generation_config.json").write_text(json.dumps({"eos_token_id": [config["eos_token_id"], 7]}))
+    brain = ModelBrain(AutoModelForCausalLM.from_pretrained(seedling_folder).eval())
+    few = ["--env.instructions", "brief", "--sampling.tokens-per-turn", "4", "--no-greedy", "--tasks", "2"]
+    with fake_server(brain) as server:
+        assert evaluate(server, "--tokenizer", "own", *few) == 0
+        sent = [set(body["stop_token_ids"]) for body in server.bodies(COMPLETIONS)]
+    assert sent
+    assert all(ids == {config["eos_token_id"], 7} for ids in sent)
 
 
 def test_log_probabilities_of_an_unknown_temperature_are_not_stored(

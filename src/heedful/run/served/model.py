@@ -115,11 +115,11 @@ def open_served(
         renderer = None
         if tokenizer is not None:
             from heedful.models.chat.render import Renderer
-            from heedful.models.load import read_tokenizer
+            from heedful.models.load import read_tokenizer, stop_ids_beside
 
             own = read_tokenizer(tokenizer, "Give --tokenizer the folder or the Hugging Face name of the served model.")
             options = read_options(settings.template_options)
-            renderer = Renderer(own, settings.tags, options, tools=tools_of(settings.env))
+            renderer = Renderer(own, settings.tags, options, stop_ids_beside(tokenizer), tools_of(settings.env))
             settings = replace(settings, tags=renderer.tags)
 
             encode = functools.partial(own.encode, add_special_tokens=False)
