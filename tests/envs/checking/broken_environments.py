@@ -198,6 +198,11 @@ def _own_start(self: Any, task: Task, member: int) -> Observation:
 CountsItsTasks = env(
     "CountsItsTasks", task=lambda self, seed: task_of(self.name, str(Right.draw(self, next(_COUNT))), seed)
 )
+DrawsFromAHash = env(
+    "DrawsFromAHash",
+    draw=lambda self, seed: (10 + hash(f"sums:{seed}") % 90, 10 + seed % 90),
+    task=lambda self, seed: task_of(self.name, str(self.draw(seed)), seed),
+)
 SeedsTheSharedGenerator = env("SeedsTheSharedGenerator", task=_seeding)
 OneSplit = env("OneSplit", task=_retold(lambda task: "train"))
 UnknownSplit = env("UnknownSplit", task=_retold(lambda task: "dev" if task.split == "val" else task.split))

@@ -49,6 +49,7 @@ BREAKS: list[tuple[type, set[str], str]] = [
     (broken.KnobOfNoKind, {"knobs"}, "KnobOfNoKind.slope"),
     (broken.NotForThePost, {"pickle"}, "an open file stays here"),
     (broken.CountsItsTasks, {"tasks"}, "asked again, in another order"),
+    (broken.DrawsFromAHash, {"tasks"}, "asked in another process: Task("),
     (broken.OneSplit, {"splits"}, "no task of val and test in 1,500 seeds"),
     (broken.UnknownSplit, {"splits"}, "the split 'dev'"),
     (broken.SplitBySeed, {"splits"}, "one id stands in two splits"),
@@ -138,7 +139,10 @@ def test_replies_of_a_million_letters_are_answered(full_size: None) -> None:
 
 
 @pytest.mark.parametrize(("env", "rules", "words"), BREAKS, ids=[case[0].__name__ for case in BREAKS])
-def test_who_breaks_a_rule_is_told_which_and_no_other(env: type, rules: set[str], words: str) -> None:
+def test_who_breaks_a_rule_is_told_which_and_no_other(
+    env: type, rules: set[str], words: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("PYTHONHASHSEED", raising=False)
     report = check(env(), SMALL)
     assert set(report.broken) == rules, str(report)
     assert words in told(report, report.broken[0])

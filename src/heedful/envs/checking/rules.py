@@ -18,14 +18,20 @@ from heedful.envs.checking.evidence import MEMBERS, Evidence, play_ordinary, see
 from heedful.envs.checking.play import Bench, Exchange, Fault, Played, appearance
 from heedful.envs.checking.replies import actions_per_turn, listed_actions
 from heedful.envs.checking.report import Breach, Unchecked, parted, shortened
-from heedful.envs.common.contract import demonstrated
+from heedful.envs.common.contract import checked_task, demonstrated
 from heedful.envs.common.tasks import SPLITS
+from heedful.envs.common.wire import decode, encode, read_task, task_tree
+from heedful.guarded import RaisedElsewhere
 from heedful.protocols import Demonstrates
 from heedful.types import Ending, Task
+from heedful.worker import NotBegun, Worker, WorkerDied, WorkerTimedOut
 
 MOST_REPLAYED = 60
 
 MOST_DEMONSTRATED = 100
+
+MOST_ELSEWHERE = 20
+"""Seeds that another process draws as well."""
 
 MORE_SEEDS = 1500
 """Tried before a split counts as empty."""
@@ -146,7 +152,7 @@ def _same(one: Any, other: Any) -> bool:
     remedy="draw from random.Random(f'{name}:{seed}') made inside, and from nothing else",
 )
 def tasks(bench: Bench, evidence: Evidence) -> str:
-    """The same task again, in another order, between episodes, from an equal environment."""
+    """The same task again, in another order, between episodes, from an equal environment, in another process."""
     seeds = seeds_of(bench.effort.seeds)
     first = dict(zip(seeds, evidence.tasks, strict=True))
     anew = bench.ask("the constructor", lambda: _made_anew(bench.env))
@@ -168,7 +174,28 @@ def tasks(bench: Bench, evidence: Evidence) -> str:
         if touched and turn:  # what a module draws while it is loaded, it draws once
             sentence = "`task` draws from, or seeds, a generator that the whole process shares"
             raise Breach(sentence, "the state of `random` changed")
-    return f"{len(seeds)} seeds draw the same tasks again, in any order and between episodes"
+    pickled = bench.ask("pickle", partial(pickle.dumps, bench.env))
+    if isinstance(pickled, Fault) or type(bench.env).__module__ == "__main__":  # no process can be handed it
+        return f"{len(seeds)} seeds draw the same tasks again, in any order and between episodes"
+    worker = Worker(draw_tasks, pickled, quiet=True)
+    try:
+        elsewhere = decode(worker.ask(encode(seeds[:MOST_ELSEWHERE]), bench.effort.patience * MOST_ELSEWHERE))
+    except (NotBegun, WorkerDied, WorkerTimedOut, RaisedElsewhere) as error:
+        raise Breach("another process cannot draw the tasks", str(error)) from None
+    finally:
+        worker.end()
+    for seed, task in zip(seeds, map(read_task, elsewhere), strict=False):
+        if task != first[seed]:
+            found = f"asked in another process: {first[seed]} became {task}"
+            remedy = "use neither hash() of a text nor the order of a set: both are others in every process"
+            raise Breach("a seed does not always draw the same task", found, f"seed {seed}", remedy=remedy)
+    return f"{len(seeds)} seeds draw the same tasks again, in any order, between episodes and in another process"
+
+
+def draw_tasks(pickled: bytes) -> Callable[[bytes], bytes]:
+    """The payload of a worker: the tasks of seeds."""
+    env = pickle.loads(pickled)
+    return lambda seeds: encode([task_tree(checked_task(env.task(seed))) for seed in decode(seeds)])
 
 
 @rule(
