@@ -384,7 +384,7 @@ class TrainConfig:
         return self.collect.sampling(self.policy.sampling(sampling))
 
     @property
-    def chat_options(self) -> dict[str, str | bool]:
+    def chat_options(self) -> dict[str, str | int]:
         """`template_options` as the chat template takes them."""
         return read_options(self.template_options)
 

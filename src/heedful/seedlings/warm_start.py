@@ -54,7 +54,7 @@ class Beginner:
     """The environment's knobs as a JSON tree."""
     tags: Tags = field(default_factory=Tags)
     context: Context = FULL_HISTORY
-    chat_options: Mapping[str, str | bool] = field(default_factory=dict)
+    chat_options: Mapping[str, str | int] = field(default_factory=dict)
     device: torch.device = field(default_factory=lambda: torch.device("cpu"))
     vision: VisionConfig = field(default_factory=VisionConfig)
 

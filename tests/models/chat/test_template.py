@@ -10,7 +10,7 @@ import pytest
 transformers = pytest.importorskip("transformers")
 
 from heedful.models.chat import template  # noqa: E402
-from heedful.models.chat.template import render_chat  # noqa: E402
+from heedful.models.chat.template import read_options, render_chat  # noqa: E402
 
 MESSAGES = [
     {"role": "system", "content": "Be brief."},
@@ -105,3 +105,10 @@ def test_of_several_templates_the_default_is_taken_and_without_one_they_are_name
     with pytest.raises(ValueError, match=r"multiple chat templates with no default .*'rag', 'tool_use'"):
         render_chat(templated, MESSAGES, {})
     assert render_chat(templated, MESSAGES, {}, tools=[{"type": "function"}]) == "for tools"
+
+
+def test_options_of_the_command_line_have_the_types_that_templates_compare_them_with() -> None:
+    """Seed-OSS asks whether thinking_budget is 0, and writes it into a sentence otherwise."""
+    options = read_options(["thinking_budget=0", "enable_thinking=false", "reasoning_effort=high", "date=2024-07"])
+    assert options == {"thinking_budget": 0, "enable_thinking": False, "reasoning_effort": "high", "date": "2024-07"}
+    assert type(options["thinking_budget"]) is int

@@ -37,19 +37,20 @@ NO_VARIABLES = {
 """What `apply_chat_template` takes for itself, and what it gives the template."""
 
 
-def read_options(entries: Sequence[str]) -> dict[str, str | bool]:
-    """Options as name=value -> as the chat template takes them; true and false are truth values.
+def read_options(entries: Sequence[str]) -> dict[str, str | int]:
+    """Options as name=value -> as the chat template takes them; true and false are truth values, digits are numbers.
 
     Raises ValueError for an entry without `=`, a name given twice, and one that is no variable of a template.
     """
-    options: dict[str, str | bool] = {}
+    options: dict[str, str | int] = {}
     for entry in entries:
         name, equals, value = entry.partition("=")
         if not name or not equals:
             raise ValueError(f"Expected a template option as name=value, found {entry!r}")
         if name in options:
             raise ValueError(f"Expected each template option once, found {name} twice. Remove one of them.")
-        options[name] = {"true": True, "false": False}.get(value.lower(), value)
+        is_whole = re.fullmatch(r"-?[0-9]+", value)
+        options[name] = int(value) if is_whole else {"true": True, "false": False}.get(value.lower(), value)
     check_options(options)
     return options
 
