@@ -169,8 +169,10 @@ TRAINER = under(
     Entry("success", "", "Success, where `--map success=KEY` names its key."),
     Entry("reward_std", "", "Spread of rewards, as the trainer takes it."),
     Entry("zero_std", "share", "Groups whose rewards are all equal.",
-        "TRL logs 0 or 1 for the whole batch with `scale_rewards=\"batch\"` or `normalize_then_sum`."),
-    Entry("entropy", "nats per token", "Entropy of the policy."),
+        "TRL logs 0 or 1 for the whole batch with `scale_rewards=\"batch\"` or `normalize_then_sum`. "
+        "prime-rl counts groups of zeros and of ones alone."),
+    Entry("entropy", "nats per token", "Entropy of the policy.",
+        "verl averages it as `loss_agg_mode` says: `seq-mean-token-sum` gives nats per reply."),
     Entry("kl", "", "Divergence from the reference, as the trainer estimates it."),
     Entry("clip_share", "share", "Tokens at which the clip binds."),
     Entry("grad_norm", "", "Norm of the gradient."),
