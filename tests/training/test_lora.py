@@ -144,9 +144,10 @@ def test_saved_it_is_an_ordinary_model_and_peft_reads_the_additions(tied: bool, 
     assert torch.equal(logits(on_base.eval()), logits(model))
 
 
-def test_the_experts_of_a_mixture_may_have_additions(tmp_path: Path) -> None:
-    """peft 0.21 adds to both weights of a layer's experts, one wrapper around the other."""
-    model = built("qwen3_moe")
+@pytest.mark.parametrize("kind", ["qwen3_moe", "phimoe", "deepseek_v4"])
+def test_a_mixture_of_experts_may_have_additions(kind: str, tmp_path: Path) -> None:
+    """peft 0.21 wraps both weights of Qwen's experts, and would wrap Phi's router and DeepSeek's grouped layers."""
+    model = built(kind)
     before = logits(model)
     adapters = moved(Adapters(model, LoraConfig(rank=2), seed=0))
     adapters.save_pretrained(tmp_path)

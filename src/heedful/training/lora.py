@@ -60,7 +60,7 @@ class Adapters:
             lora_alpha=config.scaled_by,
             lora_dropout=0.0,
             target_modules="all-linear" if everything else list(config.targets),
-            exclude_modules=_linear_layers_that_see(model) or None,
+            exclude_modules=_left_out(model) or None,
             task_type="CAUSAL_LM",
         )
         with torch.random.fork_rng(devices=[]):  # peft draws A from the global generator. It is replaced below
@@ -174,9 +174,10 @@ class Adapters:
             parameter.copy_(tensors[name])
 
 
-def _linear_layers_that_see(model: PreTrainedModel) -> list[str]:
-    """The layers of a vision tower. `all-linear` and names such as `q_proj` would reach them."""
+def _left_out(model: PreTrainedModel) -> list[str]:
+    """The layers of a vision tower, which `all-linear` and names such as `q_proj` would reach, and layers that are no
+    plain product with their weight: the routers of Llama 4 and Phi MoE, and grouped layers of DeepSeek V4."""
     vision = vision_of(model)
     tower = set() if vision is None else {id(weight) for weight in vision.tower}
-    layers = cast(torch.nn.Module, model).named_modules()
-    return [name for name, layer in layers if isinstance(layer, torch.nn.Linear) and id(layer.weight) in tower]
+    layers = [one for one in cast(torch.nn.Module, model).named_modules() if isinstance(one[1], torch.nn.Linear)]
+    return [name for name, one in layers if id(one.weight) in tower or re.search("Router|Grouped", type(one).__name__)]
