@@ -6,6 +6,7 @@ import importlib
 import inspect
 import json
 import pkgutil
+import re
 import subprocess
 import sys
 from collections.abc import Mapping
@@ -21,6 +22,8 @@ from heedful.boundary import trust_flags, trusting
 from heedful.run.train import _Reporting
 from heedful.types import CrossScores, Metric
 from patience import PATIENCE
+
+PAGE = Path(__file__).parent.parent / "docs" / "python.md"
 
 
 def small(seed: int = 0) -> heedful.TrainConfig:
@@ -96,18 +99,22 @@ def test_no_public_name_is_that_of_a_module_which_would_take_its_place() -> None
 def trained(tmp_path_factory: pytest.TempPathFactory) -> tuple[heedful.Run, list[tuple[int, Mapping[str, Metric]]]]:
     pytest.importorskip("torch")
     seen: list[tuple[int, Mapping[str, Metric]]] = []
-    run = heedful.train(
-        small(),
-        out=tmp_path_factory.mktemp("front") / "run",
-        on_step=lambda step, metrics: seen.append((step, metrics)),
-        show=False,
-    )
+    (shown,) = re.findall(r"^def watch.*?\n\n", PAGE.read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL)
+    page: dict[str, Any] = {"print": lambda *words: None}
+    exec(shown, page)
+
+    def on_step(step: int, metrics: Mapping[str, Metric]) -> None:
+        seen.append((step, metrics))
+        page["watch"](step, metrics)
+
+    run = heedful.train(small(), out=tmp_path_factory.mktemp("front") / "run", on_step=on_step, show=False)
     return run, seen
 
 
 def test_a_run_is_watched_step_by_step_and_read_afterwards(trained: Any) -> None:
     run, seen = trained
-    assert [step for step, _ in seen] == [0, 1, 2, 3]  # the last one is the evaluation after training
+    assert [step for step, _ in seen] == [0, 1, 2]  # the evaluation after training is no step
+    assert [step for step, _ in run.series("eval/val/sampled/success")][-1] == 3
     assert run.outcome is not None
     assert (run.outcome.version, run.outcome.interrupted) == (3, False)
     assert [(step, metric.value) for step, metric in run.series("success/rate")] == [
@@ -199,7 +206,7 @@ def test_trusted_models_may_be_paths() -> None:
 @pytest.mark.parametrize(("answer", "stops"), [(False, True), (np.bool_(False), True), (0, False), (None, False)])
 def test_a_run_is_stopped_by_false_and_by_that_of_numpy(answer: Any, stops: bool) -> None:
     told = _Reporting(lambda step, metrics: answer, show=False)
-    told.write(0, [])
+    told.write(0, [Metric("success/rate", 0.5)])
     assert told.stopped is stops
 
 

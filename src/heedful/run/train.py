@@ -49,7 +49,9 @@ if TYPE_CHECKING:
     from heedful.training.ranks.world import World
 
 OnStep = Callable[[int, Mapping[str, Metric]], object]
-"""Called after each step with its number (from 0) and its metrics by name. Returning `False` stops the run."""
+"""Called after each step with its number (from 0) and its metrics by name. Returning `False` stops the run.
+
+The evaluation after the last step is no step: `Run.series` has it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -244,10 +246,11 @@ class _Reporting:
     stopped: bool = False
 
     def write(self, step: int, metrics: Sequence[Metric]) -> None:
-        if self.on_step is not None:
+        by_name = {metric.name: metric for metric in metrics}
+        if self.on_step is not None and "success/rate" in by_name:  # an evaluation after the last step has none
             import numpy as np
 
-            answer = self.on_step(step, {metric.name: metric for metric in metrics})
+            answer = self.on_step(step, by_name)
             self.stopped |= isinstance(answer, bool | np.bool_) and not answer  # numpy's comparisons have their own
 
     def close(self) -> None: ...
