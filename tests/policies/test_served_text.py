@@ -105,9 +105,10 @@ CONTENT = [{"type": "text", "text": "<answer>"}, {"type": "text", "text": "Up</a
         APART | {"thinking_blocks": [{"type": "thinking", "thinking": "it is up"}]},
         APART | {"reasoning": {"content": "it is up"}},
         {"content": [{"text": "it is up", "thought": True}, *CONTENT]},
+        {"content": "it is up</think><answer>Up</answer>"},
     ],
 )
-def test_a_thought_that_the_server_gives_apart_is_put_before_the_text(message: dict[str, Any]) -> None:
+def test_a_thought_that_the_server_gives_apart_or_opens_is_put_before_the_text(message: dict[str, Any]) -> None:
     with policy_of({"message": message, "finish_reason": "stop"}) as (policy, _):
         (reply,) = policy.respond([asked("a")])
     assert reply.text == "<think>it is up</think><answer>Up</answer>"

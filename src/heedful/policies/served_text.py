@@ -25,7 +25,8 @@ class TextPolicy:
     """Replies of one model behind `/v1/chat/completions`.
 
     A thought that the server gives apart from the text is put before it, between the tags of thoughts. Where the
-    conversation fills the model's window, the reply is empty and cut, as with other policies.
+    opening tag stands in the server's prompt, as with DeepSeek R1, the text gets it back. Where the conversation fills
+    the model's window, the reply is empty and cut, as with other policies.
     """
 
     version = 0
@@ -64,6 +65,8 @@ class TextPolicy:
         if written.thought and self._tags.open not in text:
             ended = text or not written.cut  # the server cut the thought where no text follows it
             text = f"{self._tags.open}{written.thought}{self._tags.close if ended else ''}{text}"
+        elif self._tags.close in text and self._tags.open not in text:
+            text = self._tags.open + text
         characters = tuple(map(ord, text))
         ids = characters if written.cut and text else (*characters, _END)
         return replace(self._parser.parse(prompt, ids, (), (), opening=""), cut=written.cut)
