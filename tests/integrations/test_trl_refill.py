@@ -106,6 +106,23 @@ def test_no_prompt_is_drawn_twice_and_the_search_ends_with_the_data(tiny_model: 
     assert sum(verdict.kept for verdict in rollouts.verdicts or ()) == 1
 
 
+def test_a_refill_sees_the_data_without_the_columns_that_trl_removes(tiny_model: Path, tmp_path: Path) -> None:
+    script, columns = Script(written([FLAT] * 9)), set[str]()
+
+    def score(prompts: Sequence[str], **fields: Any) -> list[float]:
+        columns.update(fields)
+        return [1.0] * len(prompts)
+
+    shape = {"num_generations": 4, "per_device_train_batch_size": 6, "gradient_accumulation_steps": 2}
+    args = arguments(tmp_path, remove_unused_columns=True, **shape)
+    data = script.dataset().add_column("extra", [*range(9)])
+    heedful = config(sampling_batches=9)
+    trainer_of(tiny_model, args, script, heedful=heedful, train_dataset=data, reward_funcs=[score]).train()
+    shown = asked(recorded(tmp_path)[0])
+    assert len(set(shown)) == len(shown) == 9
+    assert "extra" not in columns
+
+
 def test_the_order_goes_on_in_the_next_update_and_leaves_out_its_batch(tiny_model: Path, tmp_path: Path) -> None:
     run(tiny_model, tmp_path, config(sampling_batches=2, seed=2), written([FLAT] * 9), max_steps=3)
     for step in range(3):

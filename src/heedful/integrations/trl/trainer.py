@@ -241,7 +241,7 @@ class HeedfulGRPOTrainer(GRPOTrainer):
         TRL does not say which places its batch has, so they are known by their content. `refilled` counts the places
         that refills have passed, and a resumed run goes on there.
         """
-        data, drawn = self.train_dataset, gather_object(list(asked))
+        data, drawn = self._data, gather_object(list(asked))
         left = Counter(drawn[:: self.num_generations])
         seed = self.heedful.seed_in(self.args)
         passed: set[int] = set()
@@ -278,7 +278,13 @@ class HeedfulGRPOTrainer(GRPOTrainer):
         all_rows = [place for place in places for _ in range(self.num_generations)]
         rows = len(all_rows) // self.accelerator.num_processes
         mine = all_rows[self.accelerator.process_index * rows :][:rows]
-        return [self.train_dataset[place] for place in mine]
+        data = self._data
+        return [data[place] for place in mine]
+
+    @property
+    def _data(self) -> Any:
+        """The training data as TRL's loader shows it to reward functions (`remove_unused_columns`)."""
+        return self._remove_unused_columns(self.train_dataset, "training")
 
     def _draw(self, places: Sequence[int]) -> _Draw:
         """One more generation batch, of the prompts at these places of the training data."""
