@@ -195,6 +195,8 @@ def test_keys_of_evaluations_and_of_other_divergences_are_no_values_of_training(
     names = Names()
     assert names.translated(row) == {"trainer/validation": 0.1, "trainer/kl": 0.3}
     assert names.unknown == {"val/reward", "actor/ppo_kl", "train/ppo_kl"}
+    of_tinker = {"kl_policy_base": 0.2, "optim/kl_sample_train_v2": 0.1}
+    assert Names().translated(of_tinker) == {"trainer/kl": 0.2, "trainer/mismatch": 0.1}
 
 
 def test_a_pattern_that_fits_two_keys_is_told_and_not_read(tmp_path: Path) -> None:

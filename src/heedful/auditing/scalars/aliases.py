@@ -37,7 +37,7 @@ ALIASES: Mapping[str, tuple[str, ...]] = {
     # To the reference. The divergence from the policy before the update has other names (`actor/ppo_kl`).
     "trainer/kl": (
         *("kl", "actor/kl_loss", "actor/reward_kl_penalty", "loss/avg_kl", "policy/policy_kl", "train/kl_loss"),
-        *("critic/kl", "kl_penalty"),
+        *("critic/kl", "kl_penalty", "kl_policy_base"),
     ),
     "trainer/clip_share": (
         *("clip_ratio/region_mean", "clip_ratio", "actor/pg_clipfrac", "policy/loss_metrics/clip_ratio"),
