@@ -325,6 +325,11 @@ FearsLongNumbers = altering("FearsLongNumbers", _read_number)
 
 # rewards, outcome, paid, endings
 
+ReadsItsSolverWrongly = env(
+    "ReadsItsSolverWrongly",
+    [("turns", int, 1)],
+    demonstrate=lambda self, task, rng: [("", format_reply([f"{sum(self.draw(task.seed))}."], "a full stop"))],
+)
 PaysNobody = altering(
     "PaysNobody",
     lambda step, response, episode: (

@@ -75,6 +75,7 @@ BREAKS: list[tuple[type, set[str], str]] = [
     (broken.ScoresBeforeTheEnd, {"outcome"}, "outcome 0.0 without an ending"),
     (broken.FailsWithOutcomeOne, {"outcome"}, "outcome 1.0 with Ending.OUT_OF_TURNS"),
     (broken.PaysNobody, {"paid"}, "the solver's own episodes are not paid"),
+    (broken.ReadsItsSolverWrongly, {"paid"}, "20 of 20 tasks"),
     (broken.ErrsOnUnreadableReplies, {"endings"}, "Ending.ERROR"),
     (broken.EndsInWords, {"endings"}, "'out_of_turns'"),
     (broken.StatesAnotherSize, {"protocol"}, "3 x 2 pixels stated, but 2 x 2 in the header"),

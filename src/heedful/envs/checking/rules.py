@@ -450,7 +450,7 @@ def outcome(bench: Bench, evidence: Evidence) -> str:
 
 @rule(
     "what the environment's own solver does is paid",
-    expected="Ending.SOLVED where the replies of `demonstrate` end with progress 1",
+    expected="Ending.SOLVED where the replies of `demonstrate` end with progress 1, and an outcome above 0 for some",
     remedy="mend the reward or the verifier. Training on such a task teaches that the right answer is wrong",
     plays=True,
 )
@@ -458,7 +458,8 @@ def paid(bench: Bench, evidence: Evidence) -> str:
     env = bench.env
     if not isinstance(env, Demonstrates):
         return "not asked: the environment has no solver (`demonstrate`)"
-    solved, unpaid, tasks = 0, list[Task](), {task.id: task for task in evidence.tasks[:MOST_DEMONSTRATED]}.values()
+    solved, unpaid, poor, earned = 0, list[Task](), list[Task](), False
+    tasks = {task.id: task for task in evidence.tasks[:MOST_DEMONSTRATED]}.values()
     for task in tasks:
         told = bench.ask("demonstrate", partial(demonstrated, env, task, random.Random(task.seed)))
         if isinstance(told, Fault):  # an environment may refuse to demonstrate, with a sentence
@@ -466,11 +467,14 @@ def paid(bench: Bench, evidence: Evidence) -> str:
         for member in range(MEMBERS):  # chance may end an episode
             played = bench.play(task, member, lambda _, turn: ("solver", told[turn][1]), len(told))  # noqa: B023
             last = played.exchanges[-1].step if played.ended else None
+            earned |= last is not None and bool(last.outcome)
             if last is not None and (last.ending is Ending.SOLVED or last.progress == 1):
                 solved += last.ending is Ending.SOLVED
                 unpaid += [task] * (last.ending is not Ending.SOLVED)
                 break
-    if unpaid:
+        else:
+            poor += [task] * (last is not None)
+    if unpaid := unpaid or ([] if earned else poor):
         named = ", ".join(f"{task.id} (seed {task.seed})" for task in unpaid[:3])
         raise Breach("the solver's own episodes are not paid", f"{len(unpaid)} of {len(tasks)} tasks", named)
     return f"the solver is paid on {solved} of {len(tasks)} tasks, and all the way on no other"
