@@ -52,6 +52,7 @@ def test_the_example_with_tools_keeps_the_contract_and_pays_for_calls(monkeypatc
     env = importlib.import_module("with_tools").Market(fee=0.25)
     report = check(env, effort=QUICK)
     assert report.ok, str(report)
+    assert "per step fee -0.25 to 0" in str(report), "the tools are called"
     first, one, second, other = env.order(3)
     episode = env.episode()
     episode.start(env.task(3), 0)

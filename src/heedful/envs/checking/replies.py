@@ -51,7 +51,7 @@ def ordinary(env: Any, task: Task, observation: str, rng: random.Random) -> str:
     """A well-formed reply of a player who does not think.
 
     Where the environment says neither which actions there are nor what an answer looks like, a word or number of the
-    observation is taken for one, as an answer or plainly.
+    observation is taken for one, as an answer or plainly, or as the argument of a tool.
     """
     if isinstance(env, AnswersFreely):
         return in_form(env, format_reply([env.random_answer(task, rng)], "a thought"))
@@ -60,6 +60,8 @@ def ordinary(env: Any, task: Task, observation: str, rng: random.Random) -> str:
         return format_reply(rng.choices(listed_actions(env), k=rng.randint(1, most)), "a thought")
     words = re.findall(r"\w+", observation)[:400] or ["0"]
     word = rng.choice([*words, *re.findall(r"\d+", observation)[:400], str(rng.randrange(10))])
+    if tools := fitting_tools(env):
+        return in_form(env, format_reply([rng.choice(tools).form.replace("{}", word)], "a thought"))
     return word if rng.random() < 0.25 else format_reply([word], "a thought")
 
 
