@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import json
+import os
 import random
+import subprocess
+import sys
 from collections.abc import Callable
 from typing import Any
 
@@ -14,6 +17,7 @@ from test_every_environment import each
 
 from heedful import envs
 from heedful.envs.checking import play, replies
+from heedful.envs.checking import rules as rules_of_envs
 from heedful.envs.checking.check import RULES, Effort, check
 from heedful.envs.checking.report import Report, shortened
 from heedful.envs.checking.rules import tells
@@ -29,6 +33,33 @@ from served import serving
 SERVED = ("remote", "openenv")
 
 SMALL = Effort(seeds=20, episodes=4, patience=PATIENCE)
+
+
+class Here:
+    """Draws tasks in this process, in place of a worker."""
+
+    def __init__(self, load: Callable[[bytes], Callable[[bytes], bytes]], argument: bytes, *, quiet: bool) -> None:
+        self.draw = load(argument)
+
+    def ask(self, question: bytes, seconds: float) -> bytes:
+        return self.draw(question)
+
+    def end(self) -> None:
+        pass
+
+
+@pytest.fixture
+def elsewhere(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Tasks are drawn in another process, as users have it."""
+    monkeypatch.delenv("PYTHONHASHSEED", raising=False)
+
+
+@pytest.fixture(autouse=True)
+def _here(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without `elsewhere` no process is started: processes would cost as much as all the rest of these tests."""
+    if "elsewhere" not in request.fixturenames:
+        monkeypatch.setattr(rules_of_envs, "Worker", Here)
+
 
 BREAKS: list[tuple[type, set[str], str]] = [
     (broken.WithoutMake, {"protocol"}, "a WithoutMake without `episode`"),
@@ -49,7 +80,6 @@ BREAKS: list[tuple[type, set[str], str]] = [
     (broken.KnobOfNoKind, {"knobs"}, "KnobOfNoKind.slope"),
     (broken.NotForThePost, {"pickle"}, "an open file stays here"),
     (broken.CountsItsTasks, {"tasks"}, "asked again, in another order"),
-    (broken.DrawsFromAHash, {"tasks"}, "asked in another process: Task("),
     (broken.OneSplit, {"splits"}, "no task of val and test in 1,500 seeds"),
     (broken.UnknownSplit, {"splits"}, "the split 'dev'"),
     (broken.SplitBySeed, {"splits"}, "one id stands in two splits"),
@@ -100,7 +130,7 @@ def told(report: Report, rule: str) -> str:
     return " ".join([finding.sentence, finding.expected, finding.found, finding.where, finding.remedy])
 
 
-def test_an_environment_that_keeps_every_rule_passes_them_all() -> None:
+def test_an_environment_that_keeps_every_rule_passes_them_all(elsewhere: None) -> None:
     report = check(broken.Right(), SMALL)
     assert {finding.rule: finding.status for finding in report.findings} == {rule.name: "pass" for rule in RULES}
 
@@ -117,6 +147,32 @@ def test_every_environment_of_ours_keeps_the_contract(name: str) -> None:
     env = envs.ENVIRONMENTS.get_class(name)(**knobs)
     report = check(env, SMALL)
     assert report.ok, str(report)
+
+
+def test_tasks_that_differ_between_processes_are_named(elsewhere: None) -> None:
+    report = check(broken.DrawsFromAHash(), SMALL)
+    assert list(report.broken) == ["tasks"], str(report)
+    assert "asked in another process: Task(" in told(report, "tasks")
+
+
+def test_our_environments_draw_the_same_tasks_in_every_process() -> None:
+    names = [name for name in envs.ENVIRONMENTS if name not in SERVED and name not in LIBRARIES]
+    program = (
+        "import sys; from heedful.envs import ENVIRONMENTS\n"
+        "for name in sys.argv[1:]: print([ENVIRONMENTS.get_class(name)().task(seed) for seed in range(10)])"
+    )
+    drawn = {
+        subprocess.run(
+            [sys.executable, "-c", program, *names],
+            env=os.environ | {"PYTHONHASHSEED": salt},
+            capture_output=True,
+            text=True,
+            check=True,
+        ).stdout
+        for salt in ("1", "2")
+    }
+    (told_by_all,) = drawn
+    assert len(told_by_all.splitlines()) == len(names)
 
 
 def test_tasks_that_begin_alike_and_differ_in_what_is_hidden_are_in_order() -> None:
@@ -140,10 +196,7 @@ def test_replies_of_a_million_letters_are_answered(full_size: None) -> None:
 
 
 @pytest.mark.parametrize(("env", "rules", "words"), BREAKS, ids=[case[0].__name__ for case in BREAKS])
-def test_who_breaks_a_rule_is_told_which_and_no_other(
-    env: type, rules: set[str], words: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.delenv("PYTHONHASHSEED", raising=False)
+def test_who_breaks_a_rule_is_told_which_and_no_other(env: type, rules: set[str], words: str) -> None:
     report = check(env(), SMALL)
     assert set(report.broken) == rules, str(report)
     assert words in told(report, report.broken[0])
