@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import itertools
 import pickle
 import random
 import re
@@ -242,17 +243,17 @@ def _refuse_twins(bench: Bench, alike: list[list[Task]]) -> None:
     held_out = sum(task.split != "train" for tasks in alike for task in tasks)
     if len(alike) == 1 or not (bench.env.turns == 1 or listed_actions(bench.env)):
         return
-    twins = []
+    twins = list[tuple[Task, Task]]()
     for tasks in alike:
-        trained = next((task for task in tasks if task.split == "train"), None)
-        for task in [task for task in tasks if task.split != "train"] if trained else []:
+        trained = [task for task in tasks if task.split == "train"][:1]
+        for one, other in itertools.product(trained, [task for task in tasks if task.split != "train"]):
             for member in range(MEMBERS):
-                played = play_ordinary(bench, trained, member)
-                again = bench.replay(dataclasses.replace(played, task=task))
+                played = play_ordinary(bench, one, member)
+                again = bench.replay(dataclasses.replace(played, task=other))
                 if again.transcript() != played.transcript():
                     break
             else:
-                twins.append((trained, task))
+                twins.append((one, other))
     if len(twins) > held_out / 2:
         found = f"{len(twins)} of {held_out} held-out tasks begin, and answer the same replies, as one of train does"
         one, other = twins[0]

@@ -230,9 +230,11 @@ class Renderer:
             return None
         answer = self.parse(Prompt("", ()), ids, ()).answer
         call = find_call(self._decode(ids[answer.start : answer.end]))
-        name = call and (call.name or (isinstance(call.value, dict) and call.value.get("name")))
+        if call is None:
+            return Called(self.tools[0].name)
+        name = call.name or (call.value.get("name") if isinstance(call.value, dict) else None)
         known = isinstance(name, str) and re.fullmatch(r"[\w.-]+", name)
-        return Called(name if known else self.tools[0].name, (call and call.id) or "")
+        return Called(str(name) if known else self.tools[0].name, call.id or "")
 
     def _make_start(self, texts: Texts) -> Prompt:
         text, images = self._open(self._render(texts)), _images(texts)
