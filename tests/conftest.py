@@ -39,12 +39,16 @@ something else."""
 
 @pytest.hookimpl(wrapper=True)
 def pytest_collection() -> Iterator[None]:
-    """Garbage is looked for among the objects of the tests. The million objects of imported modules are never freed."""
+    """Garbage is looked for among the objects of the tests. The million objects of imported modules are never freed.
+
+    It is looked for more rarely than Python does: that saves a twentieth of the CPU time.
+    """
     gc.disable()
     try:
         return (yield)
     finally:
         gc.freeze()
+        gc.set_threshold(50_000, 20, 20)
         gc.enable()
 
 
