@@ -209,9 +209,11 @@ def stop_ids(model: PreTrainedModel) -> list[int]:
 
 def stop_ids_beside(source: str) -> list[int]:
     """The end-of-sequence ids that the generation_config.json beside a tokenizer names. Empty without such a file."""
-    missing_is_none = {f"_raise_exceptions_for_{what}": False for what in ("missing_entries", "connection_errors")}
-    file = cached_file(str(converted(source)), "generation_config.json", **missing_is_none)
-    return named_stop_ids(SimpleNamespace(**cast(dict[str, Any], read_json(Path(file))))) if file else []
+    try:
+        file = cached_file(str(converted(source)), "generation_config.json")
+    except OSError:  # there is none
+        return []
+    return named_stop_ids(SimpleNamespace(**cast(dict[str, Any], read_json(Path(cast(str, file))))))
 
 
 def pick_device(name: str) -> torch.device:
