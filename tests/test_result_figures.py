@@ -45,6 +45,7 @@ UNWRITTEN = {
     ],
     "regularised.md": ["-.031 [-.109, +.047]", "-.025 [-.030, -.021]"],
     "selection.md": ["-.014 [-.071, +.042]", "+.012 [+.007, +.017]", "+.026 [-.026, +.078]", "+.017 [-.003, +.038]"],
+    "treatments.md": ["1.24 [1.10, 1.39]", "1.09 [.98, 1.20]"],
 }
 """Read from the runs of a study, in a row that its committed table does not have."""
 
